@@ -13,7 +13,7 @@ from django.db.models.functions import Lag, Lead
 
 from accounts.models import AbstractAccount
 
-__all__ = ["ChainBreak", "chain_breaks"]
+__all__ = ["ChainBreak", "breaks_at", "chain_breaks"]
 
 BreakKind = Literal["opening", "entry", "version", "balance", "count"]
 
@@ -67,7 +67,7 @@ def chain_breaks(model: type[AbstractAccount], *, using: str | None = None) -> I
     """
     # iterator(): a server-side cursor, since a damaged table may have very many breaks.
     for row in _suspects(model, using or router.db_for_read(model)).iterator():
-        yield from _breaks_at(row)
+        yield from breaks_at(row)
 
 
 # The names begin with "chain_", so that they do not clash with fields of a project's own account model.
@@ -102,7 +102,8 @@ def _suspects(model: type[AbstractAccount], using: str) -> QuerySet[Any, Any]:
     return rows.values(*_OF_ACCOUNT, *_OF_ENTRY, *walked)
 
 
-def _breaks_at(row: dict[str, Any]) -> Iterator[ChainBreak]:
+def breaks_at(row: dict[str, Any]) -> Iterator[ChainBreak]:
+    """Yield the breaks at one entry: with the one before, and for the last one, or without any, with the account."""
     entry, opening = row["chain_pk"], row["opening_balance"]
     place = {"account": row["pk"], "entry": entry}
     if entry is not None:

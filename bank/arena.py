@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from django import forms
+from django.db import router
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -16,9 +17,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from accounts.models import Account
-from accounts.races.load import Workload
-from accounts.races.mix import Mix
-from accounts.races.run import NAMES, RunConfig, default_database
+from accounts.races.load import Mix, Workload
+from accounts.races.run import NAMES, RunConfig
 from bank.arena_run import KEPT, ArenaProgress, ArenaRequest, ArenaResult
 from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.progress import answer_progress
@@ -74,7 +74,7 @@ class ArenaForm(forms.Form):
         given = self.cleaned_data
         mix = Mix(deposit=given["deposits"], withdraw=given["withdrawals"], transfer=given["transfers"])
         return ArenaRequest(
-            config=RunConfig(strategies=tuple(given["strategies"]), model=Account, using=default_database(Account)),
+            config=RunConfig(strategies=tuple(given["strategies"]), model=Account, using=router.db_for_write(Account)),
             plan=LoadPlan(
                 workers=given["workers"],
                 duration=float(given["seconds"]),

@@ -11,7 +11,7 @@ from django.utils import timezone
 from accounts.races.load import Workload
 from accounts.races.run import RunConfig, run_load
 from django_lockstep.lab.pages.process import LiveProcess
-from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.lanes import Lane
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.report import LoadReport
@@ -66,7 +66,7 @@ class ArenaRequest:
             lanes = now
             process.report(ArenaProgress(lanes=now))
 
-        with Interrupt() as interrupt:
+        with StopSignal() as interrupt:
             process.on_stop(lambda: interrupt.request(signal.SIGTERM))
             report = run_load(
                 self.config,

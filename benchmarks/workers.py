@@ -11,11 +11,11 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connection
 
 from django_lockstep.lab.simulator.channel import WorkerChannel, idle
-from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.load_task import Load, LoadTask
 from django_lockstep.lab.simulator.pool import WorkerPool
 from django_lockstep.lab.simulator.tally import Tally
-from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.simulator.worker_process import WorkerConnection
 
 __all__ = ["Metered", "WorkersError", "race", "require_no_errors", "worker_pool"]
 
@@ -52,8 +52,8 @@ class Metered:
 @contextlib.contextmanager
 def worker_pool(workers: int) -> Iterator[WorkerPool]:
     """Provide worker processes for the length of a block. Raises ``SimulationError`` if they cannot start."""
-    config = WorkerConfig(alias=DEFAULT_DB_ALIAS, database=connection.settings_dict["NAME"], session="benchmark")
-    with Interrupt() as interrupt, WorkerPool(config, size=workers, interrupt=interrupt) as pool:
+    config = WorkerConnection(alias=DEFAULT_DB_ALIAS, database=connection.settings_dict["NAME"], session="benchmark")
+    with StopSignal() as interrupt, WorkerPool(config, size=workers, interrupt=interrupt) as pool:
         yield pool
 
 
@@ -62,7 +62,7 @@ def race(pool: WorkerPool, load: Load, *, workers: int, seconds: float) -> tuple
 
     Raises `WorkersError` where one failed, `KeyboardInterrupt` where the user interrupted.
     """
-    facts: dict[str, Any] = {"alias": DEFAULT_DB_ALIAS, "seconds": seconds, "operations": None, "think_time": 0.0}
+    facts: dict[str, Any] = {"seconds": seconds, "operations": None, "think_time": 0.0}
     tasks = [Metered(task=LoadTask(load=load, worker=number, **facts)) for number in range(workers)]
     # The pool is as large as the largest cell; starting another one would take longer than the measurement.
     result = pool.run([*tasks, *[idle] * (len(pool.workers) - workers)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -18,78 +17,12 @@ from accounts.models import AbstractAccount
 from django_lockstep.admin.tokens import FIELD, Seen
 from django_lockstep.errors import StaleVersionError
 
-__all__ = ["FORMS", "BookingForm", "BookingRequest"]
+__all__ = ["FORMS", "BookingForm"]
 
 OPTIMISTIC, PESSIMISTIC = "optimistic", "pessimistic"
 
 WAIT = 5
 """Seconds for which a page waits for an account that another session has locked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BookingRequest:
-    """A request for one operation on one account."""
-
-    operation: str
-    """``deposit``, ``withdraw`` or ``transfer``."""
-    account: AbstractAccount
-    """The account; the source of a transfer."""
-    amount: Decimal
-    """The positive amount."""
-    key: str
-    """The idempotency key."""
-    version: int
-    """The version of the account that was shown."""
-    target: AbstractAccount | None = None
-    """The target of a transfer."""
-
-    def book(self, locking: str) -> AbstractAccount:
-        """Perform the operation, unless its key was used before; return the account after it.
-
-        ``pessimistic`` waits for the row, at most `WAIT` seconds. ``optimistic`` raises `StaleVersionError` if the
-        account has another version than the form showed; a transfer compares the source's version under the locks of
-        both rows. Raises the errors of `AbstractAccount.withdraw` and `AbstractAccount.transfer`.
-        """
-        if self.target is not None:
-            return self._transfer(self.target, expected=self.version if locking == OPTIMISTIC else None)
-        if locking == OPTIMISTIC:
-            return self._try()
-        change = getattr(self.model, self.operation)
-        account: AbstractAccount = change(self.account.pk, self.amount, idempotency_key=self.key, timeout=self._wait)
-        return account
-
-    @property
-    def model(self) -> type[AbstractAccount]:
-        return type(self.account)
-
-    @property
-    def _wait(self) -> float | None:
-        """The lock timeout; other databases than PostgreSQL do not support one."""
-        return WAIT if connections[router.db_for_write(self.model)].vendor == "postgresql" else None
-
-    def _try(self) -> AbstractAccount:
-        account = self.model._default_manager.get(pk=self.account.pk)
-        # Not the version just read: the user decided on the one that the form showed.
-        account.version = self.version
-        if not getattr(account, f"try_{self.operation}")(self.amount, idempotency_key=self.key):
-            raise StaleVersionError(model=self.model, pk=account.pk, expected=self.version, target=account)
-        return account
-
-    def _transfer(self, target: AbstractAccount, *, expected: int | None) -> AbstractAccount:
-        # The version is compared after the transfer, when both rows are locked; the exception rolls it back.
-        with transaction.atomic(using=router.db_for_write(self.model)):
-            source, _target = self.model.transfer(
-                self.account.pk, target.pk, self.amount, idempotency_key=self.key, timeout=self._wait
-            )
-            if expected is not None and source.version != expected + 1:
-                raise StaleVersionError(model=self.model, pk=source.pk, expected=expected, target=source)
-        return source
-
-    def entries(self) -> list[Any]:
-        """Return the entries that were written, the account's own first."""
-        entries: Any = self.model.entry_model()._default_manager
-        own = entries.get(account_id=self.account.pk, idempotency_key=self.key)
-        return [own, *entries.filter(transfer=own.transfer, transfer__isnull=False).exclude(pk=own.pk)]
 
 
 class BookingForm(forms.Form):
@@ -126,16 +59,41 @@ class BookingForm(forms.Form):
         cleaned["version"] = seen.version
         return cleaned
 
-    def build_request(self, operation: str) -> BookingRequest:
-        data = self.cleaned_data
-        return BookingRequest(
-            operation=operation,
-            account=self.account,
-            amount=data["amount"],
-            key=data["idempotency_key"],
-            version=data["version"],
-            target=data.get("target"),
-        )
+    def book(self, operation: str) -> AbstractAccount:
+        """Perform the operation, unless its key was used before; return the account after it.
+
+        Pessimistic locking waits for the row, at most `WAIT` seconds. Optimistic locking raises `StaleVersionError` if
+        the account has another version than the form showed; a transfer compares the source's version under the locks
+        of both rows. Raises the errors of `AbstractAccount.withdraw` and `AbstractAccount.transfer`.
+        """
+        model, amount, key = type(self.account), self.cleaned_data["amount"], self.cleaned_data["idempotency_key"]
+        expected = self.cleaned_data["version"] if self.cleaned_data["locking"] == OPTIMISTIC else None
+        using = router.db_for_write(model)
+        # Other databases than PostgreSQL do not support a lock timeout.
+        timeout = WAIT if connections[using].vendor == "postgresql" else None
+        account: AbstractAccount
+        if operation == "transfer":
+            target = self.cleaned_data["target"].pk
+            # The version is compared after the transfer, when both rows are locked; the exception rolls it back.
+            with transaction.atomic(using=using):
+                account, _target = model.transfer(self.account.pk, target, amount, idempotency_key=key, timeout=timeout)
+                if expected is not None and account.version != expected + 1:
+                    raise StaleVersionError(model=model, pk=account.pk, expected=expected, target=account)
+        elif expected is None:
+            account = getattr(model, operation)(self.account.pk, amount, idempotency_key=key, timeout=timeout)
+        else:
+            account = model._default_manager.get(pk=self.account.pk)
+            # Not the version just read: the user decided on the one that the form showed.
+            account.version = expected
+            if not getattr(account, f"try_{operation}")(amount, idempotency_key=key):
+                raise StaleVersionError(model=model, pk=account.pk, expected=expected, target=account)
+        return account
+
+    def entries(self) -> list[Any]:
+        """Return the entries that were written, the account's own first."""
+        entries: Any = type(self.account).entry_model()._default_manager
+        own = entries.get(account_id=self.account.pk, idempotency_key=self.cleaned_data["idempotency_key"])
+        return [own, *entries.filter(transfer=own.transfer, transfer__isnull=False).exclude(pk=own.pk)]
 
     def redisplay(self, account: AbstractAccount) -> BookingForm:
         """Return the form with the user's input, and the current version of the account."""

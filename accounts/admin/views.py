@@ -18,7 +18,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from accounts.admin.booking import FORMS, BookingForm, BookingRequest
+from accounts.admin.booking import FORMS, BookingForm
 from accounts.errors import AccountError, InsufficientFunds
 from accounts.models import AbstractAccount
 from django_lockstep.errors import ConcurrencyError
@@ -80,7 +80,7 @@ class BookingMixin(_Base):
         if not form.is_valid():
             return self._booking_page(request, form, operation)
         try:
-            booked = self._book(request, form.build_request(operation), form.cleaned_data["locking"])
+            booked = self._book(request, form, operation)
         except (AccountError, ValueError) as error:
             # The error's message contains the balance.
             hidden = isinstance(error, InsufficientFunds) and not self._may_view(request, account)
@@ -90,25 +90,27 @@ class BookingMixin(_Base):
             return self._conflict_page(request, form, operation, error)
         done = _("Done: the balance is %s.") % booked.balance if self._may_view(request, account) else _("Done.")
         self.message_user(request, done, messages.SUCCESS)
-        return HttpResponseRedirect(self._success_url(request, account, operation))
+        return HttpResponseRedirect(self._url(account, "change" if self._may_view(request, account) else operation))
 
     def _may_view(self, request: HttpRequest, account: AbstractAccount) -> bool:
         """Whether the user may see the account's balance, and not only book on it."""
         return self.has_view_or_change_permission(request, account)
 
-    def _book(self, request: HttpRequest, booking: BookingRequest, locking: str) -> AbstractAccount:
+    def _book(self, request: HttpRequest, form: BookingForm, operation: str) -> AbstractAccount:
         """Book and log in one transaction, so that neither exists without the other."""
         with transaction.atomic(using=router.db_for_write(self.model)):
-            booked = booking.book(locking)
-            for entry in booking.entries():
+            booked = form.book(operation)
+            for entry in form.entries():
                 done = _("%(operation)s (%(locking)s), entry %(pk)s: %(entry)s") % {
-                    "operation": _TITLES[booking.operation],
-                    "locking": locking,
+                    "operation": _TITLES[operation],
+                    "locking": form.cleaned_data["locking"],
                     "pk": entry.pk,
                     "entry": entry,
                 }
                 # A form that is submitted again finds the same entries, which are logged only once.
-                if not _is_logged(entry.account, done):
+                content_type = get_content_type_for_model(entry.account)
+                logged = LogEntry.objects.filter(content_type=content_type, object_id=str(entry.account.pk))
+                if not logged.filter(change_message=done).exists():
                     self.log_change(request, entry.account, done)
         return booked
 
@@ -126,34 +128,22 @@ class BookingMixin(_Base):
         self, request: HttpRequest, form: BookingForm, operation: str, *, status: int = 200, **context: object
     ) -> HttpResponse:
         request.current_app = self.admin_site.name
-        facts = {"opts": self.opts, "media": self.media + form.media, "form": form, "account": form.account}
-        title = {
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "media": self.media + form.media,
+            "form": form,
+            "account": form.account,
             "title": _TITLES[operation],
             "subtitle": str(form.account),
-            "change_url": self._change_url(form.account),
+            "change_url": self._url(form.account, "change"),
             "sees": self._may_view(request, form.account),
+            **context,
         }
-        everywhere = self.admin_site.each_context(request)
-        return TemplateResponse(
-            request, "admin/accounts/booking.html", {**everywhere, **facts, **title, **context}, status=status
-        )
-
-    def _success_url(self, request: HttpRequest, account: AbstractAccount, operation: str) -> str:
-        if self._may_view(request, account):
-            return self._change_url(account)
-        return self._url(account, operation)
-
-    def _change_url(self, account: AbstractAccount) -> str:
-        return self._url(account, "change")
+        return TemplateResponse(request, "admin/accounts/booking.html", context, status=status)
 
     def _url(self, account: Any, page: str) -> str:
         return reverse(f"admin:{self._url_name(page)}", args=[quote(account.pk)], current_app=self.admin_site.name)
 
     def _url_name(self, page: str) -> str:
         return f"{self.opts.app_label}_{self.opts.model_name}_{page}"
-
-
-def _is_logged(account: AbstractAccount, message: str) -> bool:
-    content_type = get_content_type_for_model(account)
-    entries = LogEntry.objects.filter(content_type=content_type, object_id=str(account.pk))
-    return entries.filter(change_message=message).exists()

@@ -13,20 +13,13 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import InterfaceError, OperationalError
 
 from accounts.management.simulation import add_arguments, build_config, build_run
-from accounts.races.fixture import PurgeError
-from accounts.races.leftovers import Leftovers
+from accounts.races.fixture import Fixture, PurgeError
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.simulator.errors import SimulationError
-from django_lockstep.lab.simulator.interrupt import Interrupt
-from django_lockstep.lab.simulator.render import (
-    Report,
-    as_csv,
-    as_json,
-    as_plot,
-    as_table,
-    require_matplotlib,
-)
-from django_lockstep.lab.simulator.sweep import SweepReport
+from django_lockstep.lab.simulator.interrupt import StopSignal
+from django_lockstep.lab.simulator.render import as_csv, as_json, as_plot, as_table, require_matplotlib
+from django_lockstep.lab.simulator.report import LoadReport
+from django_lockstep.lab.simulator.stories import StoryReport
 from django_lockstep.lab.tables import width
 
 
@@ -68,7 +61,7 @@ class Command(BaseCommand):
                 require_matplotlib()
             if run.announcement:
                 self.stderr.write(run.announcement, str)  # not in the colour of errors
-            with Interrupt() as interrupt:
+            with StopSignal() as interrupt:
                 report = run.report(interrupt=interrupt, terminal=sys.stderr if self.stderr.isatty() else None)
         self._show(report, options)
         _end(report, interrupted=interrupt.signal, check=options["check"])
@@ -76,25 +69,23 @@ class Command(BaseCommand):
     def _clean(self, options: dict[str, Any]) -> None:
         with _wrong_usage():
             config = build_config(options)
+        failed = []
         with _report_errors():
-            found = list(Leftovers.found(config.model, using=config.using))
-            failed = [leftovers.name for leftovers in found if not self._removed(leftovers)]
-        if not found:
+            fixtures = list(Fixture.left_behind(config.model, using=config.using))
+            for fixture in fixtures:
+                try:
+                    purged = fixture.purge_if_over()
+                except PurgeError as error:
+                    failed.append(fixture.name)
+                    self.stderr.write(f"{fixture.name}: {error}")
+                else:
+                    self.stdout.write(f"{fixture.name}: {'removed' if purged else 'skipped: still running'}")
+        if not fixtures:
             self.stdout.write("No rows of an earlier simulation are left.")
         if failed:
             raise CommandError(f"Could not remove {', '.join(failed)}", returncode=1)
 
-    def _removed(self, leftovers: Leftovers) -> bool:
-        """Remove it unless its run is alive; return False where the database refused."""
-        try:
-            gone = leftovers.remove()
-        except PurgeError as error:
-            self.stderr.write(f"{leftovers.name}: {error}")
-            return False
-        self.stdout.write(f"{leftovers.name}: {'removed' if gone else 'skipped: still running'}")
-        return True
-
-    def _show(self, report: Report, options: dict[str, Any]) -> None:
+    def _show(self, report: LoadReport | StoryReport, options: dict[str, Any]) -> None:
         if options["output"]:
             write_atomically(Path(options["output"]), self._rendered(report, options, terminal=False))
         else:
@@ -103,11 +94,11 @@ class Command(BaseCommand):
         if options["format"] != "table":
             for note in report.notes:
                 self.stderr.write(note)
-        if options["plot"] and isinstance(report, SweepReport) and report.points:
+        if options["plot"] and isinstance(report, LoadReport) and report.rows:
             path = Path(options["plot"])
             write_atomically(path, as_plot(report, form=path.suffix.removeprefix(".")))
 
-    def _rendered(self, report: Report, options: dict[str, Any], *, terminal: bool) -> str:
+    def _rendered(self, report: LoadReport | StoryReport, options: dict[str, Any], *, terminal: bool) -> str:
         if options["format"] == "json":
             return as_json(report)
         if options["format"] == "csv":
@@ -134,7 +125,7 @@ def _report_errors() -> Iterator[None]:
         raise CommandError("Interrupted twice: ended without a report", returncode=130) from error
 
 
-def _end(report: Report, *, interrupted: int | None, check: bool) -> None:
+def _end(report: LoadReport | StoryReport, *, interrupted: int | None, check: bool) -> None:
     """Raise ``CommandError`` where the exit status is not 0."""
     if interrupted is not None:
         raise CommandError(f"Interrupted by {signal.Signals(interrupted).name}", returncode=128 + interrupted)

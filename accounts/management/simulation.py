@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from django.core.management.base import CommandParser
-from django.db import connections
+from django.db import connections, router
 
+from accounts.binding import account_model
 from accounts.contrib.dynamodb.strategies import DYNAMO_STRATEGIES
 from accounts.engine import EngineName
-from accounts.races.dynamodb import StoreConfig, run_story_on_store
-from accounts.races.load import Workload
-from accounts.races.mix import Mix
-from accounts.races.run import (
-    NAMES,
-    RunConfig,
-    account_model,
-    default_database,
-    run_load,
-    run_story,
-    run_sweep,
-    sweep_points,
-)
-from accounts.races.stories import STORIES, Story
+from accounts.races.dynamodb import StoreConfig
+from accounts.races.load import Mix, Workload
+from accounts.races.run import NAMES, RunConfig, run_load, run_story, sizes_of
+from accounts.races.stories import STORIES
 from accounts.strategies import STRATEGIES
 from django_lockstep.lab.output import require_writable
-from django_lockstep.lab.simulator.load_plan import LoadPlan, positive_int
-from django_lockstep.lab.simulator.render import FORMATS, Report
-from django_lockstep.lab.simulator.sweep import Sweep
+from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep, positive_int
+from django_lockstep.lab.simulator.render import FORMATS
+from django_lockstep.lab.simulator.report import LoadReport
+from django_lockstep.lab.simulator.stories import StoryReport
 from django_lockstep.lab.wording import counted
 
 __all__ = ["SimulationRun", "add_arguments", "build_config", "build_run"]
@@ -47,6 +39,10 @@ _ENGINES: dict[str, tuple[EngineName, ...]] = {
     "both": ("plain", "compiled"),
 }
 _LOAD_ONLY = ("workers", "accounts", "duration", "operations", "mix", "think_time", "seed", "rounds")
+_GOES_WITH = {"plot": "sweep", "store": "scenario", "runs": "scenario"}
+"""Options that mean nothing without another one."""
+_EXCLUDES = {"scenario": _LOAD_ONLY, "store": ("database", "engine")}
+"""Options that mean nothing together: a story has two workers on one account, and a store is no database."""
 _START, _WORKER, _ROUND = 2.0, 0.06, 0.15
 """Seconds besides what is measured: to begin and end, for each worker, and for each round."""
 
@@ -54,7 +50,7 @@ _START, _WORKER, _ROUND = 2.0, 0.06, 0.15
 class SimulationRun(NamedTuple):
     """What the options ask for."""
 
-    report: Callable[..., Report]
+    report: Callable[..., LoadReport | StoryReport]
     """Runs it; takes ``interrupt`` and ``terminal``."""
     announcement: str | None = None
     """What to print before."""
@@ -123,70 +119,68 @@ def add_arguments(parser: CommandParser) -> None:
 
 def build_run(options: dict[str, Any]) -> SimulationRun:
     """Return what to run. Raises ``ValueError``, naming the option, for values that are not allowed."""
+    _require_compatible(options)
+    if options["scenario"] is None:
+        return _load(options)
+    runs = positive_int(_RUNS if options["runs"] is None else options["runs"], name="--runs")
+    config: RunConfig | StoreConfig
+    if options["store"] is None:
+        config = build_config(options)
+    else:
+        strategies = _strategies(options, tuple(DYNAMO_STRATEGIES))
+        config = StoreConfig(store=options["store"], strategies=strategies, keep=options["keep"])
+    return SimulationRun(partial(run_story, config, story=STORIES[options["scenario"]], runs=runs))
+
+
+def _require_compatible(options: dict[str, Any]) -> None:
+    for name, base in _GOES_WITH.items():
+        if options[name] is not None and options[base] is None:
+            raise ValueError(f"--{name} goes with --{base}")
+    for base, others in _EXCLUDES.items():
+        wrong = [f"--{name.replace('_', '-')}" for name in others if options[name] is not None]
+        if options[base] is not None and wrong:
+            raise ValueError(f"--{base} does not go with {', '.join(wrong)}")
     if options["plot"]:
-        _require_plottable(options)
-    if options["scenario"]:
-        return _story(options) if options["store"] is None else _story_on_store(options)
-    if options["store"] is not None:
-        raise ValueError("--store goes with --scenario; a load needs a database")
-    if options["runs"] is not None:
-        raise ValueError("--runs goes with --scenario; a load is limited by --duration or --operations")
-    return _load(options) if options["sweep"] is None else _sweep(options)
-
-
-def _require_plottable(options: dict[str, Any]) -> None:
-    path = Path(options["plot"])
-    if options["sweep"] is None:
-        raise ValueError("--plot draws a sweep: add --sweep workers=1,2,4,8 or the like")
-    if path.suffix.removeprefix(".") not in FORMATS:
-        raise ValueError(f"--plot {path}: its name must end with {' or '.join(f'.{form}' for form in FORMATS)}")
-    require_writable(path, option="--plot")
+        path = Path(options["plot"])
+        if path.suffix.removeprefix(".") not in FORMATS:
+            raise ValueError(f"--plot {path}: its name must end with {' or '.join(f'.{form}' for form in FORMATS)}")
+        require_writable(path, option="--plot")
 
 
 def _load(options: dict[str, Any]) -> SimulationRun:
-    if options["mix_strategies"]:
-        return _mixtures(options)
-    plan, workload = _plan(options), _workload(options)
-    return SimulationRun(
-        functools.partial(run_load, build_config(options, engine="both"), plan=plan, workload=workload)
-    )
-
-
-def _mixtures(options: dict[str, Any]) -> SimulationRun:
-    plan, workload, config = _plan(options, seconds=_PAIR_DURATION, rounds=1), _workload(options), build_config(options)
-    if plan.workers < 2 or len(config.strategies) < 2:
+    """Return a load, by all strategies or by pairs of them, or at the sizes of a sweep."""
+    sweep = None if options["sweep"] is None else Sweep.parse(options["sweep"])
+    mixed = bool(options["mix_strategies"])
+    if sweep:
+        if options[sweep.axis] is not None:
+            raise ValueError(f"--{sweep.axis} is what --sweep varies: name its values there only")
+        options = {**options, sweep.axis: max(sweep.values)}
+    config = build_config(options, engine="plain" if sweep or mixed else "both")
+    plan = _plan(options, seconds=_PAIR_DURATION, rounds=1) if mixed else _plan(options)
+    # The smallest size decides what all can do: one account has no transfers.
+    workload = _workload(options, fewest=min(sweep.values) if sweep and sweep.axis == "accounts" else None)
+    if mixed and (plan.workers < 2 or len(config.strategies) < 2):
         raise ValueError(
             "--mix-strategies needs at least two strategies and two workers, not "
             f"{counted(len(config.strategies), 'strategy', 'strategies')} and {counted(plan.workers, 'worker')}"
         )
-    announcement = _announced([plan], contenders=len(config.names), what=counted(len(config.names), "pair"))
-    return SimulationRun(functools.partial(run_load, config, plan=plan, workload=workload), announcement)
+    # Now, so that no size is refused after the others were measured.
+    plans = [plan for _, plan, _ in sizes_of(sweep, plan=plan, workload=workload)]
+    contenders = len(config.names)
+    what = counted(contenders, "pair")
+    if sweep:
+        what = f"{counted(len(plans), 'size')} x {counted(contenders, 'strategy', 'strategies')}"
+    announcement = _announce(plans, contenders=contenders, what=what) if sweep or mixed else None
+    return SimulationRun(partial(run_load, config, plan=plan, workload=workload, sweep=sweep), announcement)
 
 
-def _sweep(options: dict[str, Any]) -> SimulationRun:
-    sweep = Sweep.parse(options["sweep"])
-    if options[sweep.axis] is not None:
-        raise ValueError(f"--{sweep.axis} is what --sweep varies: name its values there only")
-    sizes: dict[str, Any] = {sweep.axis: max(sweep.values)}
-    # The smallest size decides what all can do: one account has no transfers.
-    workload = _workload({**options, **sizes}, smallest=min(sweep.values) if sweep.axis == "accounts" else None)
-    # Checked with the largest size, so that no size is refused after the others were measured.
-    points = sweep_points(sweep, plan=_plan({**options, **sizes}), workload=workload)
-    config = build_config(options)
-    number = len(config.strategies)
-    what = f"{counted(len(points), 'size')} x {counted(number, 'strategy', 'strategies')}"
-    announcement = _announced([point.plan for point in points], contenders=number, what=what)
-    return SimulationRun(functools.partial(run_sweep, config, sweep=sweep, points=points), announcement)
-
-
-def _announced(plans: list[LoadPlan], *, contenders: int, what: str) -> str:
+def _announce(plans: Sequence[LoadPlan], *, contenders: int, what: str) -> str:
     """Say how much it is, and about how long it takes where that is known."""
     what = f"{what} x {plans[-1].extent}"
     if plans[-1].duration is None:
         return f"{what}."
-    measured = sum(plan.duration or 0 for plan in plans) * contenders
     seconds = (
-        measured
+        sum(plan.duration or 0 for plan in plans) * contenders
         + _START
         + _WORKER * max(plan.workers for plan in plans)
         + _ROUND * contenders * sum(plan.rounds for plan in plans)
@@ -196,41 +190,17 @@ def _announced(plans: list[LoadPlan], *, contenders: int, what: str) -> str:
 
 def _plan(options: dict[str, Any], *, seconds: float = _DURATION, rounds: int = _ROUNDS) -> LoadPlan:
     names = ("workers", "duration", "operations", "think_time", "rounds")
-    given = {name: options[name] for name in names if options[name] is not None}
+    values = {name: options[name] for name in names if options[name] is not None}
     by_time = {"duration": seconds, "rounds": rounds} if options["operations"] is None else {"duration": None}
-    return LoadPlan(**{**by_time, **given})
+    return LoadPlan(**{**by_time, **values})
 
 
-def _workload(options: dict[str, Any], *, smallest: int | None = None) -> Workload:
+def _workload(options: dict[str, Any], *, fewest: int | None) -> Workload:
     accounts = 1 if options["accounts"] is None else positive_int(options["accounts"], name="--accounts")
-    fewest = accounts if smallest is None else smallest
-    mix = Mix.default(accounts=fewest) if options["mix"] is None else Mix.parse(options["mix"])
+    mix = Mix.default(accounts=fewest or accounts) if options["mix"] is None else Mix.parse(options["mix"])
     # Another one every time, but printed in the report: any run can be repeated.
     seed = random.SystemRandom().randrange(10**6) if options["seed"] is None else options["seed"]
     return Workload(accounts=accounts, mix=mix, seed=seed)
-
-
-def _story(options: dict[str, Any]) -> SimulationRun:
-    story, runs = _story_and_runs(options)
-    return SimulationRun(functools.partial(run_story, build_config(options), story=story, runs=runs))
-
-
-def _story_on_store(options: dict[str, Any]) -> SimulationRun:
-    story, runs = _story_and_runs(options)
-    if wrong := [f"--{name}" for name in ("database", "engine") if options[name] is not None]:
-        raise ValueError(f"--store has accounts of another kind; {', '.join(wrong)} is for databases only")
-    config = StoreConfig(
-        store=options["store"], strategies=_strategies(options, tuple(DYNAMO_STRATEGIES)), keep=options["keep"]
-    )
-    return SimulationRun(functools.partial(run_story_on_store, config, story=story, runs=runs))
-
-
-def _story_and_runs(options: dict[str, Any]) -> tuple[Story, int]:
-    meant_for_load = [f"--{name.replace('_', '-')}" for name in _LOAD_ONLY if options[name] is not None]
-    if meant_for_load:
-        raise ValueError(f"--scenario has two workers on one account; {', '.join(meant_for_load)} is for loads only")
-    runs = positive_int(_RUNS if options["runs"] is None else options["runs"], name="--runs")
-    return STORIES[options["scenario"]], runs
 
 
 def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig:
@@ -240,7 +210,7 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
     by_default = [name for name in NAMES if STRATEGIES[name].safe] if mixed else NAMES
     names = _strategies(options, NAMES, by_default)
     model = account_model(options["model"])
-    using = options["database"] or default_database(model)
+    using = options["database"] or router.db_for_write(model)
     if using not in connections:
         raise ValueError(f"--database must be one of {', '.join(connections)}, not {using!r}")
     chosen = options["engine"] or engine

@@ -10,8 +10,17 @@ from django.db import transaction
 from django.db.models import F
 
 from accounts.models import Account
-from accounts.races.race import RaceList, pair
-from accounts.races.rows import accounts, balances, ends_with, make_user, one_account, two_accounts, users
+from accounts.races.rows import (
+    RaceList,
+    accounts,
+    balances,
+    ends_with,
+    make_user,
+    one_account,
+    pair,
+    two_accounts,
+    users,
+)
 
 __all__ = ["RACES"]
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from django.db import transaction
 from django.db.models import F
 
 from accounts.models import Account
-from accounts.races.race import RaceList, pair
 from accounts.races.rows import (
+    RaceList,
     accounts,
     balances,
     ends_with,
     one_account,
+    pair,
     set_up_nothing,
     two_accounts,
     user_named,
@@ -26,21 +26,14 @@ __all__ = ["RACES"]
 RACES = RaceList()
 
 
-def apply_both(pks: list[Any]) -> None:
-    """Change both accounts, listed in this order."""
-    Account.apply_many(list(zip(pks, (10, -10), strict=True)))
-
-
-def apply_both_reversed(pks: list[Any]) -> None:
-    """Change both accounts, listed in the other order."""
-    Account.apply_many(list(zip(pks, (10, -10), strict=True))[::-1])
-
-
 RACES.append(
     pair(
         "apply-many:opposite",
         "Many changes in one transaction, which locks the accounts in primary-key order whatever theirs is.",
-        actor=[apply_both, apply_both_reversed],
+        actor=[
+            lambda pks: Account.apply_many([(pks[0], 10), (pks[1], -10)]) and None,
+            lambda pks: Account.apply_many([(pks[1], -10), (pks[0], 10)]) and None,
+        ],
         set_up=two_accounts,
         invariant_of=lambda number: lambda pks: balances(pks) == [f"{100 + 10 * number}.00", f"{100 - 10 * number}.00"],
         observe=balances,

@@ -11,10 +11,8 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from accounts.contention import contention
 from accounts.models import Account
-from accounts.races.race import pair
-from accounts.races.rows import accounts, balances, one_account, open_account, two_accounts
+from accounts.races.rows import accounts, balances, ends_with, one_account, open_account, pair, two_accounts
 from accounts.races.stories import STORIES, Story
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.lab.races import Race
@@ -26,10 +24,6 @@ def story_race(story: Story, strategy: Strategy) -> Race:
     """Return the race of the story by this strategy and its engine."""
     compiled = strategy.engine == "compiled"
 
-    def set_up() -> Any:
-        contention.clear()  # what one schedule taught would change the next
-        return open_account(int(story.balance), overdraft_limit=int(story.overdraft_limit)).pk
-
     @functools.cache  # one function for one change, so that its actors may be exchanged
     def change(kind: str, amount: Decimal) -> Callable[[Any], None]:
         return lambda pk: getattr(strategy, kind)(pk, amount) and None
@@ -38,7 +32,7 @@ def story_race(story: Story, strategy: Strategy) -> Race:
         f"{story.name}:{'compiled-' if compiled else ''}{strategy.name}",
         f"{story.text} {strategy.summary}{' By the compiled engine.' if compiled else ''}",
         actor=[change(kind, amount) for kind, amount in story.changes],
-        set_up=set_up,
+        set_up=lambda: open_account(int(story.balance), overdraft_limit=int(story.overdraft_limit)).pk,
         invariant=lambda pk: story.is_kept_by(Account.objects, pk),
         observe=balances,
         holds=strategy.safe,
@@ -54,61 +48,39 @@ def larger(story: Story, number: int) -> Story:
     return replace(story, changes=(*story.changes, *[largest] * more), passing=story.passing + more * all_pass)
 
 
-def total_is_kept(pks: list[Any]) -> bool:
-    """Whether no money was made or lost."""
-    return sum(Account.objects.filter(pk__in=pks).values_list("balance", flat=True)) == 200
-
-
-def transfer_race(name: str, strategy: Strategy, *, text: str = "", **expected: Any) -> Race:
+def opposite_transfers(name: str, text: str, transfer: Callable[[Any, Any, int], Any], **expected: Any) -> Race:
     """Return one transfer in each direction between the same two accounts."""
     return pair(
         f"transfers:{name}",
-        text or f"Opposite transfers. {strategy.summary}",
-        actor=[
-            lambda pks: strategy.transfer(pks[0], pks[1], 10),
-            lambda pks: strategy.transfer(pks[1], pks[0], 5),
-        ],
+        text,
+        actor=[lambda pks: transfer(pks[0], pks[1], 10), lambda pks: transfer(pks[1], pks[0], 5)],
         set_up=two_accounts,
-        invariant=total_is_kept,
+        invariant=lambda pks: sum(Account.objects.filter(pk__in=pks).values_list("balance", flat=True)) == 200,
         observe=balances,
-        **{"holds": strategy.safe, **expected},
+        **expected,
     )
 
 
 def mixed_race(strategy: Strategy, other: Strategy) -> Race:
     """Return one deposit by either strategy into the same account."""
-
-    def set_up() -> Any:
-        contention.clear()  # what one schedule taught would change the next
-        return one_account()
-
     kept = "; both are kept" if not strategy.needs_all_writers else ", whose deposit may be overwritten"
     return pair(
         f"mixed:{strategy.name}",
         f"Two deposits into one account, by {strategy.name} and by {other.name}{kept}.",
         actor=[lambda pk: strategy.deposit(pk, 10) and None, lambda pk: other.deposit(pk, 10) and None],
-        set_up=set_up,
-        invariant_of=lambda number: lambda pk: accounts(pk).get().balance == 100 + 10 * number,
+        set_up=one_account,
+        invariant_of=ends_with(10),
         observe=balances,
         holds=not strategy.needs_all_writers,
     )
 
 
-def unordered_transfer(source: int, target: int) -> Callable[[list[Any]], None]:
-    """Return a transfer that updates both rows, the source's first."""
-
-    def transfer(pks: list[Any]) -> None:
-        with transaction.atomic():
-            # Each UPDATE locks its row until COMMIT: each transfer then holds what the other one needs next.
-            accounts(pks[source]).update(balance=F("balance") - 10)
-            accounts(pks[target]).update(balance=F("balance") + 10)
-
-    return transfer
-
-
-def idempotent_deposit(pk: object) -> None:
-    """Deposit with an idempotency key that the other actor also uses."""
-    Account.deposit(pk, 10, idempotency_key="once")
+def unordered_transfer(source: Any, target: Any, amount: int) -> None:
+    """Update both rows, the source's first."""
+    with transaction.atomic():
+        # Each UPDATE locks its row until COMMIT: each transfer then holds what the other one needs next.
+        accounts(source).update(balance=F("balance") - amount)
+        accounts(target).update(balance=F("balance") + amount)
 
 
 def races() -> Iterator[Race]:
@@ -122,26 +94,25 @@ def races() -> Iterator[Race]:
     for name, strategy in plain.items():
         if name == "pessimistic_nowait":
             continue  # the same locks as pessimistic, but retries of both actors give ten times the schedules
-        yield transfer_race(name, strategy, deadlocks=name == "naive_atomic")
-    yield transfer_race(
+        text = f"Opposite transfers. {strategy.summary}"
+        deadlocks = name == "naive_atomic"
+        yield opposite_transfers(name, text, strategy.transfer, holds=strategy.safe, deadlocks=deadlocks)
+    yield opposite_transfers(
         "ordered",
-        plain["pessimistic"],
-        text="Opposite transfers that lock both accounts in primary-key order.",
+        "Opposite transfers that lock both accounts in primary-key order.",
+        plain["pessimistic"].transfer,
         waits=frozenset({"SELECT"}),
     )
-    yield pair(
-        "transfers:unordered",
+    yield opposite_transfers(
+        "unordered",
         "Opposite transfers that update the source first: correct, but they deadlock.",
-        actor=[unordered_transfer(0, 1), unordered_transfer(1, 0)],
-        set_up=two_accounts,
-        invariant=total_is_kept,
-        observe=balances,
+        unordered_transfer,
         deadlocks=True,
     )
     yield pair(
         "deposit:idempotent",
         "Two deposits with one idempotency key: one counts.",
-        actor=idempotent_deposit,
+        actor=lambda pk: Account.deposit(pk, 10, idempotency_key="once") and None,
         set_up=one_account,
         invariant=lambda pk: accounts(pk).get().balance == 110,
     )

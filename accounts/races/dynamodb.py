@@ -1,13 +1,14 @@
-"""Stories on accounts of `accounts.contrib.dynamodb`, from the choice to the report."""
+"""The accounts of `accounts.contrib.dynamodb` on which stories run."""
 
 from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal, TextIO
+from functools import partial
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -15,20 +16,16 @@ from accounts.contrib.dynamodb.accounts import DynamoAccount
 from accounts.contrib.dynamodb.entries import DynamoEntry
 from accounts.contrib.dynamodb.keys import account_key, keyed_entry_key
 from accounts.contrib.dynamodb.strategies import DYNAMO_STRATEGIES, DynamoStrategy
-from accounts.errors import InsufficientFunds
-from accounts.races.leftovers import new_name
-from accounts.races.stories import Story
-from django_lockstep.lab.scenario import Scenario
+from accounts.races.fixture import new_name
+from accounts.races.stories import ChangeKind, Story
 from django_lockstep.lab.simulator.database import process_environment
 from django_lockstep.lab.simulator.errors import SimulationError
-from django_lockstep.lab.simulator.interrupt import Interrupt
-from django_lockstep.lab.simulator.stories import StoryReport, StoryTrial, play
-from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.simulator.worker_process import WorkerConnection
 from django_lockstep.stores import StoreError
 from django_lockstep.stores.dynamodb.items import item_key
 from django_lockstep.stores.dynamodb.store import DynamoStore
 
-__all__ = ["StoreConfig", "run_story_on_store"]
+__all__ = ["StoreConfig"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,107 +45,69 @@ class StoreConfig:
         except (ImproperlyConfigured, ValueError) as error:
             raise ValueError(f"--store {self.store}: {error}") from error
 
+    @property
+    def bound(self) -> Sequence[DynamoStrategy]:
+        """The strategies for this store."""
+        return [DYNAMO_STRATEGIES[name](self.store) for name in self.strategies]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Actor:
-    """One change of the account, by one strategy; picklable. Its name is the entry's idempotency key."""
+    def require(self, *, workers: int) -> None:
+        """Require nothing: workers of any number share the server."""
 
-    name: str
-    strategy: DynamoStrategy
-    amount: Decimal
-    """Negative for a withdrawal."""
+    def environment(self) -> dict[str, Any]:
+        """Return what the figures depend on."""
+        address = DynamoStore.named(self.store).client.meta.endpoint_url
+        return {"database": f"DynamoDB at {address}", **process_environment()}
 
-    def __call__(self, pk: str) -> None:
-        self.strategy.change(pk, self.amount, key=self.name)
+    @contextlib.contextmanager
+    def fixture(self, notes: list[str]) -> Iterator[tuple[StoreFixture, WorkerConnection]]:
+        """Provide accounts, and remove them at the end. Raises `SimulationError` where the store cannot be used."""
+        fixture = StoreFixture(store=self.store, run=new_name())
+        try:
+            try:
+                # The worker processes connect to no database.
+                yield fixture, WorkerConnection(alias=None, database="", session=fixture.run)
+            finally:
+                if self.keep:
+                    notes.append(f"Kept: the accounts whose names begin with {fixture.run}.")
+                else:
+                    fixture.purge()
+        except (ImproperlyConfigured, StoreError) as error:
+            raise SimulationError(str(error)) from error
 
 
 @dataclass(slots=True, kw_only=True)
-class _Accounts:
-    """Opens a story's accounts, reads them afterwards, and removes them."""
+class StoreFixture:
+    """The accounts that a simulation opens in a store."""
 
-    story: Story
     store: str
     run: str
     """What the names of its accounts begin with."""
-    opened: list[str] = field(default_factory=list)
+    stories: dict[str, Story] = field(default_factory=dict)
+    """What happens on each account that was opened."""
 
-    @property
-    def changes(self) -> dict[str, Decimal]:
-        """The signed amounts by the names of the actors."""
-        return {f"{kind} {amount}": _signed(kind, amount) for kind, amount in self.story.changes}
-
-    def trial(self, strategy: DynamoStrategy) -> StoryTrial:
-        actors = {name: _Actor(name=name, strategy=strategy, amount=amount) for name, amount in self.changes.items()}
-        return StoryTrial(
-            strategy=strategy.name,
-            safe=strategy.safe,
-            scenario=Scenario(set_up=self.open, actors=actors, invariant=self.is_kept, observe=self.balance),
-            refusals=(InsufficientFunds,),
-            failure=self.story.failure,
-        )
-
-    def open(self) -> str:
-        name, limit = f"{self.run}-{uuid.uuid4().hex}", self.story.overdraft_limit
-        DynamoAccount.open(name, balance=self.story.balance, overdraft_limit=limit, store=self.store)
-        self.opened.append(name)
+    def open_for(self, story: Story) -> str:
+        name, limit = f"{self.run}-{uuid.uuid4().hex}", story.overdraft_limit
+        DynamoAccount.open(name, balance=story.balance, overdraft_limit=limit, store=self.store)
+        self.stories[name] = story
         return name
 
-    def is_kept(self, pk: str) -> bool:
-        entries = [DynamoEntry.read(key, store=self.store) for key in self._entry_keys(pk)]
-        return self.story.allows(self.balance(pk), [entry.amount for entry in entries if entry is not None])
+    def actor(self, strategy: DynamoStrategy, kind: ChangeKind, amount: Decimal) -> Callable[[Any], object]:
+        # The chain of entries does not have those that a strategy loses: a key of its own finds each.
+        signed = amount if kind == "deposit" else -amount
+        return partial(strategy.change, amount=signed, key=f"{kind} {amount}")
 
     def balance(self, pk: str) -> Decimal:
         return DynamoAccount.get(pk, store=self.store).balance
 
-    def remove(self) -> None:
+    def is_kept(self, story: Story, pk: str) -> bool:
+        entries = [DynamoEntry.read(key, store=self.store) for key in self._entry_keys(pk)]
+        return story.allows(self.balance(pk), [entry.amount for entry in entries if entry is not None])
+
+    def purge(self) -> None:
         store = DynamoStore.named(self.store)
-        for pk in self.opened:
+        for pk in self.stories:
             for key in (account_key(pk), *self._entry_keys(pk)):
                 store.call("delete_item", Key=item_key(key))
 
     def _entry_keys(self, pk: str) -> list[str]:
-        return [keyed_entry_key(pk, name) for name in self.changes]
-
-
-def run_story_on_store(
-    config: StoreConfig, *, story: Story, runs: int, interrupt: Interrupt, terminal: TextIO | None
-) -> StoryReport:
-    """Run a story so many times with each strategy, as `accounts.races.run.run_story` does on a database.
-
-    The worker processes connect to no database. Raises `SimulationError` where the store cannot be used.
-    """
-    accounts = _Accounts(story=story, store=config.store, run=new_name())
-    trials = [accounts.trial(DYNAMO_STRATEGIES[name](config.store)) for name in config.strategies]
-    notes: list[str] = []
-    with _explain_errors(), _removed(accounts, notes, keep=config.keep):
-        ran_on = _environment(config.store)
-        worker = WorkerConfig(alias=None, database="", session=accounts.run)
-        rows = play(trials, worker, runs=runs, interrupt=interrupt, terminal=terminal)
-    return story.report(rows, ran_on, runs=runs, planned=config.strategies, interrupt=interrupt, notes=notes)
-
-
-@contextlib.contextmanager
-def _removed(accounts: _Accounts, notes: list[str], *, keep: bool) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if keep:
-            notes.append(f"Kept: the accounts whose names begin with {accounts.run}.")
-        else:
-            accounts.remove()
-
-
-@contextlib.contextmanager
-def _explain_errors() -> Iterator[None]:
-    try:
-        yield
-    except (ImproperlyConfigured, StoreError) as error:
-        raise SimulationError(str(error)) from error
-
-
-def _signed(kind: Literal["deposit", "withdraw"], amount: Decimal) -> Decimal:
-    return amount if kind == "deposit" else -amount
-
-
-def _environment(store: str) -> dict[str, object]:
-    return {"database": f"DynamoDB at {DynamoStore.named(store).client.meta.endpoint_url}", **process_environment()}
+        return [keyed_entry_key(pk, f"{kind} {amount}") for kind, amount in self.stories[pk].changes]

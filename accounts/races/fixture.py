@@ -1,11 +1,20 @@
-"""The rows that a simulation works on, created for it and removed after it."""
+"""The rows that a simulation works on, created for it and removed after it.
+
+Runs that were killed, or used ``--keep``, leave them behind. How to know that a run is over: it holds an advisory lock,
+derived from its user's name, on its own connection, from before the user exists until all rows are removed; its
+workers' sessions have the same name. A process that gets the lock and finds no such session may remove the rows. If a
+pooler keeps the lock's session open, the run seems to be running, and its rows stay; if it drops the lock, the workers'
+sessions still show that the run is alive.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -13,16 +22,27 @@ from django.db import DatabaseError, connections, models, transaction
 
 from accounts.models import AbstractAccount
 from accounts.operations import AppendOnly
+from accounts.races.stories import ChangeKind, Story
+from accounts.strategies import Strategy
+from django_lockstep.lab.simulator.database import require_row_locks, require_tables
 from django_lockstep.locking.triggers import trigger_name
 
-__all__ = ["Fixture", "PurgeError"]
+__all__ = ["Fixture", "PurgeError", "mark_running", "new_name"]
 
 _BATCH = 20_000
 """Entries removed in one transaction, which keeps others from writing to the table for some 50 ms."""
+_NAME = "simulate-{}"
+_PATTERN = "^" + _NAME.format("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}") + "$"
+_KEY = "hashtextextended('accounts.races:' || %s, 0)"
 
 
 class PurgeError(Exception):
     """The rows of a simulation could not be removed."""
+
+
+def new_name() -> str:
+    """Return a name for a run, its user and its sessions."""
+    return _NAME.format(uuid.uuid4())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +55,11 @@ class Fixture:
     """The database."""
     user: Any
     """The owner of all accounts."""
+
+    @property
+    def name(self) -> str:
+        """The name of the run and its user."""
+        return str(self.user.get_username())
 
     @classmethod
     def make(cls, model: type[AbstractAccount], *, using: str, name: str) -> Fixture:
@@ -53,14 +78,35 @@ class Fixture:
                 account.save(using=self.using, force_insert=True)
         return tuple(account.pk for account in accounts)
 
+    def open_for(self, story: Story) -> Any:
+        """Open the account of a story; return its key."""
+        return self.open_accounts(1, balance=story.balance, overdraft_limit=story.overdraft_limit)[0]
+
+    def actor(self, strategy: Strategy, kind: ChangeKind, amount: Decimal) -> Callable[[Any], object]:
+        """Return one change by the strategy, to be called with an account's key; picklable."""
+        return partial(getattr(strategy, kind), amount=amount)
+
+    def balance(self, pk: object) -> Decimal:
+        """Return the account's balance."""
+        return self.accounts.get(pk=pk).balance
+
+    def is_kept(self, story: Story, pk: object) -> bool:
+        """Whether the story ended on this account as it has to."""
+        return story.is_kept_by(self.accounts, pk)
+
+    @property
+    def accounts(self) -> models.QuerySet[AbstractAccount]:
+        """All accounts of the model on this database."""
+        return self.model._base_manager.using(self.using)
+
     def purge(self) -> None:
         """Remove the accounts, their entries and the user. Raises `PurgeError` if the database refuses."""
-        mine = self.model._base_manager.using(self.using).filter(user=self.user)
+        accounts = self.accounts.filter(user=self.user)
         try:
             # In batches, each in its own transaction: while the trigger is off, all other writers of the table wait.
-            while self._purge_entries(mine):
+            while self._purge_entries(accounts):
                 pass
-            mine.delete()
+            accounts.delete()
             type(self.user)._base_manager.using(self.using).filter(pk=self.user.pk).delete()
         except (DatabaseError, models.ProtectedError) as error:
             raise PurgeError(str(error).strip()) from error
@@ -68,32 +114,68 @@ class Fixture:
     def _purge_entries(self, accounts: models.QuerySet[AbstractAccount]) -> int:
         """Remove a batch of entries; return how many."""
         entries: Any = self.model.entry_model()
-        connection = connections[self.using]
+        quote, table = connections[self.using].ops.quote_name, entries._meta.db_table
+        quoted, trigger = quote(table), trigger_name(table, AppendOnly.suffix)
         batch = entries._base_manager.using(self.using).filter(account__in=accounts.values("pk")).order_by()
-        with transaction.atomic(using=self.using), _append_only_off(entries, using=self.using):
+        sql, params = batch.values("pk")[:_BATCH].query.sql_with_params()
+        with transaction.atomic(using=self.using), connections[self.using].cursor() as cursor:
+            cursor.execute("SELECT 1 FROM pg_trigger WHERE tgrelid = %s::regclass AND tgname = %s", [quoted, trigger])
+            if has_trigger := cursor.fetchone() is not None:
+                # A session that waits for this table lock blocks all that request one after it, even readers.
+                cursor.execute("SET LOCAL lock_timeout = '3s'")
+                cursor.execute(f"ALTER TABLE {quoted} DISABLE TRIGGER {quote(trigger)}")
             # Raw SQL, because the query set's delete() refuses: entries are append-only.
-            table, key = (
-                connection.ops.quote_name(name) for name in (entries._meta.db_table, entries._meta.pk.column or "")
-            )
-            sql, params = batch.values("pk")[:_BATCH].query.sql_with_params()
-            with connection.cursor() as cursor:
-                cursor.execute(f"DELETE FROM {table} WHERE {key} IN ({sql})", params)
-                return int(cursor.rowcount)
+            cursor.execute(f"DELETE FROM {quoted} WHERE {quote(entries._meta.pk.column)} IN ({sql})", params)
+            purged = int(cursor.rowcount)
+            if has_trigger:
+                cursor.execute(f"ALTER TABLE {quoted} ENABLE TRIGGER {quote(trigger)}")
+        return purged
+
+    @classmethod
+    def left_behind(cls, model: type[AbstractAccount], *, using: str) -> Iterator[Fixture]:
+        """Yield the rows of all runs in this database, which may be over.
+
+        Raises `SimulationError` if the database is not one for simulations.
+        """
+        require_row_locks(using)
+        users = get_user_model()
+        require_tables(using, [table._meta.app_label for table in (model, model.entry_model(), users)])
+        named = users._base_manager.using(using).filter(**{f"{users.USERNAME_FIELD}__regex": _PATTERN})
+        for user in named.order_by("pk"):
+            if not user.has_usable_password():
+                yield cls(model=model, using=using, user=user)
+
+    def purge_if_over(self) -> bool:
+        """Remove the rows unless their run is alive; return whether. Raises as `purge` does."""
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(f"SELECT pg_try_advisory_lock({_KEY})", [self.name])
+            if not cursor.fetchone()[0]:
+                return False
+            try:
+                # Only now: a run begins with the lock, and its workers may outlive it for a moment.
+                cursor.execute(
+                    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE starts_with(application_name, %s))", [self.name]
+                )
+                over = not cursor.fetchone()[0]
+                if over:
+                    self.purge()
+            finally:
+                _release(self.name, using=self.using)
+        return over
 
 
 @contextlib.contextmanager
-def _append_only_off(entries: type[models.Model], *, using: str) -> Iterator[None]:
-    """Allow DELETE in the block, where the trigger exists; other writers wait until the transaction ends."""
-    connection = connections[using]
-    quote = connection.ops.quote_name
-    table, name = quote(entries._meta.db_table), trigger_name(entries._meta.db_table, AppendOnly.suffix)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM pg_trigger WHERE tgrelid = %s::regclass AND tgname = %s", [table, name])
-        found = cursor.fetchone()
-        if found:
-            # A session that waits for this table lock blocks all that request one after it, even readers.
-            cursor.execute("SET LOCAL lock_timeout = '3s'")
-            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {quote(name)}")
+def mark_running(name: str, *, using: str) -> Iterator[None]:
+    """Mark the run of this name as alive, for the length of a block."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(f"SELECT pg_advisory_lock({_KEY})", [name])
+    try:
         yield
-        if found:
-            cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER {quote(name)}")
+    finally:
+        _release(name, using=using)
+
+
+def _release(name: str, *, using: str) -> None:
+    # With a connection that was lost the lock is gone already.
+    with contextlib.suppress(DatabaseError), connections[using].cursor() as cursor:
+        cursor.execute(f"SELECT pg_advisory_unlock({_KEY})", [name])

@@ -5,15 +5,15 @@ from __future__ import annotations
 import bisect
 import contextlib
 import itertools
+import math
 import operator
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.apps import apps
 from django.db import transaction
 from django.db.models import OuterRef, Subquery, Sum
 from django.db.models.functions import Coalesce
@@ -22,15 +22,14 @@ from accounts.engine import EngineName
 from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
 from accounts.races.fixture import Fixture
-from accounts.races.mix import Mix
-from accounts.races.mixtures import Mixture, strategies_of
 from accounts.strategies import Strategy
 from django_lockstep.errors import DeadlockDetected
 from django_lockstep.lab.simulator.audit import AuditedAccount, AuditedEntry, Balances
 from django_lockstep.lab.simulator.tally import LoadOperation
+from django_lockstep.lab.simulator.trials import LoadTrial
 from django_lockstep.locking.retry import retrying
 
-__all__ = ["AccountLoad", "LoadContender", "Workload"]
+__all__ = ["AccountClient", "AccountLoad", "AccountTrial", "Mix", "Workload", "joint_name"]
 
 OPENING = Decimal("500.00")
 """The opening balance of every account."""
@@ -40,6 +39,36 @@ SMALLEST, LARGEST = 100, 10_000
 """Bounds of the amounts, in hundredths."""
 _AT_ONCE = 256
 """Operations that are drawn ahead."""
+
+
+class Mix(NamedTuple):
+    """Weights of the kinds of operation."""
+
+    deposit: float = 1
+    withdraw: float = 1
+    transfer: float = 0
+
+    def __str__(self) -> str:
+        return ":".join(f"{weight:g}" for weight in self)
+
+    @classmethod
+    def parse(cls, text: str) -> Mix:
+        """Return the mix written as ``deposit:withdraw:transfer``. Raises ``ValueError`` for anything else."""
+        try:
+            deposit, withdraw, transfer = map(float, text.split(":"))
+        except ValueError:
+            raise ValueError(
+                f"--mix must be three weights, deposit:withdraw:transfer, such as 2:1:1, not {text!r}"
+            ) from None
+        mix = cls(deposit, withdraw, transfer)
+        if not all(math.isfinite(weight) and weight >= 0 for weight in mix) or not any(mix):
+            raise ValueError(f"--mix must be weights of at least 0, not all of them 0, not {mix}")
+        return mix
+
+    @classmethod
+    def default(cls, *, accounts: int) -> Mix:
+        """Return equal weights, of transfers too where there are two accounts for them."""
+        return cls(transfer=1 if accounts > 1 else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,35 +100,23 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountLoad:
-    """Random deposits, withdrawals and transfers by one strategy or a mixture; picklable."""
+    """Random deposits, withdrawals and transfers; picklable."""
 
-    strategy: str
-    """Its name."""
-    model: str
-    """The accounts' model, by its label."""
-    using: str
-    """The database."""
+    strategies: tuple[Strategy, ...]
+    """What the workers use, in turn: with two of them half of the workers use each."""
     accounts: tuple[Any, ...]
     """The keys of the accounts."""
-    mix: Mix
-    """What is done how often."""
-    seed: int
-    """What the draws depend on, with the round and the worker's number: every strategy gets the same ones."""
+    workload: Workload
+    """What is done with them."""
     round_number: int = 0
     """Which part of the draws."""
-    engine: EngineName = "plain"
-    """Which engine runs the strategy."""
 
     @contextlib.contextmanager
     def client(self, worker: int) -> Iterator[AccountClient]:
         """Return this worker's part, which counts retries inside the block."""
-        strategies = strategies_of(self.strategy)
-        strategy = strategies[worker % len(strategies)].bound(
-            model=apps.get_model(self.model), using=self.using, engine=self.engine
-        )
-        client = AccountClient(
-            self, strategy=strategy, draws=random.Random(f"{self.seed}:{self.round_number}:{worker}")
-        )
+        strategy = self.strategies[worker % len(self.strategies)]
+        draws = random.Random(f"{self.workload.seed}:{self.round_number}:{worker}")
+        client = AccountClient(strategy, self.accounts, mix=self.workload.mix, draws=draws)
         # So that the first operation measured is not the one that imports and connects.
         strategy.accounts.filter(pk=self.accounts[0]).get()
         retrying.connect(client.count_retry)
@@ -114,14 +131,13 @@ class AccountClient:
 
     refusals: tuple[type[Exception], ...] = (InsufficientFunds,)
 
-    def __init__(self, load: AccountLoad, *, strategy: Strategy, draws: random.Random) -> None:
+    def __init__(self, strategy: Strategy, accounts: Sequence[Any], *, mix: Mix, draws: random.Random) -> None:
         self.conflicts = 0
         self.deadlocks = 0
-        self._accounts = load.accounts
-        self._random = draws.random
-        self._kinds = (self._deposit, self._withdraw, self._transfer)
-        *self._bounds, self._end = itertools.accumulate(load.mix.weights)
         self._strategy = strategy
+        self._accounts = accounts
+        self._random = draws.random
+        *self._bounds, self._end = itertools.accumulate(mix)
         self._drawn: list[LoadOperation] = []
 
     def next_operation(self) -> LoadOperation:
@@ -129,13 +145,24 @@ class AccountClient:
         if not self._drawn:
             # Many at once: between two calls of the database one draw would take five times as long, as it finds
             # nothing of itself in the processor's caches.
-            self._drawn = [self._operation() for _ in range(_AT_ONCE)]
+            self._drawn = [self._draw() for _ in range(_AT_ONCE)]
         return self._drawn.pop()
 
-    def _operation(self) -> LoadOperation:
+    def _draw(self) -> LoadOperation:
         # Not choices(), randint() and choice(), which take twice as long.
-        kind = self._kinds[bisect.bisect(self._bounds, self._random() * self._end)]
-        return kind(Decimal(SMALLEST + int(self._random() * (LARGEST - SMALLEST + 1))).scaleb(-2))
+        kind = bisect.bisect(self._bounds, self._random() * self._end)
+        amount = Decimal(SMALLEST + int(self._random() * (LARGEST - SMALLEST + 1))).scaleb(-2)
+        place = int(self._random() * len(self._accounts))
+        account, strategy = self._accounts[place], self._strategy
+        if kind == 0:
+            return LoadOperation(partial(strategy.deposit, account, amount), ((account, amount),))
+        if kind == 1:
+            return LoadOperation(partial(strategy.withdraw, account, amount), ((account, -amount),))
+        beyond = int(self._random() * (len(self._accounts) - 1))
+        # Drawn from one fewer and moved past the source: evenly, and never the source itself.
+        target = self._accounts[beyond + (beyond >= place)]
+        changes = ((account, -amount), (target, amount))
+        return LoadOperation(partial(strategy.transfer, account, target, amount), changes)
 
     def count_retry(self, *, error: Exception, **_: object) -> None:
         """Receive the signal `retrying`."""
@@ -144,33 +171,18 @@ class AccountClient:
         else:
             self.conflicts += 1
 
-    def _deposit(self, amount: Decimal) -> LoadOperation:
-        account = self._accounts[self._place(len(self._accounts))]
-        return LoadOperation(perform=partial(self._strategy.deposit, account, amount), changes=((account, amount),))
 
-    def _withdraw(self, amount: Decimal) -> LoadOperation:
-        account = self._accounts[self._place(len(self._accounts))]
-        return LoadOperation(perform=partial(self._strategy.withdraw, account, amount), changes=((account, -amount),))
-
-    def _transfer(self, amount: Decimal) -> LoadOperation:
-        place, beyond = self._place(len(self._accounts)), self._place(len(self._accounts) - 1)
-        # Drawn from one fewer and moved past the source: evenly, and never the source itself.
-        source, target = self._accounts[place], self._accounts[beyond + (beyond >= place)]
-        return LoadOperation(
-            perform=partial(self._strategy.transfer, source, target, amount),
-            changes=((source, -amount), (target, amount)),
-        )
-
-    def _place(self, places: int) -> int:
-        return int(self._random() * places)
+def joint_name(strategies: Sequence[Strategy]) -> str:
+    """Return what reports call strategies that share accounts."""
+    return "+".join(strategy.name for strategy in strategies)
 
 
 @dataclass(slots=True, kw_only=True)
-class LoadContender:
-    """A strategy, or a mixture, with its accounts, as the simulator measures it."""
+class AccountTrial(LoadTrial):
+    """A strategy with its accounts, or several that share them, as the simulator measures it."""
 
-    strategy: Strategy | Mixture
-    """What is measured."""
+    strategies: tuple[Strategy, ...]
+    """What is measured, bound to one model, database and engine."""
     fixture: Fixture
     """Where its accounts are opened."""
     workload: Workload
@@ -180,22 +192,23 @@ class LoadContender:
 
     @property
     def name(self) -> str:
-        return self.strategy.name
+        return joint_name(self.strategies)
 
     @property
     def engine(self) -> EngineName:
-        """The engine that runs it: the plain one, unless the strategy has a compiled counterpart and is bound to it."""
-        return "compiled" if self.strategy.engine == "compiled" and self.strategy.has_counterpart else "plain"
+        """The engine that runs it: the plain one, unless it is bound to the compiled one and has a counterpart."""
+        compiled = any(strategy.engine == "compiled" and strategy.has_counterpart for strategy in self.strategies)
+        return "compiled" if compiled else "plain"
 
     @property
     def safe(self) -> bool:
-        """Whether it claims to lose no update."""
-        return self.strategy.safe
+        # An advisory lock keeps out only those who take it, so that such a strategy is safe alone and not in company.
+        alone = len(self.strategies) == 1
+        return all(strategy.safe and (alone or not strategy.needs_all_writers) for strategy in self.strategies)
 
     @property
     def guarantee(self) -> str:
-        """What it relies on."""
-        return self.strategy.guarantee
+        return " ".join(strategy.guarantee for strategy in self.strategies)
 
     def open(self) -> None:
         keys = self.fixture.open_accounts(self.workload.accounts, balance=OPENING, overdraft_limit=OVERDRAFT_LIMIT)
@@ -203,24 +216,15 @@ class LoadContender:
             self.versions = {account.pk: account.version for account in self._rows(keys)}
 
     def load(self, round_number: int) -> AccountLoad:
-        """Return the load on these accounts."""
-        return AccountLoad(
-            strategy=self.name,
-            model=self.fixture.model._meta.label,
-            using=self.fixture.using,
-            accounts=tuple(self.versions),
-            mix=self.workload.mix,
-            seed=self.workload.seed,
-            round_number=round_number,
-            engine=self.engine,
-        )
+        keys = tuple(self.versions)
+        return AccountLoad(strategies=self.strategies, accounts=keys, workload=self.workload, round_number=round_number)
 
     def balances(self) -> Balances:
-        """Return what these accounts hold together now, by one statement."""
+        # One statement, so that balances and entries are of one snapshot.
         entries: Any = self.fixture.model.entry_model()
         booked = entries._base_manager.filter(account=OuterRef("pk")).order_by().values("account")
         total = Coalesce(Subquery(booked.annotate(total=Sum("amount")).values("total")), Decimal(0))
-        rows = self.fixture.model._base_manager.using(self.fixture.using).filter(pk__in=list(self.versions))
+        rows = self.fixture.accounts.filter(pk__in=list(self.versions))
         pairs = list(rows.annotate(booked=total + OPENING).values_list("balance", "booked"))
         return Balances(
             stored=sum((balance for balance, _ in pairs), Decimal(0)),
@@ -230,11 +234,6 @@ class LoadContender:
 
     def audited_accounts(self) -> Iterator[AuditedAccount]:
         """Yield the accounts with their entries, one row at a time."""
-        # Server-side cursors need one session to their end, which a pooler grants to a transaction alone.
-        with transaction.atomic(using=self.fixture.using):
-            yield from self._with_entries()
-
-    def _with_entries(self) -> Iterator[AuditedAccount]:
         entries: Any = self.fixture.model.entry_model()._base_manager
         stream = (
             entries.using(self.fixture.using)
@@ -242,27 +241,25 @@ class LoadContender:
             .order_by("account_id", "pk")
             .values_list("account_id", "amount", "balance_after", "version_after")
         )
-        groups = itertools.groupby(stream.iterator(chunk_size=2000), key=operator.itemgetter(0))
-        key, group = next(groups, (None, iter(())))
-        for account in self._rows(tuple(self.versions)):
-            mine = account.pk == key
-            # Accounts and entries are two streams in the same order, merged here: a long run may have more entries than
-            # memory.
-            yield self._audited_account(account, group if mine else iter(()))
-            if mine:
-                key, group = next(groups, (None, iter(())))
-
-    def _audited_account(self, account: AbstractAccount, entries: Iterator[tuple[Any, ...]]) -> AuditedAccount:
-        return AuditedAccount(
-            account=account.pk,
-            opening_balance=OPENING,
-            opening_version=self.versions[account.pk],
-            overdraft_limit=account.overdraft_limit,
-            balance=account.balance,
-            entries=(AuditedEntry(*row[1:]) for row in entries),
-        )
+        # Server-side cursors need one session to their end, which a pooler grants to a transaction alone.
+        with transaction.atomic(using=self.fixture.using):
+            groups = itertools.groupby(stream.iterator(chunk_size=2000), key=operator.itemgetter(0))
+            key, group = next(groups, (None, iter(())))
+            for account in self._rows(tuple(self.versions)):
+                # Accounts and entries are two streams in the same order, merged here: a long run may have more entries
+                # than memory.
+                own = group if account.pk == key else iter(())
+                yield AuditedAccount(
+                    account=account.pk,
+                    opening_balance=OPENING,
+                    opening_version=self.versions[account.pk],
+                    overdraft_limit=account.overdraft_limit,
+                    balance=account.balance,
+                    entries=(AuditedEntry(*row[1:]) for row in own),
+                )
+                if account.pk == key:
+                    key, group = next(groups, (None, iter(())))
 
     def _rows(self, keys: tuple[object, ...]) -> Iterator[AbstractAccount]:
         """Yield the accounts in the database's order of their keys, which is the entries' order too."""
-        rows = self.fixture.model._base_manager.using(self.fixture.using)
-        return rows.filter(pk__in=keys).order_by("pk").iterator(chunk_size=2000)
+        return self.fixture.accounts.filter(pk__in=keys).order_by("pk").iterator(chunk_size=2000)

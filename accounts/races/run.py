@@ -5,22 +5,24 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TextIO
+from functools import partial
+from itertools import combinations
+from typing import Any, TextIO, TypeVar
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.db import DatabaseError, InterfaceError, OperationalError, connections, router
+from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from accounts.binding import account_model
 from accounts.engine import EngineName
+from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
-from accounts.races.fixture import Fixture, PurgeError
-from accounts.races.leftovers import mark_running, new_name
-from accounts.races.load import LoadContender, Workload
-from accounts.races.mixtures import Mixture, advice_on_mixtures, pairs_of
+from accounts.races.dynamodb import StoreConfig
+from accounts.races.fixture import Fixture, PurgeError, mark_running, new_name
+from accounts.races.load import AccountTrial, Workload, joint_name
 from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES, Strategy
-from django_lockstep.lab.simulator.advice import advice_on_load
+from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story, advice_on_sweep
 from django_lockstep.lab.simulator.database import (
     end_sessions,
     environment,
@@ -29,30 +31,20 @@ from django_lockstep.lab.simulator.database import (
     require_tables,
 )
 from django_lockstep.lab.simulator.errors import SimulationError
-from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.lanes import Lane, LaneWatch
-from django_lockstep.lab.simulator.load_plan import LoadPlan
+from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.pool import STUCK_AFTER, WorkerPool
 from django_lockstep.lab.simulator.progress import show_progress
-from django_lockstep.lab.simulator.report import LoadReport, LoadRow
-from django_lockstep.lab.simulator.stories import StoryReport, play
-from django_lockstep.lab.simulator.sweep import SizeResult, Sweep, SweepReport, advice_on_sweep
-from django_lockstep.lab.simulator.trials import Trial, rotate, run_trials
-from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.simulator.report import LoadReport, LoadRow, StrategyRow
+from django_lockstep.lab.simulator.stories import StoryReport, StoryTrial
+from django_lockstep.lab.simulator.trials import LoadTrial, StrategyTrial, rotate, run_trials
+from django_lockstep.lab.simulator.worker_process import WorkerConnection
+from django_lockstep.lab.wording import listed
 
-__all__ = [
-    "NAMES",
-    "RunConfig",
-    "SweepPoint",
-    "Workload",
-    "account_model",
-    "default_database",
-    "run_load",
-    "run_story",
-    "run_sweep",
-    "sweep_points",
-]
+__all__ = ["NAMES", "RunConfig", "run_load", "run_story", "sizes_of"]
 
+Row = TypeVar("Row", bound=StrategyRow)
 
 NAMES = tuple(STRATEGIES)
 """Every strategy there is, by name."""
@@ -78,42 +70,54 @@ class RunConfig:
     @property
     def bound(self) -> list[Strategy]:
         """The strategies for this model and database, by each engine."""
-        chosen = [STRATEGIES[name].bound(model=self.model, using=self.using) for name in self.strategies]
-        first, *others = self.engines
+        first, *others = self.engines[:1] if self.mixed else self.engines
         return [
-            strategy.bound(engine=engine)
-            for strategy in chosen
-            for engine in (first, *(other for other in others if strategy.has_counterpart))
+            STRATEGIES[name].bound(model=self.model, using=self.using, engine=engine)
+            for name in self.strategies
+            for engine in (first, *(others if STRATEGIES[name].has_counterpart else ()))
         ]
 
     @property
-    def contenders(self) -> Sequence[Strategy | Mixture]:
-        """What races under a load."""
-        return pairs_of(replace(self, engines=self.engines[:1]).bound) if self.mixed else self.bound
+    def contenders(self) -> list[tuple[Strategy, ...]]:
+        """What races under a load: strategies, or pairs of them."""
+        return list(combinations(self.bound, 2 if self.mixed else 1))
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the rows of the report are called, each once."""
-        return tuple(dict.fromkeys(contender.name for contender in self.contenders))
+        return tuple(dict.fromkeys(map(joint_name, self.contenders)))
 
+    def require(self, *, workers: int) -> None:
+        """Raise `SimulationError` where this database cannot serve so many workers."""
+        require_row_locks(self.using)
+        require_connections(self.using, workers)
+        models = (self.model, self.model.entry_model(), get_user_model())
+        require_tables(self.using, [model._meta.app_label for model in models])
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPoint:
-    """One size at which all strategies are measured."""
+    def environment(self) -> dict[str, Any]:
+        """Return what the figures depend on."""
+        return environment(self.using)
 
-    plan: LoadPlan
-    """How much load, for how long."""
-    workload: Workload
-    """What the load is."""
-    label: str = ""
-    """What the progress says of it."""
-
-    def trial(self, strategy: Strategy | Mixture, *, fixture: Fixture) -> Trial:
-        """Return this strategy's way through the race."""
-        contender = LoadContender(strategy=strategy, fixture=fixture, workload=self.workload)
-        engine = contender.engine if contender.engine != "plain" else ""
-        label = ", ".join(filter(None, [strategy.name, engine, self.label]))
-        return Trial(contender=contender, plan=self.plan, label=label)
+    @contextlib.contextmanager
+    def fixture(self, notes: list[str]) -> Iterator[tuple[Fixture, WorkerConnection]]:
+        """Create the fixture, and remove it whatever happens in the block; notes are added for the report."""
+        name, database = new_name(), connections[self.using].settings_dict["NAME"]
+        try:
+            with mark_running(name, using=self.using):
+                fixture = Fixture.make(self.model, using=self.using, name=name)
+                try:
+                    yield fixture, WorkerConnection(alias=self.using, database=database, session=name)
+                finally:
+                    if self.keep:
+                        notes.append(f"Kept: the accounts of user {name}. simulate --clean removes them.")
+                    else:
+                        _purge(fixture, notes)
+        except (OperationalError, InterfaceError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            lost = f"The connection to database {self.using!r} was lost: {reason}."
+            raise SimulationError(" ".join([lost, *notes])) from error
+        if settings.DEBUG:
+            notes.append("DEBUG is on: Django keeps a log of the statements, which slows every strategy down.")
 
 
 def run_load(
@@ -121,173 +125,173 @@ def run_load(
     *,
     plan: LoadPlan,
     workload: Workload,
-    interrupt: Interrupt,
+    sweep: Sweep | None = None,
+    interrupt: StopSignal,
     terminal: TextIO | None,
     on_progress: Callable[[tuple[Lane, ...]], None] | None = None,
 ) -> LoadReport:
-    """Measure the strategies under a load; progress goes to the terminal, if there is one.
+    """Measure the strategies under a load, or at each size of a sweep; progress goes to the terminal, if there is one.
 
     ``on_progress`` is called with how far each strategy is, several times a second, and again when all are done.
-    Raises `SimulationError` where this database or this machine cannot do it. An interrupt ends the run early; the
-    report then has the rows that were measured, and says so.
+    Raises `SimulationError` where this database or this machine cannot do it, ``ValueError`` as `sizes_of` does. An
+    interrupt ends the run early; the report then has the rows that were measured, and says so.
     """
-    points = [SweepPoint(plan=plan, workload=workload)]
-    ran_on, (measured,), notes = _measure(
-        config, points, interrupt=interrupt, terminal=terminal, on_progress=on_progress
+    sizes = sizes_of(sweep, plan=plan, workload=workload)
+    contenders, names = config.contenders, config.names
+
+    def build_trials(fixture: Fixture) -> list[AccountTrial]:
+        trials = []
+        for number, (size, plan, workload) in enumerate(sizes):
+            # Each size begins with another strategy, so that the place in the order does not matter.
+            for strategies in rotate(contenders, number % len(contenders)):
+                trial = AccountTrial(
+                    label=joint_name(strategies),
+                    plan=plan,
+                    size=size,
+                    strategies=strategies,
+                    fixture=fixture,
+                    workload=workload,
+                )
+                if trial.engine != "plain":
+                    trial.label += f", {trial.engine}"
+                if sweep and size:
+                    trial.label += f", {sweep.describe(size)}"
+                trials.append(trial)
+        return trials
+
+    ran_on, measured, notes = _measure(
+        config,
+        build_trials,
+        workers=max(plan.workers for _, plan, _ in sizes),
+        # A worker that thinks completes nothing either.
+        stuck_after=STUCK_AFTER + plan.think_time,
+        interrupt=interrupt,
+        terminal=terminal,
+        on_progress=on_progress,
     )
-    first = {row.strategy: row for row in reversed(measured)}
-    rows = tuple(row for row in measured if row is first[row.strategy])
-    # The rows by another engine.
-    counterparts = tuple(row for row in measured if row is not first[row.strategy])
+    # They come in the order in which they ran, which differs from size to size.
+    measured.sort(key=lambda row: (row.size or 0, names.index(row.strategy), row.engine != config.engines[0]))
+    first = {(row.size, row.strategy): row for row in reversed(measured)}
+    rows = tuple(row for row in measured if row is first[row.size, row.strategy])
+    counterparts = tuple(row for row in measured if row is not first[row.size, row.strategy])
+    if config.mixed:
+        advice = _advice_on_pairs(rows)
+    else:
+        advice = advice_on_sweep(sweep, rows) if sweep else advice_on_load(rows, counterparts)
+    _, largest_plan, largest_workload = sizes[-1]
     return LoadReport(
         environment=ran_on,
-        plan=plan,
-        load=workload.describe(),
-        planned=config.names,
+        plan=largest_plan,
+        load=largest_workload.describe(),
+        sweep=sweep,
+        planned=names,
         rows=rows,
-        advice=advice_on_mixtures(rows) if config.mixed else advice_on_load(rows, counterparts),
+        advice=advice,
         counterparts=counterparts,
         interrupted=interrupt.name,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
-def run_sweep(
-    config: RunConfig, *, sweep: Sweep, points: Sequence[SweepPoint], interrupt: Interrupt, terminal: TextIO | None
-) -> SweepReport:
-    """Measure the strategies at the points that `sweep_points` returned; in everything else as `run_load`."""
-    largest = points[-1]
-    ran_on, measured, notes = _measure(config, points, interrupt=interrupt, terminal=terminal)
-    results = tuple(
-        SizeResult(value=value, rows=rows) for value, rows in zip(sweep.values, measured, strict=True) if rows
-    )
-    return SweepReport(
-        environment=ran_on,
-        sweep=sweep,
-        plan=largest.plan,
-        load=largest.workload.describe(),
-        planned=config.strategies,
-        points=results,
-        advice=advice_on_sweep(sweep, results),
-        interrupted=interrupt.name,
-        notes=tuple(notes),
-    )
-
-
-def sweep_points(sweep: Sweep, *, plan: LoadPlan, workload: Workload) -> list[SweepPoint]:
-    """Return what is measured at each size. Raises ``ValueError`` for a size that the workload does not allow."""
+def sizes_of(sweep: Sweep | None, *, plan: LoadPlan, workload: Workload) -> list[tuple[int | None, LoadPlan, Workload]]:
+    """Return the load at each size; without a sweep that is one. Raises ``ValueError`` for an impossible size."""
+    if sweep is None:
+        return [(None, plan, workload)]
     if sweep.axis == "workers":
-        sizes = [(replace(plan, workers=value), workload) for value in sweep.values]
-    else:
-        sizes = [(plan, replace(workload, accounts=value)) for value in sweep.values]
-    labels = map(sweep.describe, sweep.values)
-    return [
-        SweepPoint(plan=plan, workload=workload, label=label)
-        for (plan, workload), label in zip(sizes, labels, strict=True)
-    ]
-
-
-def _measure(
-    config: RunConfig,
-    points: Sequence[SweepPoint],
-    *,
-    interrupt: Interrupt,
-    terminal: TextIO | None,
-    on_progress: Callable[[tuple[Lane, ...]], None] | None = None,
-) -> tuple[dict[str, Any], list[tuple[LoadRow, ...]], list[str]]:
-    """Measure all strategies at each point; return where, the rows by point in the strategies' order, and notes."""
-    workers = max(point.plan.workers for point in points)
-    # A worker that thinks completes nothing either.
-    stuck_after = STUCK_AFTER + max(point.plan.think_time for point in points)
-    _require(config, workers=workers)
-    ran_on, contenders, notes = environment(config.using), config.contenders, list[str]()
-    with _fixture(config, notes) as (fixture, worker_config):
-        # Each point begins with another strategy, so that the place in the order does not matter.
-        trials = [
-            [point.trial(contender, fixture=fixture) for contender in rotate(contenders, number % len(contenders))]
-            for number, point in enumerate(points)
-        ]
-        flat = [trial for group in trials for trial in group]
-        pool = WorkerPool(worker_config, size=workers, interrupt=interrupt, stuck_after=stuck_after)
-        rounds = sum(trial.plan.rounds for trial in flat)
-        watch = LaneWatch(trials=flat, completed=lambda: pool.completed, report=on_progress) if on_progress else None
-        with show_progress(terminal, total=rounds, completed=lambda: pool.completed) as progress, pool:
-            measured = run_trials(flat, pool=pool, alias=config.using, progress=watch or progress)
-            rows = {id(trial): row for trial, row in measured}
-            if watch:
-                watch.end()
-    return (
-        ran_on,
-        [_sorted(config, [rows[id(trial)] for trial in group if id(trial) in rows]) for group in trials],
-        notes,
-    )
-
-
-def _sorted(config: RunConfig, rows: Sequence[LoadRow]) -> tuple[LoadRow, ...]:
-    names = config.names
-    # They come in the order in which they ran, which differs from size to size.
-    return tuple(sorted(rows, key=lambda row: (names.index(row.strategy), row.engine != config.engines[0])))
+        return [(size, replace(plan, workers=size), workload) for size in sweep.values]
+    return [(size, plan, replace(workload, accounts=size)) for size in sweep.values]
 
 
 def run_story(
-    config: RunConfig, *, story: Story, runs: int, interrupt: Interrupt, terminal: TextIO | None
+    config: RunConfig | StoreConfig, *, story: Story, runs: int, interrupt: StopSignal, terminal: TextIO | None
 ) -> StoryReport:
     """Run a story so many times with each strategy; in everything else as `run_load`."""
-    _require(config, workers=len(story.changes))
-    ran_on = environment(config.using)
+    ran_on, rows, notes = _measure(
+        config,
+        lambda fixture: [story_trial(story, strategy, fixture=fixture, runs=runs) for strategy in config.bound],
+        workers=len(story.changes),
+        interrupt=interrupt,
+        terminal=terminal,
+    )
+    return StoryReport(
+        environment=ran_on,
+        story=story.name,
+        text=story.text,
+        promise=story.promise,
+        runs=runs,
+        planned=config.strategies,
+        rows=tuple(rows),
+        advice=advice_on_story(rows),
+        interrupted=interrupt.name,
+        notes=notes,
+    )
+
+
+def story_trial(story: Story, strategy: Any, *, fixture: Any, runs: int) -> StoryTrial:
+    """Return the story's trial with this strategy on accounts of the fixture, in a database or a store."""
+    return StoryTrial(
+        label=strategy.name,
+        safe=strategy.safe,
+        scenario=Scenario(
+            set_up=partial(fixture.open_for, story),
+            actors={f"{kind} {amount}": fixture.actor(strategy, kind, amount) for kind, amount in story.changes},
+            invariant=partial(fixture.is_kept, story),
+            observe=fixture.balance,
+        ),
+        runs=runs,
+        refusals=(InsufficientFunds,),
+        failure=story.failure,
+    )
+
+
+def _measure(
+    config: RunConfig | StoreConfig,
+    build_trials: Callable[[Any], Sequence[StrategyTrial[Row]]],
+    *,
+    workers: int,
+    stuck_after: float = STUCK_AFTER,
+    interrupt: StopSignal,
+    terminal: TextIO | None,
+    on_progress: Callable[[tuple[Lane, ...]], None] | None = None,
+) -> tuple[dict[str, Any], list[Row], tuple[str, ...]]:
+    """Run the trials on a fixture of their own; return where, the rows in the trials' order, and notes."""
+    config.require(workers=workers)
     notes: list[str] = []
-    with _fixture(config, notes) as (fixture, worker_config):
-        trials = [story.trial(strategy, fixture=fixture) for strategy in config.bound]
-        rows = play(trials, worker_config, runs=runs, interrupt=interrupt, terminal=terminal)
-    return story.report(rows, ran_on, runs=runs, planned=config.strategies, interrupt=interrupt, notes=notes)
+    with config.fixture(notes) as (fixture, worker):
+        ran_on, trials = config.environment(), build_trials(fixture)
+        pool = WorkerPool(worker, size=workers, interrupt=interrupt, stuck_after=stuck_after)
+        loads = [trial for trial in trials if isinstance(trial, LoadTrial)]
+        watch = LaneWatch(trials=loads, completed=lambda: pool.completed, report=on_progress) if on_progress else None
+        rounds = sum(trial.rounds for trial in trials)
+        with show_progress(terminal, total=rounds, completed=lambda: pool.completed) as progress, pool:
+            rows = list(run_trials(trials, pool=pool, progress=watch or progress))
+            if watch:
+                watch.end()
+    return ran_on, rows, tuple(notes)
 
 
-def default_database(model: type[AbstractAccount]) -> str:
-    """Return the database that the model's writes go to."""
-    return router.db_for_write(model)
-
-
-def _require(config: RunConfig, *, workers: int) -> None:
-    require_row_locks(config.using)
-    require_connections(config.using, workers)
-    models = (config.model, config.model.entry_model(), get_user_model())
-    require_tables(config.using, [model._meta.app_label for model in models])
-
-
-@contextlib.contextmanager
-def _fixture(config: RunConfig, notes: list[str]) -> Iterator[tuple[Fixture, WorkerConfig]]:
-    """Create the fixture, and remove it whatever happens in the block; what a reader should know goes to the notes."""
-    name, database = new_name(), connections[config.using].settings_dict["NAME"]
-    with _explain_lost_connection(config.using, notes), mark_running(name, using=config.using):
-        fixture = Fixture.make(config.model, using=config.using, name=name)
-        try:
-            yield fixture, WorkerConfig(alias=config.using, database=database, session=name)
-        finally:
-            if config.keep:
-                notes.append(f"Kept: the accounts of user {name}. simulate --clean removes them.")
-            else:
-                _purge(fixture, notes)
-    if settings.DEBUG:
-        notes.append("DEBUG is on: Django keeps a log of the statements, which slows every strategy down.")
-
-
-@contextlib.contextmanager
-def _explain_lost_connection(using: str, notes: Sequence[str]) -> Iterator[None]:
-    try:
-        yield
-    except (OperationalError, InterfaceError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        lost = f"The connection to database {using!r} was lost: {reason}"
-        raise SimulationError(" ".join([f"{lost}.", *notes])) from error
+def _advice_on_pairs(rows: Sequence[LoadRow]) -> tuple[str, ...]:
+    """Return sentences about the pairs that lose updates and those that may be used; none without measurements."""
+    wrong = [row.strategy for row in rows if row.wrong]
+    right = [row.strategy for row in rows if row.status == "correct" and row.safe]
+    lucky = [row.strategy for row in rows if row.status == "correct" and not row.safe]
+    parts = dict.fromkeys(part for name in wrong for part in name.split("+"))
+    alone = [name for name in parts if STRATEGIES[name].needs_all_writers]
+    sentences = (
+        (wrong, "Never let these write the same account, they overwrite each other's changes: {}."),
+        (alone, "{} protects only against writers that use it too: use it for all writers of an account, or none."),
+        (lucky, "These were correct in this run, but nothing guarantees it: {}."),
+        (right, "These may write the same account: {}."),
+    )
+    return tuple(sentence.format(listed(names)) for names, sentence in sentences if names)
 
 
 def _purge(fixture: Fixture, notes: list[str]) -> None:
-    name = fixture.user.get_username()
     try:
         # The block may have ended because this process's connection did.
         connections[fixture.using].close_if_unusable_or_obsolete()
         # A worker that had to be killed may hold locks until its server process has noticed.
-        end_sessions(fixture.using, [name])
+        end_sessions(fixture.using, [fixture.name])
         fixture.purge()
     except (DatabaseError, PurgeError) as error:
-        notes.append(f"The accounts of user {name} are still there: {error}")
+        notes.append(f"The accounts of user {fixture.name} are still there: {error}")

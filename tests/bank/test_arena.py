@@ -15,12 +15,12 @@ from django.urls import reverse
 
 from accounts.models import Account, Entry
 from accounts.races.fixture import Fixture
-from accounts.races.load import LoadContender, Workload
-from accounts.races.mix import Mix
+from accounts.races.load import AccountTrial, Mix, Workload
 from accounts.strategies import STRATEGIES
 from bank.arena import ArenaForm
 from bank.arena_run import KEPT, ArenaProgress
 from django_lockstep.lab.pages.store import LiveRun, Store, open_store
+from django_lockstep.lab.simulator.load_plan import LoadPlan
 from tests.support.sessions import PATIENCE, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -157,16 +157,20 @@ def test_there_is_nothing_to_download_before() -> None:
 
 def test_money_off_is_what_entries_say_and_accounts_do_not_hold() -> None:
     fixture = Fixture.make(Account, using="default", name="simulation-test")
-    contender = LoadContender(
-        strategy=STRATEGIES["naive"], fixture=fixture, workload=Workload(accounts=2, mix=Mix(), seed=1)
+    trial = AccountTrial(
+        label="it",
+        plan=LoadPlan(),
+        strategies=(STRATEGIES["naive"],),
+        fixture=fixture,
+        workload=Workload(accounts=2, mix=Mix(), seed=1),
     )
-    contender.open()
-    first, second = contender.versions
+    trial.open()
+    first, second = trial.versions
     STRATEGIES["naive"].deposit(first, 10)
-    before = contender.balances()
+    before = trial.balances()
     Account.objects.filter(pk=first).update(balance=495)
     Account.objects.filter(pk=second).update(balance=515)
-    after = contender.balances()
+    after = trial.balances()
     assert (before.stored, before.booked, before.difference) == (1010, 1010, 0)
     assert (after.stored, after.booked, after.difference) == (1010, 1010, 30)
     fixture.purge()

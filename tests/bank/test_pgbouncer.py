@@ -14,11 +14,11 @@ from django.db.utils import ConnectionHandler
 
 from accounts.models import Account, Entry
 from accounts.races.fixture import Fixture
-from accounts.races.load import LoadContender, Workload
-from accounts.races.mix import Mix
+from accounts.races.load import AccountTrial, Mix, Workload
 from accounts.strategies import STRATEGIES
 from django_lockstep.editing import check_in, check_out
 from django_lockstep.lab.simulator.database import end_sessions
+from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.leases.models import Lease
 from tests.accounts.races.commands import manage
 from tests.support.factories import AccountFactory, UserFactory
@@ -76,14 +76,15 @@ def test_an_exploration_says_at_once_that_it_needs_the_server_itself(url: str) -
 def test_another_client_does_not_disturb_an_audit(pooled: None, take_session: Callable[[], object]) -> None:
     fixture = Fixture.make(Account, using="default", name="simulation")
     strategy = STRATEGIES["pessimistic"].bound(using="default")
-    contender = LoadContender(strategy=strategy, fixture=fixture, workload=Workload(accounts=3, mix=Mix(), seed=0))
-    contender.open()
+    workload = Workload(accounts=3, mix=Mix(), seed=0)
+    trial = AccountTrial(label="it", plan=LoadPlan(), strategies=(strategy,), fixture=fixture, workload=workload)
+    trial.open()
 
-    audited = contender.audited_accounts()
+    audited = trial.audited_accounts()
     first = next(audited)
     take_session()
 
-    assert [first.account, *(each.account for each in audited)] == list(contender.versions)
+    assert [first.account, *(each.account for each in audited)] == list(trial.versions)
 
 
 def test_another_client_does_not_disturb_a_reconciliation(pooled: None, take_session: Callable[[], object]) -> None:

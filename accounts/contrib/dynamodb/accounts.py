@@ -88,11 +88,11 @@ class DynamoAccount:
         item = DynamoStore.named(store).read(account_key(pk))
         if item is None:
             raise cls.DoesNotExist(f"Store {store!r} has no account {pk!r}")
-        given = item.attributes
-        amounts = {name: money(given[name]) for name in ("balance", "overdraft_limit", "opening_balance")}
-        count = int(given["entry_count"])
+        attributes = item.attributes
+        amounts = {name: money(attributes[name]) for name in ("balance", "overdraft_limit", "opening_balance")}
+        count = int(attributes["entry_count"])
         return cls(
-            pk=pk, **amounts, entry_count=count, last_entry=given["last_entry"], version=item.version, store=store
+            pk=pk, **amounts, entry_count=count, last_entry=attributes["last_entry"], version=item.version, store=store
         )
 
     # Until it is done. There is no lock to wait for: the second writer's transaction fails, and it reads again.
@@ -108,13 +108,13 @@ class DynamoAccount:
         `StoreUnavailable`.
         """
         key = _valid_key(pk, idempotency_key)
-        return retried(cls._change, store=store)(pk, parse_amount(amount), key=key, store=store)
+        return retried(cls._change, store=store)((pk,), parse_amount(amount), key=key, store=store)[0]
 
     @classmethod
     def withdraw(cls, pk: str, amount: object, *, idempotency_key: str | None = None, store: str = "dynamodb") -> Self:
         """Subtract the amount; as `deposit`, and raises `InsufficientFunds` below the overdraft limit."""
         key = _valid_key(pk, idempotency_key)
-        return retried(cls._change, store=store)(pk, -parse_amount(amount), key=key, store=store)
+        return retried(cls._change, store=store)((pk,), -parse_amount(amount), key=key, store=store)[0]
 
     @classmethod
     def transfer(
@@ -134,28 +134,19 @@ class DynamoAccount:
         if source_pk == target_pk:
             raise ValueError(f"A transfer needs two accounts, but source and target are both {source_pk!r}")
         key = _valid_key(source_pk, idempotency_key)
-        return retried(cls._move, store=store)((source_pk, target_pk), parse_amount(amount), key=key, store=store)
-
-    @classmethod
-    def _change(cls, pk: str, amount: Decimal, *, key: str | None, store: str) -> Self:
-        account = cls.get(pk, store=store)
-        if not account._attempt(amount, key):
-            raise StaleVersionError(pk=pk, expected=account.version)
-        return account
-
-    @classmethod
-    def _move(cls, pks: tuple[str, str], amount: Decimal, *, key: str | None, store: str) -> tuple[Self, Self]:
-        source, target = (cls.get(pk, store=store) for pk in pks)
-        if not source._replay_if_done(-amount, key, to=target):
-            transfer = uuid.uuid4().hex
-            taken = source.writes(-amount, idempotency_key=key, transfer=transfer)
-            given = target.writes(amount, transfer=transfer)
-            # In one transaction there is no order to keep: opposite transfers conflict, and never deadlock.
-            if not DynamoStore.named(store).transact([*taken, *given]):
-                raise StaleVersionError(pk=list(pks))
-            source._accept_written(taken[0])
-            target._accept_written(given[0])
+        pks, change = (source_pk, target_pk), retried(cls._change, store=store)
+        source, target = change(pks, -parse_amount(amount), key=key, store=store)
         return source, target
+
+    @classmethod
+    def _change(cls, pks: tuple[str, ...], amount: Decimal, *, key: str | None, store: str) -> tuple[Self, ...]:
+        """Add the amount to the first account, and take it off the second if there is one; return them."""
+        accounts = tuple(cls.get(pk, store=store) for pk in pks)
+        source, *others = accounts
+        if not source._attempt(amount, key, *others):
+            expected = None if others else source.version
+            raise StaleVersionError(pk=list(pks) if others else source.pk, expected=expected)
+        return accounts
 
     # Once: the caller reads again and decides again.
 
@@ -184,16 +175,21 @@ class DynamoAccount:
             self._current()  # raises DoesNotExist where the account is gone
         return done
 
-    def _attempt(self, amount: Decimal, key: str | None) -> bool:
+    def _attempt(self, amount: Decimal, key: str | None, to: Self | None = None) -> bool:
         """Book once, or find that the key was used; False if another writer was first."""
         # Looked for after the account was read: an entry that is still missing is not in that balance, so that a
         # refusal for want of funds is about a state without it.
-        if self._replay_if_done(amount, key):
+        if self._replay_if_done(amount, key, to=to):
             return True
-        update, put = self.writes(amount, idempotency_key=key)
-        if not DynamoStore.named(self.store).transact([update, put]):
+        transfer = None if to is None else uuid.uuid4().hex
+        update, put = self.writes(amount, idempotency_key=key, transfer=transfer)
+        arrival = to.writes(-amount, transfer=transfer) if to else ()
+        # In one transaction there is no order to keep: opposite transfers conflict, and never deadlock.
+        if not DynamoStore.named(self.store).transact([update, put, *arrival]):
             return False
         self._accept_written(update)
+        if to and arrival:
+            to._accept_written(arrival[0])
         return True
 
     def refresh(self) -> None:

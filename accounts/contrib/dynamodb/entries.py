@@ -36,9 +36,9 @@ class DynamoEntry:
         item = DynamoStore.named(store).read(key)
         if item is None:
             return None
-        given = item.attributes
-        numbers = {"amount": money(given["amount"]), "balance_after": money(given["balance_after"])}
-        return cls(key=key, **{**given, **numbers, "version_after": int(given["version_after"])})
+        attributes = item.attributes
+        numbers = {"amount": money(attributes["amount"]), "balance_after": money(attributes["balance_after"])}
+        return cls(key=key, **{**attributes, **numbers, "version_after": int(attributes["version_after"])})
 
     def attributes(self) -> dict[str, Any]:
         """Return what its item has besides the key."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import zip_longest
+from typing import Any
 
 from accounts.contrib.dynamodb.accounts import DynamoAccount
 from accounts.contrib.dynamodb.entries import DynamoEntry
 from accounts.contrib.dynamodb.keys import LEDGER, account_of, is_account
-from accounts.reconciliation import ChainBreak
+from accounts.reconciliation import ChainBreak, breaks_at
 from django_lockstep.stores.dynamodb.store import DynamoStore
 
 __all__ = ["account_breaks", "chain_breaks"]
@@ -31,7 +32,7 @@ def chain_breaks(*, store: str = "dynamodb") -> Iterator[ChainBreak]:
         try:
             account = DynamoAccount.get(pk, store=store)
         except DynamoAccount.DoesNotExist:
-            yield from _miscounted(pk, None, expected=0, found=entries)
+            yield ChainBreak(kind="count", account=pk, entry=None, expected=0, found=entries)
         else:
             yield from account_breaks(account, stored=entries)
 
@@ -43,42 +44,32 @@ def account_breaks(account: DynamoAccount, *, stored: int = 0) -> Iterator[Chain
     ``stored`` is how many entries were counted before the account was read; more than it knows of is a break.
     """
     chain = list(account.entries())
-    newest, oldest = (chain[0], chain[-1]) if chain else (None, None)
-    yield from _breaks_at_the_end(account, newest)
-    for later, earlier in pairwise(chain):
-        yield from _breaks_between(account.pk, earlier, later)
-    if len(chain) < account.entry_count:
-        yield from _miscounted(account.pk, oldest, expected=account.entry_count, found=len(chain))
-        return
-    if oldest is not None and (found := oldest.balance_after - oldest.amount) != account.opening_balance:
-        yield ChainBreak(
-            kind="opening", account=account.pk, entry=oldest.key, expected=account.opening_balance, found=found
+    missing = len(chain) < account.entry_count
+    known: dict[str, Any] = {
+        "pk": account.pk,
+        "balance": account.balance,
+        "version": account.version,
+        # Where an entry is missing, the balance before it says nothing about the account's.
+        "opening_balance": None if missing else account.opening_balance,
+        "entry_count": account.entry_count,
+        "chain_length": max(len(chain), stored),
+    }
+    following = None
+    entries: list[DynamoEntry | None] = [*chain] or [None]
+    for entry, before in zip_longest(entries, chain[1:]):
+        yield from breaks_at(
+            {
+                **known,
+                "chain_pk": entry and entry.key,
+                "chain_amount": entry and entry.amount,
+                "chain_balance_after": entry and entry.balance_after,
+                "chain_version_after": entry and entry.version_after,
+                "chain_before": before and before.balance_after,
+                "chain_version": before and before.version_after,
+                "chain_following": following,
+            }
         )
-    yield from _miscounted(account.pk, newest, expected=account.entry_count, found=max(len(chain), stored))
-
-
-def _breaks_at_the_end(account: DynamoAccount, newest: DynamoEntry | None) -> Iterator[ChainBreak]:
-    if newest is None:
-        last, entry = account.opening_balance, None
-    else:
-        last, entry = newest.balance_after, newest.key
-        if newest.version_after > account.version:
-            found = newest.version_after
-            yield ChainBreak(kind="version", account=account.pk, entry=entry, expected=account.version, found=found)
-    # Where an entry is missing, the balance before it says nothing about the account's.
-    if last != account.balance and (newest or not account.entry_count):
-        yield ChainBreak(kind="balance", account=account.pk, entry=entry, expected=last, found=account.balance)
-
-
-def _breaks_between(pk: str, earlier: DynamoEntry, later: DynamoEntry) -> Iterator[ChainBreak]:
-    if later.balance_after != (expected := earlier.balance_after + later.amount):
-        yield ChainBreak(kind="entry", account=pk, entry=later.key, expected=expected, found=later.balance_after)
-    if later.version_after <= earlier.version_after:
-        least, found = earlier.version_after + 1, later.version_after
-        yield ChainBreak(kind="version", account=pk, entry=later.key, expected=least, found=found)
-
-
-def _miscounted(pk: str, entry: DynamoEntry | None, *, expected: int, found: int) -> Iterator[ChainBreak]:
-    if found != expected:
-        key = None if entry is None else entry.key
-        yield ChainBreak(kind="count", account=pk, entry=key, expected=expected, found=found)
+        following = entry and entry.key
+    if missing:
+        oldest = chain[-1].key if chain else None
+        yield ChainBreak(kind="count", account=account.pk, entry=oldest, expected=account.entry_count, found=len(chain))

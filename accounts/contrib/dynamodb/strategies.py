@@ -38,7 +38,7 @@ class DynamoStrategy:
         raise NotImplementedError
 
 
-class Naive(DynamoStrategy):
+class NaivePut(DynamoStrategy):
     """Get, compute, put: the last writer overwrites the others."""
 
     name = "naive"
@@ -87,6 +87,6 @@ class Transact(DynamoStrategy):
 
 
 DYNAMO_STRATEGIES: Mapping[str, type[DynamoStrategy]] = MappingProxyType(
-    {kind.name: kind for kind in (Naive, Conditional, Transact)}
+    {kind.name: kind for kind in (NaivePut, Conditional, Transact)}
 )
 """Every strategy by name, to be called with a store's name."""

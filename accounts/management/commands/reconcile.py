@@ -35,7 +35,12 @@ class Command(BaseCommand):
         if options["store"] is None:
             self.check_migrations()
         try:
-            what, breaks = _books(options)
+            if options["store"] is None:
+                model = account_model(options["model"])
+                what, breaks = model._meta.label, _breaks_in_database(model, using=options["database"])
+            else:
+                what = f"store {DynamoStore.named(options['store']).name!r}"
+                breaks = dynamodb.chain_breaks(store=options["store"])
         except (ImproperlyConfigured, ValueError) as error:
             raise CommandError(str(error), returncode=2) from error
         found = 0
@@ -50,14 +55,6 @@ class Command(BaseCommand):
             self.stderr.write(self.style.ERROR(f"{found} break{'s' if found > 1 else ''} found."))
             sys.exit(1)
         self.stderr.write(self.style.SUCCESS(f"Every balance of {what} matches its entries."))
-
-
-def _books(options: dict[str, Any]) -> tuple[str, Iterator[ChainBreak]]:
-    """Return what is checked, and its breaks. Raises ``ValueError`` and ``ImproperlyConfigured`` for wrong options."""
-    if options["store"] is not None:
-        return f"store {DynamoStore.named(options['store']).name!r}", dynamodb.chain_breaks(store=options["store"])
-    model = account_model(options["model"])
-    return model._meta.label, _breaks_in_database(model, using=options["database"])
 
 
 def _breaks_in_database(model: type[AbstractAccount], *, using: str) -> Iterator[ChainBreak]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
 
-from django_lockstep.lab.simulator.report import LoadRow
+from django_lockstep.lab.simulator.load_plan import Sweep
+from django_lockstep.lab.simulator.report import LoadRow, StrategyRow
 from django_lockstep.lab.simulator.stories import StoryRow
-from django_lockstep.lab.simulator.wording import loss
 from django_lockstep.lab.wording import listed
 
-__all__ = ["advice_on_load", "advice_on_story", "best_of", "figures"]
+__all__ = ["advice_on_load", "advice_on_story", "advice_on_sweep", "figures"]
 
 _NEAR = 0.9
 """From this share of the fastest rate on, another strategy counts as equally fast: runs differ by as much."""
+_DROP = 0.75
+"""A rate at the largest size below this share of the best rate is mentioned."""
 
 
 def advice_on_load(rows: Sequence[LoadRow], counterparts: Sequence[LoadRow] = ()) -> tuple[str, ...]:
@@ -20,79 +24,88 @@ def advice_on_load(rows: Sequence[LoadRow], counterparts: Sequence[LoadRow] = ()
 
     Of ``counterparts``, which another engine ran, only broken promises are told.
     """
-    return tuple(_advice_on_load(rows, counterparts)) if rows else ()
-
-
-def _advice_on_load(rows: Sequence[LoadRow], counterparts: Sequence[LoadRow]) -> Iterator[str]:
-    for row in (*rows, *counterparts):
-        if row.breaks_promise and row.status != "untested":
-            engine = f", with the {row.engine} engine," if row in counterparts else ""
-            yield f"{row.strategy}{engine} claims to be safe, but {loss(row.verdict)}: do not use it."
-    right = [row for row in rows if row.safe and row.status == "correct"]
-    if right:
-        yield from _choice(right)
-    elif any(row.safe for row in rows):
-        yield "No strategy that claims to be safe proved correct in this run, so there is none to recommend."
-    else:
-        yield "Use none of these: all of them are unprotected. Measure one that claims to be safe, too."
-    if losers := [row for row in rows if not row.safe and row.status not in {"correct", "untested"}]:
-        wrong = listed(f"{_rate(row)} {loss(row.verdict, brief=True)}" for row in losers)
-        yield f"{wrong}: no speed makes up for that."
-    if unproven := [row.strategy for row in rows if not row.safe and row.status == "correct"]:
-        yield f"{listed(unproven)} came out right this time, but nothing guarantees it: more load would show."
-
-
-def _choice(right: Sequence[LoadRow]) -> Iterator[str]:
-    chosen, *near = best_of(right)
-    lead = f"For this load use {chosen.strategy}: {figures(chosen)}"
-    if len(right) == 1:
-        yield f"{lead}, the only one measured that is right."
-    elif near:
-        yield f"{lead}, the shortest p99 among the fastest of the {len(right)} that are right."
-        others = listed(f"{row.strategy} ({figures(row)})" for row in near)
-        yield f"{others} {'is' if len(near) == 1 else 'are'} as fast within a run's variation."
-    else:
-        second = max((row for row in right if row is not chosen), key=lambda row: row.operations_per_second)
-        yield f"{lead}, the fastest of the {len(right)} that are right."
-        share = second.operations_per_second / chosen.operations_per_second
-        yield f"{_rate(second)} comes next, with {share:.0%} of its rate."
-    yield f"What {chosen.strategy} relies on: {chosen.guarantee}"
+    others = [replace(row, strategy=f"{row.strategy}, with the {row.engine} engine,") for row in counterparts]
+    return (*_broken_promises([*rows, *others]), *_choice(rows), *_unprotected(rows))
 
 
 def advice_on_story(rows: Sequence[StoryRow]) -> tuple[str, ...]:
     """Return what the story showed; nothing if it was not run."""
-    return tuple(_advice_on_story([row for row in rows if row.runs]))
+    names = [row.strategy for row in rows if row.safe and row.status == "correct"]
+    kept = [f"{listed(names)} kept the promise in every run: use one of these."] if names else []
+    return (*_broken_promises(rows), *kept, *_unprotected(rows))
 
 
-def _advice_on_story(rows: Sequence[StoryRow]) -> Iterator[str]:
+def advice_on_sweep(sweep: Sweep, rows: Sequence[LoadRow]) -> tuple[str, ...]:
+    """Return which strategy to use at which size, where its rate peaks, and which strategies were wrong."""
+    sizes = {size: list(group) for size, group in groupby(rows, key=lambda row: row.size or 0)}
+    chosen = {size: best[0] for size, group in sizes.items() if (best := _best_of(group))}
+    return (*_choices(sweep, chosen), *_peaks(sweep, rows, chosen), *_wrong(sweep, rows))
+
+
+def _broken_promises(rows: Iterable[StrategyRow]) -> Iterator[str]:
     for row in rows:
-        if row.breaks_promise:
-            yield f"{row.strategy} claims to be safe, but ended wrong: do not use it."
-    correct = [row for row in rows if row.status == "correct"]
-    if names := [row.strategy for row in correct if row.safe]:
-        yield f"{listed(names)} kept the promise in every run: use one of these."
-    if broken := [f"{row.strategy} ({row.broken:,} of {row.runs:,} runs)" for row in rows if row.broken]:
-        yield f"Broken by {listed(broken)}."
-    for row in correct:
-        if not row.safe:
-            yield f"{row.strategy} came out right every time, but guarantees nothing: the next run may differ."
+        if row.safe and row.wrong:
+            yield f"{row.strategy} claims to be safe, but {row.loss}: do not use it."
 
 
-def best_of(right: Sequence[LoadRow]) -> list[LoadRow]:
-    """Return the rows that are as fast as the fastest one, the one with the shortest p99 first."""
+def _choice(rows: Sequence[LoadRow]) -> Iterator[str]:
+    if best := _best_of(rows):
+        right = sum(row.safe and row.status == "correct" for row in rows)
+        why = f"the shortest p99 among the fastest of the {right}" if best[1:] else f"the fastest of the {right}"
+        why = f"{why} that are right" if right > 1 else "the only one measured that is right"
+        yield f"For this load use {best[0].strategy}: {figures(best[0])}, {why}."
+        yield f"What {best[0].strategy} relies on: {best[0].guarantee}"
+    elif any(row.safe for row in rows):
+        yield "No strategy that claims to be safe proved correct in this run, so there is none to recommend."
+    elif rows:
+        yield "Use none of these: all of them are unprotected. Measure one that claims to be safe, too."
+
+
+def _unprotected(rows: Sequence[StrategyRow]) -> Iterator[str]:
+    """Say which of those that claim nothing were wrong, and which had luck."""
+    if wrong := [f"{row.strategy} {row.loss}" for row in rows if row.wrong and not row.safe]:
+        yield f"{listed(wrong)}: no speed makes up for that."
+    if lucky := [row.strategy for row in rows if row.status == "correct" and not row.safe]:
+        yield f"{listed(lucky)} came out right this time, but nothing guarantees it: more load would show."
+
+
+def _choices(sweep: Sweep, chosen: dict[int, LoadRow]) -> Iterator[str]:
+    # Neighbouring sizes with the same choice become one sentence.
+    for _, group in groupby(chosen.items(), key=lambda item: item[1].strategy):
+        *smaller, (last, row) = group
+        if smaller:
+            yield f"With {smaller[0][0]:,} to {sweep.describe(last)} use {row.strategy}: {figures(row)} with {last:,}."
+        else:
+            yield f"With {sweep.describe(last)} use {row.strategy}: {figures(row)}."
+
+
+def _peaks(sweep: Sweep, rows: Sequence[LoadRow], chosen: dict[int, LoadRow]) -> Iterator[str]:
+    """Say of the chosen strategies at which size they were fastest, if larger sizes made them slower."""
+    for name in dict.fromkeys(row.strategy for row in chosen.values()):
+        line = [row for row in rows if row.strategy == name]
+        best, last = max(line, key=lambda row: row.operations_per_second), line[-1]
+        if last.operations_per_second < _DROP * best.operations_per_second:
+            share = last.operations_per_second / best.operations_per_second
+            size = sweep.describe(best.size or 0)
+            yield f"{name} is fastest with {size}, and has {share:.0%} of that rate with {last.size:,}."
+
+
+def _wrong(sweep: Sweep, rows: Sequence[LoadRow]) -> Iterator[str]:
+    for name in dict.fromkeys(row.strategy for row in rows if row.wrong):
+        *sizes, last = [row.size or 0 for row in rows if row.wrong and row.strategy == name]
+        where = listed([*(f"{size:,}" for size in sizes), sweep.describe(last)])
+        yield f"{name} was wrong with {where}: no speed makes up for that."
+
+
+def _best_of(rows: Iterable[LoadRow]) -> list[LoadRow]:
+    """Return the safe and correct rows that are as fast as the fastest one, the one with the shortest p99 first."""
+    right = [row for row in rows if row.safe and row.status == "correct"]
     fastest = max((row.operations_per_second for row in right), default=0.0)
     # Rates this near differ from run to run, so that the slow answers decide between them.
-    return sorted((row for row in right if row.operations_per_second >= _NEAR * fastest), key=_p99)
+    near = [row for row in right if row.operations_per_second >= _NEAR * fastest]
+    return sorted(near, key=lambda row: row.latency_ms.p99 or 0.0)
 
 
 def figures(row: LoadRow) -> str:
     """Return the rate and p99 of a row as text."""
-    return f"{row.operations_per_second:,.0f}/s, p99 {_p99(row):,.1f} ms"
-
-
-def _p99(row: LoadRow) -> float:
-    return row.latency_ms.p99 or 0.0
-
-
-def _rate(row: LoadRow) -> str:
-    return f"{row.strategy} ({row.operations_per_second:,.0f}/s)"
+    return f"{row.operations_per_second:,.0f}/s, p99 {row.latency_ms.p99 or 0.0:,.1f} ms"

@@ -20,6 +20,7 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from django_lockstep.lab.simulator.tally import Acknowledged
+from django_lockstep.lab.wording import counted, listed
 
 __all__ = ["AuditStatus", "AuditVerdict", "AuditedAccount", "AuditedEntry", "Balances", "audit"]
 
@@ -112,6 +113,24 @@ class AuditVerdict:
         if self.money_lost or self.unexpected or self.broken_links:
             return "inconsistent"
         return "correct" if self.entries else "untested"
+
+    @property
+    def loss(self) -> str:
+        """What went wrong, as the rest of a sentence about the strategy."""
+        updates = counted(self.entries + self.missing, "update")
+        parts = [
+            words
+            for number, words in (
+                (self.lost_updates, f"lost {self.lost_updates:,} of {updates}"),
+                (self.overdrawn_accounts, f"paid out {self.overdrawn_by:,.2f} more than was covered"),
+                (self.money_lost, f"left the balance wrong by {self.money_lost:,.2f}"),
+                (self.unexpected, f"left {self.unexpected:,} entries of changes that were not acknowledged"),
+            )
+            if number
+        ]
+        return listed(
+            parts or [f"left {self.broken_links:,} entries whose balance does not follow from the one before"]
+        )
 
 
 def audit(accounts: Iterable[AuditedAccount], *, acknowledged: Mapping[Hashable, Acknowledged] | None) -> AuditVerdict:

@@ -72,27 +72,21 @@ def require_tables(alias: str, apps: Iterable[str]) -> None:
 
     Raises `SimulationError` if one of these apps still misses one.
     """
-    may_migrate = simulate_migrates()
-    if not (missing := _unapplied(alias, None if may_migrate else apps)):
-        return
-    if not may_migrate:
+    executor, may_migrate = MigrationExecutor(connections[alias]), simulate_migrates()
+    # leaf_nodes(None) are those of all apps.
+    names = [None] if may_migrate else sorted(set(apps))
+    targets = [node for app in names for node in executor.loader.graph.leaf_nodes(app)]
+    missing = [f"{migration.app_label}.{migration.name}" for migration, _ in executor.migration_plan(targets)]
+    if missing and not may_migrate:
         raise SimulationError(
             f"Database {alias!r} lacks migrations: {', '.join(missing)}. Run manage.py migrate --database {alias} "
             "first, or set LOCKSTEP_LAB_MIGRATES = True."
         )
-    try:
-        call_command("migrate", database=alias, verbosity=0, interactive=False)
-    except DatabaseError as error:
-        raise SimulationError(f"Database {alias!r} could not be migrated: {error}") from error
-
-
-def _unapplied(alias: str, apps: Iterable[str] | None) -> list[str]:
-    """Return the migrations that these apps, or all (None), still miss."""
-    executor = MigrationExecutor(connections[alias])
-    # leaf_nodes(None) are those of all apps.
-    names = [None] if apps is None else sorted(set(apps))
-    targets = [node for app in names for node in executor.loader.graph.leaf_nodes(app)]
-    return [f"{migration.app_label}.{migration.name}" for migration, _ in executor.migration_plan(targets)]
+    if missing:
+        try:
+            call_command("migrate", database=alias, verbosity=0, interactive=False)
+        except DatabaseError as error:
+            raise SimulationError(f"Database {alias!r} could not be migrated: {error}") from error
 
 
 def environment(alias: str) -> dict[str, Any]:

@@ -41,8 +41,15 @@ class Histogram:
         for bucket in sorted(self.counts):
             rank -= self.counts[bucket]
             if rank <= 0:
-                return min(_middle(bucket), self.largest)
+                shift = (bucket >> _BITS) - 1
+                middle = bucket if shift <= 0 else ((bucket - (shift << _BITS)) << shift) + (1 << shift >> 1)
+                return min(middle, self.largest)
         return None
+
+    def milliseconds(self, percent: float) -> float | None:
+        """Return the `percentile` of nanoseconds in milliseconds."""
+        nanoseconds = self.percentile(percent)
+        return None if nanoseconds is None else nanoseconds / 1e6
 
     @classmethod
     def merge(cls, parts: Iterable[Histogram]) -> Histogram:
@@ -52,10 +59,3 @@ class Histogram:
             whole.counts.update(part.counts)
             whole.largest = max(whole.largest, part.largest)
         return whole
-
-
-def _middle(bucket: int) -> int:
-    shift = (bucket >> _BITS) - 1
-    if shift <= 0:
-        return bucket
-    return ((bucket - (shift << _BITS)) << shift) + (1 << shift >> 1)

@@ -7,15 +7,15 @@ import signal
 import threading
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Interrupt"]
+__all__ = ["StopSignal"]
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-class Interrupt:
+class StopSignal:
     """Catches the signals that ask a command to end, for the length of a block in the main thread.
 
     The first signal only sets ``signal`` and makes ``reader`` readable; what was measured can still be reported. The
@@ -34,7 +34,7 @@ class Interrupt:
         if threading.current_thread() is threading.main_thread():
             for name in _SIGNALS:
                 if number := getattr(signal, name, None):
-                    self._before[number] = signal.signal(number, self._handle)
+                    self._before[number] = signal.signal(number, lambda number, frame: self.request(number))
         return self
 
     def __exit__(
@@ -65,6 +65,3 @@ class Interrupt:
         self.signal = number
         with contextlib.suppress(OSError):  # the reader is closed already
             self._writer.send(None)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.request(number)

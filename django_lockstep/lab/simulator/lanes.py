@@ -10,7 +10,7 @@ from typing import Literal
 
 from django_lockstep.lab.simulator.audit import Balances
 from django_lockstep.lab.simulator.report import merge_rounds
-from django_lockstep.lab.simulator.trials import Trial
+from django_lockstep.lab.simulator.trials import LoadTrial
 
 __all__ = ["Lane", "LaneWatch"]
 
@@ -57,7 +57,7 @@ class Lane:
 class LaneWatch:
     """Follows trials: call it as a `ProgressHook`."""
 
-    trials: Sequence[Trial]
+    trials: Sequence[LoadTrial]
     completed: Callable[[], int]
     """How many operations all workers have completed, in all rounds."""
     report: Callable[[tuple[Lane, ...]], None]
@@ -67,13 +67,32 @@ class LaneWatch:
     """By the trials' labels."""
 
     def __post_init__(self) -> None:
-        self.lanes = {trial.label: Lane(name=trial.label, safe=trial.contender.safe) for trial in self.trials}
+        self.lanes = {trial.label: Lane(name=trial.label, safe=trial.safe) for trial in self.trials}
 
     def __call__(self, label: str) -> Callable[[], None]:
         """Begin a round of the trial with this label; return what is called every tenth of a second."""
         self._end_round()
         self._change(label, state="running")
-        return _Round(self, label).tick
+        (trial,) = [trial for trial in self.trials if trial.label == label]
+        counted, next_look = self.completed(), 0.0
+        since: float | None = None  # when the operations counted last were complete
+
+        def tick() -> None:
+            nonlocal counted, next_look, since
+            now, completed = self.clock(), self.completed()
+            if since is None:
+                # Workers set up first, and wait for each other.
+                since = now if completed > counted else None
+                counted = completed
+            elif now - since >= _EVERY:
+                lane, operations = self.lanes[label], completed - counted
+                rates, balances = (*lane.rates, operations / (now - since)), lane.balances
+                if now >= next_look:
+                    balances, next_look = trial.balances(), now + _BALANCE_EVERY
+                counted, since = completed, now
+                self._change(label, operations=lane.operations + operations, rates=rates, balances=balances)
+
+        return tick
 
     def end(self) -> None:
         """All rounds have ended."""
@@ -85,55 +104,15 @@ class LaneWatch:
         for trial in self.trials:
             if self.lanes[trial.label].state == "running":
                 whole = merge_rounds([result.results for result in trial.results])
-                p99, seconds = whole.latencies.percentile(99), (whole.ended - whole.started) / 1e9
                 self._change(
                     trial.label,
                     state="waiting",
                     operations=whole.answered + whole.failed,
-                    measured=whole.answered / seconds if seconds else None,
-                    p99=None if p99 is None else p99 / 1e6,
-                    balances=self.balances_of(trial.label),
+                    measured=whole.rate if whole.seconds else None,
+                    p99=whole.latencies.milliseconds(99),
+                    balances=trial.balances(),
                 )
-
-    def balances_of(self, label: str) -> Balances:
-        """Return what the accounts of the trial with this label hold."""
-        (contender,) = [trial.contender for trial in self.trials if trial.label == label]
-        return contender.balances()
 
     def _change(self, label: str, **changes: object) -> None:
         self.lanes[label] = replace(self.lanes[label], **changes)  # type: ignore[arg-type]
         self.report(tuple(self.lanes.values()))
-
-    def record(self, label: str, *, operations: int, seconds: float, balances: Balances | None) -> None:
-        """Count operations of the round that runs."""
-        lane = self.lanes[label]
-        self._change(
-            label,
-            operations=lane.operations + operations,
-            rates=(*lane.rates, operations / seconds),
-            balances=balances or lane.balances,
-        )
-
-
-class _Round:
-    def __init__(self, watch: LaneWatch, label: str) -> None:
-        self._watch = watch
-        self._label = label
-        self._before = watch.completed()
-        self._since: float | None = None
-        """When the operations counted last were complete; None before the first one."""
-        self._next_look = 0.0
-
-    def tick(self) -> None:
-        now, completed = self._watch.clock(), self._watch.completed()
-        if self._since is None:
-            # Workers set up first, and wait for each other.
-            self._since = now if completed > self._before else None
-            self._before = completed
-        elif now - self._since >= _EVERY:
-            done, seconds = completed - self._before, now - self._since
-            self._before, self._since = completed, now
-            balances = None
-            if now >= self._next_look:
-                balances, self._next_look = self._watch.balances_of(self._label), now + _BALANCE_EVERY
-            self._watch.record(self._label, operations=done, seconds=seconds, balances=balances)

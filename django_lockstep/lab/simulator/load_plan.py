@@ -1,11 +1,17 @@
-"""How much load a trial puts on a strategy, and for how long."""
+"""How much load a trial puts on a strategy, for how long, and what a sweep varies."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-__all__ = ["LoadPlan"]
+from django_lockstep.lab.wording import counted
+
+__all__ = ["Axis", "LoadPlan", "Sweep", "positive_int"]
+
+Axis = Literal["workers", "accounts"]
+"""What a sweep can vary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +36,8 @@ class LoadPlan:
         if (self.duration is None) == (self.operations is None):
             raise ValueError("A strategy is limited by --duration or by --operations: give one of them")
         if self.operations is not None and positive_int(self.operations, name="--operations") < parts:
-            each = f"{self.workers} workers" + (f" in each of {self.rounds} rounds" if self.rounds > 1 else "")
-            raise ValueError(f"--operations must be at least {parts}, one for each of {each}, not {self.operations}")
+            shares = f"{self.workers} workers" + (f" in each of {self.rounds} rounds" if self.rounds > 1 else "")
+            raise ValueError(f"--operations must be at least {parts}, one for each of {shares}, not {self.operations}")
         if self.duration is not None and not (math.isfinite(self.duration) and self.duration > 0):
             raise ValueError(f"--duration must be more than 0 seconds, not {self.duration}")
         if not (math.isfinite(self.think_time) and self.think_time >= 0):
@@ -54,6 +60,31 @@ class LoadPlan:
     def extent(self) -> str:
         """How long a strategy runs, in words."""
         return f"{self.duration:g} s" if self.operations is None else f"{self.operations:,} operations"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """The sizes at which the same strategies are measured in one run."""
+
+    axis: Axis
+    """Which number is varied."""
+    values: tuple[int, ...]
+    """Its values, without duplicates, in ascending order."""
+
+    @classmethod
+    def parse(cls, text: str) -> Sweep:
+        """Return the sweep written as ``workers=1,2,4``. Raises ``ValueError`` for anything else."""
+        axis, _, listing = text.partition("=")
+        words = [word.strip() for word in listing.split(",")]
+        if axis not in get_args(Axis) or not all(word.isdecimal() for word in words):
+            raise ValueError(f"--sweep must be workers=N,N,... or accounts=N,N,..., not {text!r}")
+        # Ascending, since the advice compares the last size with the best one.
+        values = sorted({positive_int(int(word), name=f"--sweep {axis}") for word in words})
+        return cls(axis=axis, values=tuple(values))  # type: ignore[arg-type]
+
+    def describe(self, value: int) -> str:
+        """Return a size in words, such as ``8 workers``."""
+        return counted(value, self.axis.removesuffix("s"))
 
 
 def positive_int(value: int, *, name: str) -> int:

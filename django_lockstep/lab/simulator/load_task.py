@@ -13,14 +13,14 @@ from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.simulator.channel import WorkerChannel
 from django_lockstep.lab.simulator.tally import LoadOperation, Tally
 
-__all__ = ["Client", "Load", "LoadTask"]
+__all__ = ["Load", "LoadClient", "LoadTask"]
 
 _BATCH = 256
 """Operations that are counted together: between two calls to the database the processor's caches hold other code."""
 _SERVER_SHUTDOWN = {"57P01", "57P02", "57P03"}
 
 
-class Client(Protocol):
+class LoadClient(Protocol):
     """A worker's side of a load."""
 
     refusals: tuple[type[Exception], ...]
@@ -38,7 +38,7 @@ class Client(Protocol):
 class Load(Protocol):
     """What all workers do; picklable."""
 
-    def client(self, worker: int) -> AbstractContextManager[Client]:
+    def client(self, worker: int) -> AbstractContextManager[LoadClient]:
         """Return the part of the worker with this number."""
         ...
 
@@ -51,8 +51,6 @@ class LoadTask:
     """What to do."""
     worker: int
     """Which part of it."""
-    alias: str
-    """The database of its connection."""
     seconds: float | None
     """How long; None for as long as the operations take."""
     operations: int | None
@@ -69,7 +67,7 @@ class LoadTask:
             tally.conflicts, tally.retried_deadlocks = client.conflicts, client.deadlocks
             return tally
 
-    def _work(self, client: Client, channel: WorkerChannel) -> Tally:
+    def _work(self, client: LoadClient, channel: WorkerChannel) -> Tally:
         clock, tally = time.perf_counter_ns, Tally()
         tally.started = tally.ended = clock()
         end = tally.started + int(self.seconds * 1e9) if self.seconds is not None else None
@@ -94,7 +92,7 @@ class LoadTask:
         tally.record(done)
         return tally
 
-    def _perform(self, operation: LoadOperation, *, client: Client, tally: Tally) -> bool:
+    def _perform(self, operation: LoadOperation, *, client: LoadClient, tally: Tally) -> bool:
         """Perform it and count a refusal or an error; return whether it succeeded."""
         try:
             operation.perform()
@@ -104,7 +102,7 @@ class LoadTask:
             tally.fail(error)
             if _is_in_doubt(error):
                 tally.in_doubt += 1
-                connections[self.alias].close()  # the next operation opens it again
+                connections.close_all()  # the next operation opens the worker's connection again
         else:
             return True
         return False

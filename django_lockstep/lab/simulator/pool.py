@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from django_lockstep.lab.simulator.channel import Task
 from django_lockstep.lab.simulator.errors import SimulationError
-from django_lockstep.lab.simulator.interrupt import Interrupt
-from django_lockstep.lab.simulator.worker import SharedState, Worker, WorkerFailure, WorkerState
-from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.simulator.interrupt import StopSignal
+from django_lockstep.lab.simulator.worker import Worker, WorkerFailure, WorkerState
+from django_lockstep.lab.simulator.worker_process import WorkerConnection
 from django_lockstep.lab.workers.processes import process_context
 
 __all__ = ["STUCK_AFTER", "PoolResult", "WorkerPool"]
@@ -44,10 +44,10 @@ class WorkerPool:
 
     def __init__(
         self,
-        config: WorkerConfig,
+        config: WorkerConnection,
         *,
         size: int,
-        interrupt: Interrupt,
+        interrupt: StopSignal,
         stuck_after: float = STUCK_AFTER,
         grace: float = 3.0,
     ) -> None:
@@ -58,12 +58,15 @@ class WorkerPool:
         """
         self.interrupt = interrupt
         self.size = size
+        self.alias = config.alias
         self.stuck_after = stuck_after
         self.workers: list[Worker] = []
         self._config = config
         self._grace = grace
         self._context = process_context()
-        self._shared = SharedState.create(self._context, workers=size)
+        # Raw, without locks: each worker writes its own place only, and a killed process would keep a lock for ever.
+        self._stop: Any = self._context.RawValue("b", 0)
+        self._completed: Any = self._context.RawArray("Q", size)
         self._started = 0
 
     def __enter__(self) -> Self:
@@ -87,7 +90,7 @@ class WorkerPool:
     @property
     def completed(self) -> int:
         """How many operations all workers have completed since the pool was made."""
-        return sum(self._shared.completed)
+        return sum(self._completed)
 
     def run(
         self, tasks: Sequence[Task], *, on_tick: Callable[[], None] | None = None, fail_fast: bool = False
@@ -97,12 +100,16 @@ class WorkerPool:
         Workers that died earlier are replaced first. ``on_tick`` is called every tenth of a second. With ``fail_fast``
         the death of one worker ends the tasks of all; otherwise the others go on.
         """
-        self._replace_failed()
+        for worker in self.workers:
+            if worker.failure and not self.interrupt.requested:
+                worker.close(deadline=0)
+                self.workers[worker.number] = self._start(worker.number)
+        self._await_answers()
         for worker, task in zip(self.workers, tasks, strict=True):
             worker.assign(None if self.interrupt.requested else task)
         self._await_answers(on_tick, fail_fast=fail_fast)
         # Only when all have answered: each worker reads it between two operations.
-        self._shared.stop.value = 0
+        self._stop.value = 0
         return PoolResult(
             results=tuple(worker.result for worker in self.workers),
             payloads=tuple(tuple(worker.payloads) for worker in self.workers),
@@ -118,7 +125,7 @@ class WorkerPool:
                 # Asked first, and killed only after the grace: a worker that ends its operation keeps what it has
                 # counted, and no statement is left running in the server.
                 deadline = time.monotonic() + self._grace
-                self._shared.stop.value = 1
+                self._stop.value = 1
             if deadline is not None:
                 _cancel(unfinished, deadline=deadline)
             elif all(worker.state is WorkerState.AT_BARRIER for worker in unfinished):
@@ -141,18 +148,12 @@ class WorkerPool:
                 worker.receive()
             worker.kill_if_stuck(self.stuck_after)
 
-    def _replace_failed(self) -> None:
-        for worker in self.workers:
-            if worker.failure and not self.interrupt.requested:
-                worker.close(deadline=0)
-                self.workers[worker.number] = self._start(worker.number)
-        self._await_answers()
-
     def _start(self, number: int) -> Worker:
         # Counted on, not numbered by place: the session of a dead worker may outlive it for a moment.
         self._started += 1
         config = replace(self._config, session=f"{self._config.session}-{self._started:05}")
-        return Worker(config, self._shared, number=number, context=self._context)
+        context = self._context
+        return Worker(config, number=number, context=context, stop=self._stop, completed=self._completed)
 
     def _require_all(self) -> None:
         failures = [worker.failure for worker in self.workers if worker.failure]

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from django_lockstep.lab.simulator.audit import AuditStatus, AuditVerdict
-from django_lockstep.lab.simulator.load_plan import LoadPlan
+from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.tally import Tally
 
-__all__ = ["Latency", "LoadReport", "LoadRow", "build_row", "jain_index", "merge_rounds", "speedup"]
+__all__ = [
+    "Latency",
+    "LoadReport",
+    "LoadRow",
+    "Report",
+    "StrategyRow",
+    "build_row",
+    "jain_index",
+    "merge_rounds",
+    "speedup",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +38,49 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadRow:
-    """One strategy under one load."""
+class StrategyRow:
+    """What one strategy did."""
 
     strategy: str
     """Its name."""
     safe: bool
     """Whether it claims to lose no update."""
+    worker_failures: tuple[str, ...]
+    """The workers that did not finish, and why; what they did is in the verdict only."""
+    cut_short: bool
+    """Whether the run was interrupted while this strategy was measured."""
+
+    @property
+    def status(self) -> AuditStatus:
+        """The verdict in one word."""
+        raise NotImplementedError
+
+    @property
+    def loss(self) -> str:
+        """What went wrong, as the rest of a sentence about the strategy."""
+        raise NotImplementedError
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the accounts did not end as they must."""
+        return self.status not in {"correct", "untested"}
+
+    @property
+    def breaks_promise(self) -> bool:
+        """Whether a strategy that claims to be safe was not seen to be."""
+        return self.safe and (self.wrong or (self.status == "untested" and not self.cut_short))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRow(StrategyRow):
+    """One strategy under one load."""
+
     guarantee: str
     """What it relies on, in a sentence."""
     engine: str = ""
     """What ran it, where the same strategy can be run in several ways."""
+    size: int | None = None
+    """The number of workers or accounts, where a sweep varies it."""
     verdict: AuditVerdict
     """What the database holds, compared with what the workers acknowledged."""
     workers: int
@@ -66,15 +108,14 @@ class LoadRow:
     fairness: float | None
     """Jain's index of the workers' rates: 1 where all got the same, 1/n where one of n got everything; None where no
     operation was answered."""
-    worker_failures: tuple[str, ...]
-    """The workers that did not finish, and why; what they did is in the verdict only."""
-    cut_short: bool
-    """Whether the run was interrupted while this strategy was measured."""
 
     @property
     def status(self) -> AuditStatus:
-        """The verdict in one word."""
         return self.verdict.status
+
+    @property
+    def loss(self) -> str:
+        return self.verdict.loss
 
     @property
     def operations(self) -> int:
@@ -90,39 +131,58 @@ class LoadRow:
         """Repeated attempts for each operation."""
         return self.retries / self.operations if self.operations else 0.0
 
-    @property
-    def breaks_promise(self) -> bool:
-        """Whether a strategy that claims to be safe was not seen to be."""
-        untested = self.status == "untested" and not self.cut_short
-        return self.safe and (untested or self.status not in {"correct", "untested"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadReport:
-    """All strategies under one load."""
+class Report:
+    """The strategies that ran, and on what."""
 
     environment: Mapping[str, Any]
     """What it ran on."""
-    plan: LoadPlan
-    """How it was loaded."""
-    load: Mapping[str, Any]
-    """What the operations were, in plain values."""
     planned: tuple[str, ...]
     """The strategies asked for."""
-    rows: tuple[LoadRow, ...]
-    """The strategies measured, in the same order."""
+    rows: tuple[StrategyRow, ...]
+    """The strategies that ran, in the same order."""
     advice: tuple[str, ...]
     """Which one to use, in sentences drawn from the rows."""
-    counterparts: tuple[LoadRow, ...] = ()
-    """The same strategies by another engine, those that have one, measured in the same run."""
     interrupted: str | None = None
     """The signal that ended the run early."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """What else a reader has to know."""
+
+    @property
+    def versions(self) -> list[str]:
+        """What it ran on beside the server, in words."""
+        django, python, cpus = (self.environment[name] for name in ("django", "python", "cpus"))
+        return [f"Django {django}", f"Python {python}", f"{cpus} CPUs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadReport(Report):
+    """All strategies under one load, or at each size of a sweep."""
+
+    plan: LoadPlan
+    """How it was loaded; ``workers`` is the largest number where a sweep varies it."""
+    load: Mapping[str, Any]
+    """What the operations were, in plain values; ``accounts`` is the largest number where a sweep varies it."""
+    sweep: Sweep | None = None
+    """What was varied."""
+    rows: tuple[LoadRow, ...]
+    """The strategies measured, by size and in the order of ``planned``."""
+    counterparts: tuple[LoadRow, ...] = ()
+    """The same strategies by another engine, those that have one, measured in the same run."""
 
     def counterpart(self, row: LoadRow) -> LoadRow | None:
         """Return the row of the same strategy by the other engine; None where there is none."""
         return next((other for other in self.counterparts if other.strategy == row.strategy), None)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the sweep at which a strategy was measured."""
+        return tuple(dict.fromkeys(row.size for row in self.rows if row.size is not None))
+
+    def line(self, strategy: str) -> dict[int, LoadRow]:
+        """Return the strategy's rows by size."""
+        return {row.size: row for row in self.rows if row.strategy == strategy and row.size is not None}
 
 
 def speedup(row: LoadRow, counterpart: LoadRow) -> float | None:
@@ -148,6 +208,7 @@ def build_row(
     safe: bool,
     guarantee: str,
     engine: str = "",
+    size: int | None = None,
     worker_failures: tuple[str, ...] = (),
     cut_short: bool = False,
 ) -> LoadRow:
@@ -156,26 +217,29 @@ def build_row(
     Each round has the workers' tallies in the same order, None for a worker that did not finish it.
     """
     whole = merge_rounds(rounds)
-    tallies = [_concatenate(mine) for mine in zip(*rounds, strict=True) if any(mine)]
-    seconds = (whole.ended - whole.started) / 1e9
+    tallies = [Tally.concatenate(own) for own in zip(*rounds, strict=True) if any(own)]
+    p50, p95, p99 = (whole.latencies.milliseconds(percent) for percent in (50, 95, 99))
+    # The maximum is exact, percentiles are those of buckets.
+    longest = None if p50 is None else whole.latencies.largest / 1e6
     return LoadRow(
         strategy=strategy,
         safe=safe,
         guarantee=guarantee,
         engine=engine,
+        size=size,
         verdict=verdict,
         workers=len(tallies),
-        seconds=seconds,
+        seconds=whole.seconds,
         succeeded=whole.succeeded,
         refused=whole.refused,
         errors=dict(whole.errors),
         error_examples=whole.examples,
-        operations_per_second=whole.answered / seconds if seconds else 0.0,
-        latency_ms=_build_latency(whole),
+        operations_per_second=whole.rate,
+        latency_ms=Latency(p50=p50, p95=p95, p99=p99, max=longest),
         retries=whole.conflicts + whole.retried_deadlocks,
         conflicts=whole.conflicts,
         deadlocks=whole.retried_deadlocks + whole.failed_deadlocks,
-        fairness=jain_index([_rate(tally) for tally in tallies]),
+        fairness=jain_index([tally.rate for tally in tallies]),
         worker_failures=worker_failures,
         cut_short=cut_short,
     )
@@ -184,26 +248,4 @@ def build_row(
 def merge_rounds(rounds: Sequence[Sequence[Tally | None]]) -> Tally:
     """Return what all workers did in these rounds; None is a worker that did not finish one."""
     # Workers of one round share their time, rounds follow each other: rates are divided by the sum of the rounds.
-    return _concatenate([_merge(each) for each in rounds])
-
-
-def _merge(tallies: Sequence[Tally | None]) -> Tally | None:
-    present = [tally for tally in tallies if tally]
-    return Tally.merge(present) if present else None
-
-
-def _concatenate(tallies: Sequence[Tally | None]) -> Tally:
-    present = [tally for tally in tallies if tally]
-    return Tally.concatenate(present) if present else Tally()
-
-
-def _build_latency(tally: Tally) -> Latency:
-    marks = [tally.latencies.percentile(percent) for percent in (50, 95, 99)]
-    # The maximum is exact, percentiles are those of buckets.
-    largest = tally.latencies.largest if marks[0] is not None else None
-    p50, p95, p99, longest = (None if mark is None else mark / 1e6 for mark in (*marks, largest))
-    return Latency(p50=p50, p95=p95, p99=p99, max=longest)
-
-
-def _rate(tally: Tally) -> float:
-    return tally.answered / (tally.ended - tally.started) if tally.ended > tally.started else 0.0
+    return Tally.concatenate(map(Tally.merge, rounds))

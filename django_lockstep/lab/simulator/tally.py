@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -80,9 +80,15 @@ class Tally:
         """Operations that raised another error."""
         return self.errors.total()
 
-    def shifted(self, nanoseconds: int) -> Tally:
-        """Return the same counts by a clock that is ahead by so much."""
-        return replace(self, started=self.started + nanoseconds, ended=self.ended + nanoseconds)
+    @property
+    def seconds(self) -> float:
+        """From the start to the end."""
+        return (self.ended - self.started) / 1e9
+
+    @property
+    def rate(self) -> float:
+        """Operations per second that were answered."""
+        return self.answered / self.seconds if self.seconds else 0.0
 
     def succeed(self, operation: LoadOperation) -> None:
         """Count a success, and its changes as acknowledged."""
@@ -110,18 +116,21 @@ class Tally:
         self.failed_deadlocks += sqlstate_of(error) == _DEADLOCK
 
     @classmethod
-    def merge(cls, parts: Iterable[Tally]) -> Tally:
-        """Return what several workers did at the same time; there must be one part at least."""
-        parts = list(parts)
-        return cls(started=min(part.started for part in parts), ended=max(part.ended for part in parts))._add(parts)
+    def merge(cls, tallies: Iterable[Tally | None]) -> Tally:
+        """Return what several workers did at the same time; None is a worker that did not finish."""
+        parts = [tally for tally in tallies if tally]
+        started, ended = (
+            min((part.started for part in parts), default=0),
+            max((part.ended for part in parts), default=0),
+        )
+        return cls(started=started, ended=ended)._add(parts)
 
     @classmethod
-    def concatenate(cls, parts: Iterable[Tally]) -> Tally:
-        """Return what was done in several rounds, the time between them left out; there must be one part at least."""
-        parts = list(parts)
+    def concatenate(cls, tallies: Iterable[Tally | None]) -> Tally:
+        """Return what was done in several rounds, without the time between them; None is one that did not end."""
+        parts = [tally for tally in tallies if tally]
         # The rounds of other strategies lie between these: only the time of its own rounds counts.
-        started = parts[0].started
-        return cls(started=started, ended=started + sum(part.ended - part.started for part in parts))._add(parts)
+        return cls(ended=sum(part.ended - part.started for part in parts))._add(parts)
 
     def _add(self, parts: Sequence[Tally]) -> Tally:
         self.latencies = Histogram.merge(part.latencies for part in parts)
@@ -131,9 +140,8 @@ class Tally:
             self.errors.update(part.errors)
             self.examples = {**part.examples, **self.examples}
             for account, acknowledged in part.acknowledged.items():
-                self.acknowledged.setdefault(account, Acknowledged()).add(
-                    count=acknowledged.count, total=acknowledged.total
-                )
+                whole = self.acknowledged.setdefault(account, Acknowledged())
+                whole.add(count=acknowledged.count, total=acknowledged.total)
         return self
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from multiprocessing.connection import Connection
@@ -13,10 +14,10 @@ from typing import Any
 
 from django_lockstep.lab.simulator import worker_process
 from django_lockstep.lab.simulator.channel import AtBarrier, Done, Failed, Task
-from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.simulator.worker_process import WorkerConnection
 from django_lockstep.lab.workers.processes import no_interrupt
 
-__all__ = ["SharedState", "Worker", "WorkerFailure", "WorkerState"]
+__all__ = ["Worker", "WorkerFailure", "WorkerState"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,22 +35,6 @@ class WorkerFailure:
         return f"worker {self.worker + 1} {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedState:
-    """Memory that the parent and all workers share."""
-
-    stop: Any
-    """Its ``value`` is 1 when all workers are to stop."""
-    completed: Any
-    """How many operations each worker has completed since it started."""
-
-    @classmethod
-    def create(cls, context: BaseContext, *, workers: int) -> SharedState:
-        """Return memory for so many workers."""
-        # Raw, without locks: each worker writes its own place only, and a killed process would keep a lock for ever.
-        return cls(stop=context.RawValue("b", 0), completed=context.RawArray("Q", workers))
-
-
 class WorkerState(Enum):
     """What a worker is doing."""
 
@@ -62,25 +47,31 @@ class WorkerState(Enum):
 class Worker:
     """One worker process, from its start to its end."""
 
-    def __init__(self, config: WorkerConfig, shared: SharedState, *, number: int, context: BaseContext) -> None:
+    def __init__(
+        self, config: WorkerConnection, *, number: int, context: BaseContext, stop: Any, completed: Sequence[int]
+    ) -> None:
+        """Start it; ``stop`` and ``completed``, by worker, are in memory that all processes share."""
         self.config = config
         self.number = number
         self.state = WorkerState.BUSY
         self.result: Any = None
         self.payloads: list[Any] = []
         self.failure: WorkerFailure | None = None
-        self._shared = shared
+        self._completed = completed
         self._reason = ""
-        self._last_sign = (shared.completed[number], time.monotonic())
+        self._last_sign = (completed[number], time.monotonic())
         self.pipe: Connection[Any, Any]
         self.pipe, child_pipe = context.Pipe()
         # Closed in the parent after the start: the pipe breaks only when its last end is closed, and that must be when
         # the child is gone.
         with child_pipe:
-            given = {"number": number, "stop": shared.stop, "completed": shared.completed}
             # Daemonic: should the parent crash, multiprocessing ends them with it.
             self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-                target=worker_process.main, args=(config, child_pipe), kwargs=given, name=config.session, daemon=True
+                target=worker_process.main,
+                args=(config, child_pipe),
+                kwargs={"number": number, "stop": stop, "completed": completed},
+                name=config.session,
+                daemon=True,
             )
             with no_interrupt():
                 self.process.start()
@@ -108,7 +99,7 @@ class Worker:
         except (EOFError, OSError):
             self._reap()
             return
-        self._note_sign_of_life()
+        self._record_sign_of_life()
         if isinstance(message, AtBarrier):
             self.payloads.append(message.payload)
             self.state = WorkerState.AT_BARRIER
@@ -121,8 +112,8 @@ class Worker:
         """Kill the worker if it is busy and has neither sent nor completed anything for so many seconds."""
         if self.state is not WorkerState.BUSY:
             return
-        if self._shared.completed[self.number] != self._last_sign[0]:
-            self._note_sign_of_life()
+        if self._completed[self.number] != self._last_sign[0]:
+            self._record_sign_of_life()
         elif time.monotonic() - self._last_sign[1] > seconds:
             self.kill(f"was stuck: nothing finished for {seconds:g} s, so it was killed")
 
@@ -143,27 +134,25 @@ class Worker:
         self.process.close()
 
     def _send(self, message: object) -> None:
-        self._note_sign_of_life()
+        self._record_sign_of_life()
         self.state = WorkerState.BUSY
         try:
             self.pipe.send(message)
         except OSError:
             self._reap()
 
-    def _note_sign_of_life(self) -> None:
-        self._last_sign = (self._shared.completed[self.number], time.monotonic())
+    def _record_sign_of_life(self) -> None:
+        self._last_sign = (self._completed[self.number], time.monotonic())
 
     def _reap(self) -> None:
         # The pipe breaks a moment before the process is gone.
         self.process.join(5)
-        reason = self._reason or _describe_exit(self.process.exitcode)
-        self.failure = WorkerFailure(worker=self.number, session=self.config.session, reason=reason)
+        exitcode = self.process.exitcode
+        if exitcode is None:
+            reason = "closed its connection"
+        elif exitcode < 0:
+            reason = f"was killed by {signal.Signals(-exitcode).name}"
+        else:
+            reason = f"ended with exit status {exitcode}"
+        self.failure = WorkerFailure(worker=self.number, session=self.config.session, reason=self._reason or reason)
         self.state = WorkerState.GONE
-
-
-def _describe_exit(exitcode: int | None) -> str:
-    if exitcode is None:
-        return "closed its connection"
-    if exitcode < 0:
-        return f"was killed by {signal.Signals(-exitcode).name}"
-    return f"ended with exit status {exitcode}"

@@ -11,11 +11,11 @@ from typing import Any
 
 from django_lockstep.lab.simulator.channel import Done, Failed, Flag, WorkerChannel
 
-__all__ = ["WorkerConfig", "main"]
+__all__ = ["WorkerConnection", "main"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerConfig:
+class WorkerConnection:
     """How a worker connects."""
 
     alias: str | None
@@ -27,7 +27,7 @@ class WorkerConfig:
 
 
 def main(
-    config: WorkerConfig, pipe: Connection[Any, Any], *, number: int, stop: Flag, completed: MutableSequence[int]
+    config: WorkerConnection, pipe: Connection[Any, Any], *, number: int, stop: Flag, completed: MutableSequence[int]
 ) -> None:
     """Connect, report that, and do tasks until the parent closes the pipe; then exit as any process does."""
     # Ctrl-C reaches the whole process group; the parent decides when workers stop.
@@ -44,7 +44,7 @@ def main(
 
 
 @contextlib.contextmanager
-def connected(config: WorkerConfig) -> Iterator[None]:
+def connected(config: WorkerConnection) -> Iterator[None]:
     """Set Django up and keep this process connected to the parent's database."""
     import django
     from django.apps import apps

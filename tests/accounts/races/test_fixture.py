@@ -8,8 +8,7 @@ from django.contrib.auth import get_user_model
 from django.db import IntegrityError, connection, transaction
 
 from accounts.models import Account, Entry
-from accounts.races.fixture import Fixture, PurgeError
-from accounts.races.leftovers import new_name
+from accounts.races.fixture import Fixture, PurgeError, new_name
 from accounts.strategies import STRATEGIES
 from tests.support.factories import AccountFactory
 from tests.support.sessions import Session

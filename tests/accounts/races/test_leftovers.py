@@ -10,8 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from accounts.models import Account, Entry
-from accounts.races.fixture import Fixture, PurgeError
-from accounts.races.leftovers import Leftovers, mark_running, new_name
+from accounts.races.fixture import Fixture, PurgeError, mark_running, new_name
 from accounts.strategies import STRATEGIES
 from tests.accounts.races.commands import any_left, sessions, simulating
 from tests.support.factories import AccountFactory
@@ -27,14 +26,14 @@ def left_behind(name: str = "") -> str:
     return str(fixture.user.get_username())
 
 
-def found() -> list[Leftovers]:
-    return list(Leftovers.found(Account, using="default"))
+def found() -> list[Fixture]:
+    return list(Fixture.left_behind(Account, using="default"))
 
 
 def test_remains_are_found_and_removed() -> None:
     names = [left_behind(), left_behind()]
-    assert [leftovers.name for leftovers in found()] == names
-    assert [leftovers.remove() for leftovers in found()] == [True, True]
+    assert [fixture.name for fixture in found()] == names
+    assert [fixture.purge_if_over() for fixture in found()] == [True, True]
     assert not Entry.objects.exists()
     assert found() == []
 
@@ -49,9 +48,9 @@ def test_others_are_not_found() -> None:
 def test_a_run_that_lives_keeps_its_rows(other: Session) -> None:
     name = left_behind()
     other.run(hold, name)
-    assert [leftovers.remove() for leftovers in found()] == [False]
+    assert [fixture.purge_if_over() for fixture in found()] == [False]
     other.run(release, name)
-    assert [leftovers.remove() for leftovers in found()] == [True]
+    assert [fixture.purge_if_over() for fixture in found()] == [True]
 
 
 def hold(name: str) -> None:
@@ -67,9 +66,9 @@ def release(name: str) -> None:
 def test_workers_that_live_keep_the_rows_of_a_parent_that_died(other: Session) -> None:
     name = left_behind()
     other.run(call, f"{name}-00001")
-    assert [leftovers.remove() for leftovers in found()] == [False]
+    assert [fixture.purge_if_over() for fixture in found()] == [False]
     other.run(call, "")
-    assert [leftovers.remove() for leftovers in found()] == [True]
+    assert [fixture.purge_if_over() for fixture in found()] == [True]
 
 
 def call(name: str) -> None:

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
+from accounts.binding import account_model
 from accounts.models import Account
-from accounts.races.load import AccountClient, AccountLoad, Workload
-from accounts.races.mix import Mix
-from accounts.races.run import account_model
+from accounts.races.load import AccountClient, Mix, Workload
 from django_lockstep.errors import DeadlockDetected, StaleVersionError
 from django_lockstep.lab.simulator.tally import LoadOperation
 
 
-class Recorder:
+class RecordingStrategy:
     """Stands for a strategy and remembers what it was asked for."""
 
     def __init__(self) -> None:
@@ -29,15 +28,11 @@ class Recorder:
         self.calls.append(("transfer", *args))
 
 
-def load(mix: Mix, *, accounts: tuple[int, ...] = (1, 2, 3)) -> AccountLoad:
-    return AccountLoad(strategy="naive", model="accounts.Account", using="default", accounts=accounts, mix=mix, seed=5)
-
-
-def client(mix: Mix, *, seed: object = 0) -> tuple[AccountClient, Recorder]:
+def client(mix: Mix, *, seed: object = 0) -> tuple[AccountClient, RecordingStrategy]:
     import random
 
-    recorder: Any = Recorder()
-    return AccountClient(load(mix), strategy=recorder, draws=random.Random(str(seed))), recorder
+    recorder: Any = RecordingStrategy()
+    return AccountClient(recorder, (1, 2, 3), mix=mix, draws=random.Random(str(seed))), recorder
 
 
 def drawn(mix: Mix, *, seed: object = 0) -> tuple[list[LoadOperation], list[tuple[Any, ...]]]:

@@ -11,21 +11,19 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 
 from accounts.models import Account, Entry
-from accounts.races.fixture import Fixture
-from accounts.races.leftovers import new_name
-from accounts.races.load import LoadContender, Workload
-from accounts.races.mix import Mix
-from accounts.races.run import NAMES, RunConfig, run_load, run_story
+from accounts.races.fixture import Fixture, new_name
+from accounts.races.load import AccountTrial, Mix, Workload
+from accounts.races.run import NAMES, RunConfig, run_load, run_story, story_trial
 from accounts.races.stories import STORIES
 from accounts.strategies import STRATEGIES
 from django_lockstep.lab.simulator.errors import SimulationError
-from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.pool import WorkerPool
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
-from django_lockstep.lab.simulator.stories import StoryReport, run_stories
-from django_lockstep.lab.simulator.trials import Trial, run_trials
-from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.simulator.stories import StoryReport
+from django_lockstep.lab.simulator.trials import LoadTrial, run_trials
+from django_lockstep.lab.simulator.worker_process import WorkerConnection
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -47,14 +45,14 @@ def load(
 ) -> LoadReport:
     workload = Workload(accounts=accounts, mix=Mix.default(accounts=accounts), seed=11)
     plan = LoadPlan(workers=workers, duration=None, operations=operations, rounds=rounds)
-    with Interrupt() as interrupt:
+    with StopSignal() as interrupt:
         return run_load(
             run_config(*names, keep=keep, mixed=mixed), plan=plan, workload=workload, interrupt=interrupt, terminal=None
         )
 
 
 def story(name: str, *names: str, runs: int = 40) -> StoryReport:
-    with Interrupt() as interrupt:
+    with StopSignal() as interrupt:
         return run_story(run_config(*names), story=STORIES[name], runs=runs, interrupt=interrupt, terminal=None)
 
 
@@ -94,13 +92,13 @@ def test_of_mixtures_those_with_advisory_lose() -> None:
 
 def test_rounds_take_turns_and_another_one_begins_each(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, int]] = []
-    plain = Trial.run
+    plain = LoadTrial.run
 
-    def noted(trial: Trial, round_number: int, **facts: Any) -> None:
+    def noted(trial: LoadTrial, round_number: int, **facts: Any) -> None:
         seen.append((trial.label, round_number))
         plain(trial, round_number, **facts)
 
-    monkeypatch.setattr(Trial, "run", noted)
+    monkeypatch.setattr(LoadTrial, "run", noted)
     first, second = load("advisory", "pessimistic", operations=40, rounds=2).rows
     assert seen == [("advisory", 0), ("pessimistic", 0), ("pessimistic", 1), ("advisory", 1)]
     assert (first.strategy, first.operations, first.status) == ("advisory", 40, "correct")
@@ -146,20 +144,25 @@ class Race:
     def __init__(self, strategy: str, *, workers: int = 3) -> None:
         self.strategy = strategy
         self.workers = workers
-        self.interrupt: Interrupt
+        self.interrupt: StopSignal
         self.pool: WorkerPool
 
     def run(self, watch: Callable[[], None], *, duration: float = 60.0) -> LoadRow:
         fixture = Fixture.make(Account, using="default", name=new_name())
         strategy = STRATEGIES[self.strategy].bound(using="default")
-        contender = LoadContender(strategy=strategy, fixture=fixture, workload=Workload(accounts=1, mix=Mix(), seed=3))
-        with Interrupt() as self.interrupt, self._pool() as self.pool:
-            trial = Trial(contender=contender, plan=LoadPlan(workers=self.workers, duration=duration), label="it")
-            ((_, row),) = run_trials([trial], pool=self.pool, alias="default", progress=lambda name: watch)
+        trial = AccountTrial(
+            label="it",
+            plan=LoadPlan(workers=self.workers, duration=duration),
+            strategies=(strategy,),
+            fixture=fixture,
+            workload=Workload(accounts=1, mix=Mix(), seed=3),
+        )
+        with StopSignal() as self.interrupt, self._pool() as self.pool:
+            (row,) = run_trials([trial], pool=self.pool, progress=lambda name: watch)
         return row
 
     def _pool(self) -> WorkerPool:
-        config = WorkerConfig(alias="default", database=connection.settings_dict["NAME"], session="race-of-a-test")
+        config = WorkerConnection(alias="default", database=connection.settings_dict["NAME"], session="race-of-a-test")
         return WorkerPool(config, size=self.workers, interrupt=self.interrupt, grace=20.0)
 
     def stop(self) -> None:
@@ -263,15 +266,17 @@ def test_overdraft_lets_exactly_one_pass_with_every_safe_strategy() -> None:
 
 def test_a_story_ends_with_its_actor() -> None:
     fixture = Fixture.make(Account, using="default", name=new_name())
-    trial = STORIES["lost-update"].trial(STRATEGIES["pessimistic"].bound(using="default"), fixture=fixture)
-    config = WorkerConfig(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
-    with Interrupt() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
+    trial = story_trial(
+        STORIES["lost-update"], STRATEGIES["pessimistic"].bound(using="default"), fixture=fixture, runs=1000
+    )
+    config = WorkerConnection(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
+    with StopSignal() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
 
         def kill() -> None:
             if pool.completed > 10 and not pool.workers[0].failure:
                 os.kill(pool.workers[0].process.pid or 0, signal.SIGKILL)
 
-        (row,) = run_stories([trial], runs=1000, pool=pool, alias="default", progress=lambda name: kill)
+        (row,) = run_trials([trial], pool=pool, progress=lambda name: kill)
     assert row.worker_failures == ("worker 1 was killed by SIGKILL",)
     assert 0 < row.runs < 1000
     assert row.status == "correct"
@@ -280,15 +285,17 @@ def test_a_story_ends_with_its_actor() -> None:
 
 def test_an_interrupted_story_reports_the_runs_it_had() -> None:
     fixture = Fixture.make(Account, using="default", name=new_name())
-    trial = STORIES["overdraft"].trial(STRATEGIES["pessimistic"].bound(using="default"), fixture=fixture)
-    config = WorkerConfig(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
-    with Interrupt() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
+    trial = story_trial(
+        STORIES["overdraft"], STRATEGIES["pessimistic"].bound(using="default"), fixture=fixture, runs=1000
+    )
+    config = WorkerConnection(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
+    with StopSignal() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
 
         def stop() -> None:
             if pool.completed > 10 and not interrupt.requested:
                 interrupt.request(signal.SIGINT)
 
-        (row,) = run_stories([trial], runs=1000, pool=pool, alias="default", progress=lambda name: stop)
+        (row,) = run_trials([trial], pool=pool, progress=lambda name: stop)
     assert row.cut_short
     assert row.worker_failures == ()
     assert 0 < row.runs < 1000
@@ -297,7 +304,8 @@ def test_an_interrupted_story_reports_the_runs_it_had() -> None:
 @pytest.mark.parametrize("name", list(STORIES))
 def test_stories_begin_as_their_text_says(name: str) -> None:
     fixture = Fixture.make(Account, using="default", name=new_name())
-    scenario = STORIES[name].scenario(STRATEGIES["pessimistic"], fixture=fixture)
+    trial = story_trial(STORIES[name], STRATEGIES["pessimistic"], fixture=fixture, runs=1)
+    scenario = trial.scenario
     pk = scenario.set_up()
     assert scenario.observe is not None
     assert scenario.invariant is not None
@@ -306,6 +314,6 @@ def test_stories_begin_as_their_text_says(name: str) -> None:
     for actor in scenario.actors.values():
         try:
             actor(pk)
-        except STORIES[name].trial(STRATEGIES["pessimistic"], fixture=fixture).refusals:
+        except trial.refusals:
             assert name == "overdraft"
     assert scenario.invariant(pk)

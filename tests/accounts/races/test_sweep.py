@@ -8,13 +8,12 @@ from decimal import Decimal
 import pytest
 
 from accounts.models import Account, Entry
-from accounts.races.load import Workload
-from accounts.races.mix import Mix
-from accounts.races.run import RunConfig, run_sweep, sweep_points
-from django_lockstep.lab.simulator.interrupt import Interrupt
-from django_lockstep.lab.simulator.load_plan import LoadPlan
+from accounts.races.load import Mix, Workload
+from accounts.races.run import RunConfig, run_load, sizes_of
+from django_lockstep.lab.simulator.interrupt import StopSignal
+from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
-from django_lockstep.lab.simulator.sweep import SizeResult, Sweep, SweepReport
+from django_lockstep.lab.simulator.report import LoadReport
 from tests.django_lockstep.lab.sample_rows import LOST, naive, row, sweep_report
 
 WORKLOAD = Workload(accounts=1, mix=Mix(), seed=4)
@@ -38,25 +37,19 @@ def test_nothing_has_no_size() -> None:
 
 def test_each_size_changes_one_thing() -> None:
     plan = LoadPlan(workers=4)
-    by_workers = sweep_points(Sweep.parse("workers=1,2"), plan=plan, workload=WORKLOAD)
-    assert [(stop.plan.workers, stop.workload.accounts) for stop in by_workers] == [(1, 1), (2, 1)]
-    by_accounts = sweep_points(Sweep.parse("accounts=1,5"), plan=plan, workload=WORKLOAD)
-    assert [(stop.plan.workers, stop.workload.accounts) for stop in by_accounts] == [(4, 1), (4, 5)]
+    by_workers = sizes_of(Sweep.parse("workers=1,2"), plan=plan, workload=WORKLOAD)
+    assert [(plan.workers, workload.accounts) for _, plan, workload in by_workers] == [(1, 1), (2, 1)]
+    by_accounts = sizes_of(Sweep.parse("accounts=1,5"), plan=plan, workload=WORKLOAD)
+    assert [(plan.workers, workload.accounts) for _, plan, workload in by_accounts] == [(4, 1), (4, 5)]
 
 
 # For real.
 
 
-def swept(text: str, *names: str, plan: LoadPlan) -> SweepReport:
+def swept(text: str, *names: str, plan: LoadPlan) -> LoadReport:
     sweep, config = Sweep.parse(text), RunConfig(strategies=names, model=Account, using="default")
-    with Interrupt() as interrupt:
-        return run_sweep(
-            config,
-            sweep=sweep,
-            points=sweep_points(sweep, plan=plan, workload=WORKLOAD),
-            interrupt=interrupt,
-            terminal=None,
-        )
+    with StopSignal() as interrupt:
+        return run_load(config, plan=plan, workload=WORKLOAD, sweep=sweep, interrupt=interrupt, terminal=None)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -64,9 +57,11 @@ def test_workers_are_as_many_as_each_size_says() -> None:
     report = swept(
         "workers=1,3", "naive", "optimistic", plan=LoadPlan(workers=3, duration=None, operations=300, rounds=2)
     )
-    assert [(point.value, [row.strategy for row in point.rows]) for point in report.points] == [
-        (1, ["naive", "optimistic"]),
-        (3, ["naive", "optimistic"]),
+    assert [(row.size, row.strategy) for row in report.rows] == [
+        (1, "naive"),
+        (1, "optimistic"),
+        (3, "naive"),
+        (3, "optimistic"),
     ]
     assert [row.workers for row in report.rows] == [1, 1, 3, 3]
     assert {row.operations for row in report.rows} == {300}
@@ -77,19 +72,16 @@ def test_workers_are_as_many_as_each_size_says() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_accounts_are_as_many_as_each_size_says() -> None:
     report = swept("accounts=1,4", "pessimistic", plan=LoadPlan(workers=2, duration=None, operations=40))
-    assert [(point.value, row.status, row.workers) for point in report.points for row in point.rows] == [
-        (1, "correct", 2),
-        (4, "correct", 2),
-    ]
+    assert [(row.size, row.status, row.workers) for row in report.rows] == [(1, "correct", 2), (4, "correct", 2)]
     assert not Account.objects.exists()
 
 
 # What is said of it.
 
 REPORT = sweep_report(
-    SizeResult(value=1, rows=(naive(verdict=row("x").verdict), row("a", rate=500), row("b", rate=300))),
-    SizeResult(value=2, rows=(naive(), row("a", rate=450), row("b", rate=320))),
-    SizeResult(value=8, rows=(naive(), row("a", rate=200, p99=None), row("b", rate=330))),
+    (1, naive(verdict=row("x").verdict), row("a", rate=500), row("b", rate=300)),
+    (2, naive(), row("a", rate=450), row("b", rate=320)),
+    (8, naive(), row("a", rate=200, p99=None), row("b", rate=330)),
 )
 
 
@@ -114,12 +106,19 @@ def test_a_table_has_a_column_for_each_size() -> None:
 
 
 def test_a_broken_promise_is_reported_with_its_size() -> None:
-    text = as_table(sweep_report(SizeResult(value=4, rows=(row("liar", verdict=LOST),))))
+    text = as_table(
+        sweep_report(
+            (
+                4,
+                row("liar", verdict=LOST),
+            )
+        )
+    )
     assert "4 workers: liar lost 812 of 1,000 updates" in text
 
 
 def test_an_interrupted_sweep_shows_what_it_has() -> None:
-    part = sweep_report(SizeResult(value=1, rows=(row("a"),)), values=(1, 2), planned=("a", "b"), interrupted="SIGINT")
+    part = sweep_report((1, row("a")), values=(1, 2), planned=("a", "b"), interrupted="SIGINT")
     text = as_table(part)
     assert "Interrupted by SIGINT: 1 of 4 rows were measured." in text
     assert ["b"] in [line.split() for line in text.splitlines()]

@@ -6,12 +6,11 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story
+from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story, advice_on_sweep
 from django_lockstep.lab.simulator.audit import AuditVerdict
-from django_lockstep.lab.simulator.load_plan import LoadPlan
+from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.report import Latency, LoadReport, LoadRow
 from django_lockstep.lab.simulator.stories import Ending, StoryReport, StoryRow
-from django_lockstep.lab.simulator.sweep import SizeResult, Sweep, SweepReport, advice_on_sweep
 
 ENVIRONMENT = {
     "database": "PostgreSQL 18.4",
@@ -74,18 +73,12 @@ def load_report(*rows: LoadRow, **changes: Any) -> LoadReport:
     return replace(plain, **changes)
 
 
-def sweep_report(*points: SizeResult, values: tuple[int, ...] = (), **changes: Any) -> SweepReport:
-    """Return a report of these points, over numbers of workers."""
-    sweep = Sweep(axis="workers", values=values or tuple(point.value for point in points))
-    plain = SweepReport(
-        environment=ENVIRONMENT,
-        sweep=sweep,
-        plan=LoadPlan(),
-        load=LOAD,
-        planned=tuple(dict.fromkeys(row.strategy for point in points for row in point.rows)),
-        points=points,
-        advice=advice_on_sweep(sweep, points),
-    )
+def sweep_report(*points: tuple[Any, ...], values: tuple[int, ...] = (), **changes: Any) -> LoadReport:
+    """Return a report over numbers of workers: of each number, followed by the rows."""
+    sweep = Sweep(axis="workers", values=values or tuple(size for size, *_ in points))
+    rows = tuple(replace(row, size=size) for size, *rows in points for row in rows)
+    planned = tuple(dict.fromkeys(row.strategy for row in rows))
+    plain = load_report(*rows, sweep=sweep, planned=planned, advice=advice_on_sweep(sweep, rows))
     return replace(plain, **changes)
 
 
@@ -103,13 +96,10 @@ def ending(
 
 def story_row(strategy: str, *endings: Ending, **changes: Any) -> StoryRow:
     """Return the row of a strategy that is safe, right or wrong as its endings are."""
-    broken = sum(ending.runs for ending in endings if ending.broken)
     plain = StoryRow(
         strategy=strategy,
         safe=True,
-        status="lost" if broken else "correct",
-        runs=sum(ending.runs for ending in endings),
-        broken=broken,
+        failure="lost",
         endings=endings,
         worker_failures=(),
         cut_short=False,

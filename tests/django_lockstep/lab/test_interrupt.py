@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
-from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.interrupt import StopSignal
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_is_noted_and_wakes_the_reader(name: str) -> None:
-    with Interrupt() as interrupt:
+    with StopSignal() as interrupt:
         assert not interrupt.requested
         os.kill(os.getpid(), getattr(signal, name))
         assert interrupt.reader.poll(10)
@@ -17,7 +17,7 @@ def test_a_signal_is_noted_and_wakes_the_reader(name: str) -> None:
 
 
 def test_the_second_signal_does_not_wait() -> None:
-    with Interrupt() as interrupt:
+    with StopSignal() as interrupt:
         interrupt.request(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             interrupt.request(signal.SIGINT)
@@ -25,7 +25,7 @@ def test_the_second_signal_does_not_wait() -> None:
 
 def test_handlers_come_back() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with Interrupt():
+    with StopSignal():
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
 
@@ -34,7 +34,7 @@ def test_in_another_thread_it_can_be_asked() -> None:
     seen = []
 
     def ask() -> None:
-        with Interrupt() as interrupt:
+        with StopSignal() as interrupt:
             interrupt.request(signal.SIGTERM)
             seen.append(interrupt.name)
 

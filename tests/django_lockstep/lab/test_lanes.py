@@ -42,8 +42,9 @@ def reported() -> list[tuple[Lane, ...]]:
 
 @pytest.fixture
 def watch(pool: Pool, reported: list[tuple[Lane, ...]]) -> LaneWatch:
-    contender = SimpleNamespace(safe=True, balances=pool.balances)
-    trials: Any = [SimpleNamespace(label=label, contender=contender, results=[]) for label in ("first", "second")]
+    trials: Any = [
+        SimpleNamespace(label=label, safe=True, balances=pool.balances, results=[]) for label in ("first", "second")
+    ]
     return LaneWatch(trials=trials, completed=lambda: pool.completed, report=reported.append, clock=lambda: pool.now)
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.races.mix import Mix
+from accounts.races.load import Mix
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 
 

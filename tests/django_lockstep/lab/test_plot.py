@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.render import as_plot
 from django_lockstep.lab.simulator.render.plot import spread
-from django_lockstep.lab.simulator.sweep import SizeResult
 from tests.django_lockstep.lab.sample_rows import naive, row, sweep_report
 
 SVG = "{http://www.w3.org/2000/svg}"
 REPORT = sweep_report(
-    SizeResult(value=1, rows=(naive(verdict=row("x").verdict), row("a", rate=500))),
-    SizeResult(value=2, rows=(naive(), row("a", rate=450, p99=None))),
+    (1, naive(verdict=row("x").verdict), row("a", rate=500)),
+    (2, naive(), row("a", rate=450, p99=None)),
 )
 
 
@@ -65,13 +64,22 @@ def _light(colour: str) -> float:
 
 
 def test_where_all_were_right_nothing_is_marked() -> None:
-    found = texts(drawn(sweep_report(SizeResult(value=4, rows=(row("a"),)))))
+    found = texts(
+        drawn(
+            sweep_report(
+                (
+                    4,
+                    row("a"),
+                )
+            )
+        )
+    )
     assert "All balances were right at the end." in found
     assert not any("(wrong)" in text for text in found)
 
 
 def test_a_part_of_a_sweep_is_a_plot_too() -> None:
-    part = sweep_report(SizeResult(value=1, rows=(row("a"),)), values=(1, 2), planned=("a", "b"), interrupted="SIGINT")
+    part = sweep_report((1, row("a")), values=(1, 2), planned=("a", "b"), interrupted="SIGINT")
     assert any(text.startswith("Interrupted by SIGINT, so it is not complete.") for text in texts(drawn(part)))
 
 

@@ -9,9 +9,9 @@ import pytest
 from django.db import connection
 
 from django_lockstep.lab.simulator.errors import SimulationError
-from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.pool import WorkerPool
-from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.simulator.worker_process import WorkerConnection
 from tests.django_lockstep.lab import tasks
 from tests.support.sessions import query
 
@@ -23,8 +23,8 @@ def worker_pool(
     size: int = 2, *, database: str = "", stuck_after: float = 60.0, grace: float = 20.0
 ) -> Iterator[WorkerPool]:
     name = database or connection.settings_dict["NAME"]
-    config = WorkerConfig(alias="default", database=name, session="pool-of-a-test")
-    with Interrupt() as interrupt, WorkerPool(config, size=size, interrupt=interrupt, grace=grace) as pool:
+    config = WorkerConnection(alias="default", database=name, session="pool-of-a-test")
+    with StopSignal() as interrupt, WorkerPool(config, size=size, interrupt=interrupt, grace=grace) as pool:
         pool.stuck_after = stuck_after
         yield pool
 

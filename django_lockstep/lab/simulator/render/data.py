@@ -6,28 +6,24 @@ import csv
 import dataclasses
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow, speedup
 from django_lockstep.lab.simulator.stories import StoryReport, StoryRow
-from django_lockstep.lab.simulator.sweep import SweepReport
 
-__all__ = ["SCHEMA_VERSION", "Report", "as_csv", "as_json"]
-
-Report = LoadReport | StoryReport | SweepReport
-"""What can be rendered."""
+__all__ = ["SCHEMA_VERSION", "as_csv", "as_json"]
 
 SCHEMA_VERSION = 2
 """Incremented when a key is removed or changes its meaning; new keys may be added without."""
 
 
-def as_json(report: Report) -> str:
+def as_json(report: LoadReport | StoryReport) -> str:
     """Return the whole report as JSON; money is a string with two places, latencies are milliseconds."""
     return json.dumps(as_dict(report), indent=2)
 
 
-def as_dict(report: Report) -> dict[str, Any]:
+def as_dict(report: LoadReport | StoryReport) -> dict[str, Any]:
     """Return the report as plain values, with ``schema_version`` and ``kind`` (load, sweep or story)."""
     kind, body = _body(report)
     return {
@@ -42,37 +38,44 @@ def as_dict(report: Report) -> dict[str, Any]:
     }
 
 
-def _body(report: Report) -> tuple[str, dict[str, Any]]:
+def _body(report: LoadReport | StoryReport) -> tuple[str, dict[str, Any]]:
     """Return the kind of the report, and the keys that only that kind has."""
     if isinstance(report, StoryReport):
         story = {"name": report.story, "text": report.text, "promise": report.promise, "runs": report.runs}
         return "story", {"story": story, "strategies": list(map(story_row, report.rows))}
     plan = {**dataclasses.asdict(report.plan), **report.load}
-    if isinstance(report, LoadReport):
+    if report.sweep is None:
         return "load", {"plan": plan, "strategies": [_with_counterpart(row, report) for row in report.rows]}
     points = [
-        {report.sweep.axis: point.value, "strategies": list(map(load_row, point.rows))} for point in report.points
+        {report.sweep.axis: size, "strategies": [load_row(row) for row in report.rows if row.size == size]}
+        for size in report.sizes
     ]
     return "sweep", {"sweep": dataclasses.asdict(report.sweep), "plan": plan, "points": points}
 
 
-def as_csv(report: Report) -> str:
+def as_csv(report: LoadReport | StoryReport) -> str:
     """Return a header and one line for each strategy and engine.
 
     For a sweep there is one line for each strategy and size, for a story one for each of a strategy's endings.
     """
-    if isinstance(report, LoadReport):
-        return _csv(_flat(load_row(row)) for row in (*report.rows, *report.counterparts))
-    if isinstance(report, SweepReport):
-        size = {"sweep": report.sweep.axis}
-        return _csv(
-            {**size, "size": point.value, **_flat(load_row(row))} for point in report.points for row in point.rows
-        )
-    return _csv(
-        {**_flat({name: value for name, value in line.items() if name != "endings"}), **_flat(ending)}
-        for line in map(story_row, report.rows)
-        for ending in line["endings"] or [{}]
-    )
+    if isinstance(report, StoryReport):
+        lines = [
+            {**_flat({name: value for name, value in line.items() if name != "endings"}), **_flat(ending)}
+            for line in map(story_row, report.rows)
+            for ending in line["endings"] or [{}]
+        ]
+    else:
+        sweep = report.sweep
+        lines = [
+            {**({"sweep": sweep.axis, "size": row.size} if sweep else {}), **_flat(load_row(row))}
+            for row in (*report.rows, *report.counterparts)
+        ]
+    text = io.StringIO()
+    fields = list(dict.fromkeys(name for line in lines for name in line))
+    writer = csv.DictWriter(text, fieldnames=fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue().rstrip("\n")
 
 
 def _with_counterpart(row: LoadRow, report: LoadReport) -> dict[str, Any]:
@@ -161,12 +164,3 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + name] = value
     return flat
-
-
-def _csv(rows: Iterable[dict[str, Any]]) -> str:
-    text, lines = io.StringIO(), list(rows)
-    fields = list(dict.fromkeys(name for line in lines for name in line))
-    writer = csv.DictWriter(text, fieldnames=fields, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue().rstrip("\n")

@@ -16,13 +16,12 @@ from xml.sax.saxutils import escape
 
 from django_lockstep.lab.simulator.advice import figures
 from django_lockstep.lab.simulator.errors import SimulationError
-from django_lockstep.lab.simulator.report import LoadRow
-from django_lockstep.lab.simulator.sweep import SweepReport
+from django_lockstep.lab.simulator.load_plan import Sweep
+from django_lockstep.lab.simulator.report import LoadReport, LoadRow
 from django_lockstep.lab.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["FORMATS", "as_plot", "require_matplotlib"]
 
@@ -62,7 +61,7 @@ _STYLE: Any = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class PlotPanel:
     """One of the two diagrams."""
 
     title: str
@@ -74,8 +73,8 @@ class Panel:
 
 
 _PANELS = (
-    Panel(title="Operations per second", logarithmic=False, figure=lambda row: row.operations_per_second),
-    Panel(title="p99 latency in ms, logarithmic", logarithmic=True, figure=lambda row: row.latency_ms.p99),
+    PlotPanel(title="Operations per second", logarithmic=False, figure=lambda row: row.operations_per_second),
+    PlotPanel(title="p99 latency in ms, logarithmic", logarithmic=True, figure=lambda row: row.latency_ms.p99),
 )
 
 
@@ -89,58 +88,56 @@ def require_matplotlib() -> None:
         ) from None
 
 
-def as_plot(report: SweepReport, *, form: str) -> bytes:
-    """Return the plot in one of `FORMATS`. Raises `SimulationError` where matplotlib is not installed."""
+def as_plot(report: LoadReport, *, form: str) -> bytes:
+    """Return the plot of a sweep in one of `FORMATS`. Raises `SimulationError` where matplotlib is not installed."""
     require_matplotlib()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
+    if (sweep := report.sweep) is None:
+        raise ValueError("Only a sweep has sizes to draw")
+    title, settings, legend = _title(report, sweep), _settings(report), _legend(report)
+    # For screen readers.
+    description = " ".join([f"{settings}.", *_describe_lines(report, sweep), legend])
     with rc_context(_STYLE):
         drawing = Figure(figsize=(13.2, 5.8), facecolor=_PAPER)
-        _draw(drawing, report)
+        drawing.text(0.045, 0.945, title, fontsize=15, fontweight="bold")
+        drawing.text(0.045, 0.9, settings, color=_GREY)
+        drawing.text(0.045, 0.028, legend, color=_GREY)
+        for number, panel in enumerate(_PANELS):
+            axes = drawing.add_axes((0.045 + 0.5 * number, 0.15, 0.3, 0.66))
+            _prepare(axes, panel, sweep)
+            _draw_lines(axes, panel, report)
         file = io.BytesIO()
-        metadata = {
-            "Title": _title(report),
-            **({"Date": None} if form == "svg" else {"Description": _describe(report)}),
-        }
+        metadata = {"Title": title, **({"Date": None} if form == "svg" else {"Description": description})}
         drawing.savefig(file, format=form, dpi=150, metadata=metadata)
-    return _finish_svg(file.getvalue(), _describe(report)) if form == "svg" else file.getvalue()
+    return _finish_svg(file.getvalue(), description) if form == "svg" else file.getvalue()
 
 
-def _draw(drawing: Figure, report: SweepReport) -> None:
-    drawing.text(0.045, 0.945, _title(report), fontsize=15, fontweight="bold")
-    drawing.text(0.045, 0.9, _settings(report), color=_GREY)
-    drawing.text(0.045, 0.028, _legend(report), color=_GREY)
-    for number, panel in enumerate(_PANELS):
-        axes = drawing.add_axes((0.045 + 0.5 * number, 0.15, 0.3, 0.66))
-        _draw_panel(axes, panel, report)
-
-
-def _draw_panel(axes: Axes, panel: Panel, report: SweepReport) -> None:
-    axes.set_title(panel.title, loc="left", fontsize=11.5, fontweight="bold")
-    _prepare(axes, panel, report)
+def _draw_lines(axes: Axes, panel: PlotPanel, report: LoadReport) -> None:
     ends = []
     for number, name in enumerate(report.planned):
-        line = [(value, figure, row) for value, row in report.line(name) if (figure := panel.figure(row)) is not None]
+        rows = report.line(name).items()
+        line = [(value, figure, row) for value, row in rows if (figure := panel.figure(row)) is not None]
         if line:
             _draw_line(axes, line, number=number)
             ends.append((number, name, *line[-1][:2]))
     # From zero, so that the height of a line is in proportion to the rate.
     if not panel.logarithmic:
         axes.set_ylim(bottom=0)
-    wrong = {row.strategy for row in report.rows if _is_wrong(row)}
+    wrong = {row.strategy for row in report.rows if row.wrong}
     _name_lines(axes, ends, wrong=wrong)
 
 
-def _prepare(axes: Axes, panel: Panel, report: SweepReport) -> None:
+def _prepare(axes: Axes, panel: PlotPanel, sweep: Sweep) -> None:
     from matplotlib.ticker import LogLocator
 
-    values = report.sweep.values
+    axes.set_title(panel.title, loc="left", fontsize=11.5, fontweight="bold")
     # Logarithmic, because sizes are usually multiples: on a linear axis the small ones would lie on one another.
-    axes.set_xscale("log", base=2 if report.sweep.axis == "workers" else 10)
-    axes.set_xticks(values, [f"{value:,}" for value in values])
+    axes.set_xscale("log", base=2 if sweep.axis == "workers" else 10)
+    axes.set_xticks(sweep.values, [f"{value:,}" for value in sweep.values])
     axes.minorticks_off()
-    axes.set_xlabel(report.sweep.axis)
+    axes.set_xlabel(sweep.axis)
     if panel.logarithmic:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -151,7 +148,7 @@ def _prepare(axes: Axes, panel: Panel, report: SweepReport) -> None:
 
 
 def _draw_line(axes: Axes, line: Sequence[tuple[int, float, LoadRow]], *, number: int) -> None:
-    wrong = [(value, figure) for value, figure, row in line if _is_wrong(row)]
+    wrong = [(value, figure) for value, figure, row in line if row.wrong]
     values, figures, _ = zip(*line, strict=True)
     axes.plot(values, figures, linewidth=1.8, linestyle=_DASHED if wrong else "solid", **_marker(number, hollow=wrong))
     if wrong:
@@ -200,15 +197,11 @@ def spread(heights: Sequence[float], *, gap: float) -> list[float]:
     return [height for _, height in sorted(zip(order, placed, strict=True))]
 
 
-def _is_wrong(row: LoadRow) -> bool:
-    return row.status not in {"correct", "untested"}
-
-
 # Texts.
 
 
-def _title(report: SweepReport) -> str:
-    if report.sweep.axis == "workers":
+def _title(report: LoadReport, sweep: Sweep) -> str:
+    if sweep.axis == "workers":
         where = counted(report.load["accounts"], "account")
         return f"How throughput and latency grow with the number of workers, on {where}"
     return (
@@ -216,32 +209,26 @@ def _title(report: SweepReport) -> str:
     )
 
 
-def _settings(report: SweepReport) -> str:
-    facts = report.environment
+def _settings(report: LoadReport) -> str:
+    environment = report.environment
     known = ("isolation", "synchronous_commit", "fsync")
-    settings = [f"{name} {facts[name]}" for name in known if name in facts]
-    versions = [f"Django {facts['django']}", f"Python {facts['python']}", f"{facts['cpus']} CPUs"]
+    settings = [f"{name} {environment[name]}" for name in known if name in environment]
     load = f"deposit:withdraw:transfer {report.load['mix']}"
-    return " · ".join([facts["database"], *settings, *versions, load, f"{report.plan.extent} each"])
+    return " · ".join([environment["database"], *settings, *report.versions, load, f"{report.plan.extent} each"])
 
 
-def _legend(report: SweepReport) -> str:
+def _legend(report: LoadReport) -> str:
     cut = f"Interrupted by {report.interrupted}, so it is not complete. " if report.interrupted else ""
-    if any(map(_is_wrong, report.rows)):
+    if any(row.wrong for row in report.rows):
         return f"{cut}Dashed, with a cross: balances were wrong at the end (lost updates or an overdrawn account)."
     return f"{cut}All balances were right at the end."
 
 
-def _describe(report: SweepReport) -> str:
-    """Return what the plot shows, for screen readers."""
-    return " ".join([f"{_settings(report)}.", *_describe_lines(report), _legend(report)])
-
-
-def _describe_lines(report: SweepReport) -> Iterable[str]:
+def _describe_lines(report: LoadReport, sweep: Sweep) -> Iterable[str]:
     for name in report.planned:
         values = "; ".join(
-            f"{report.sweep.describe(value)}: {figures(row)}" + (", wrong" if _is_wrong(row) else "")
-            for value, row in report.line(name)
+            f"{sweep.describe(value)}: {figures(row)}" + (", wrong" if row.wrong else "")
+            for value, row in report.line(name).items()
         )
         yield f"{name}: {values or 'not measured'}."
 
@@ -251,14 +238,11 @@ def _finish_svg(svg: bytes, text: str) -> bytes:
     head, title, rest = svg.partition(b"</title>")
     head = head.replace(b"<svg ", b'<svg role="img" aria-labelledby="title desc" ', 1)
     head = head.replace(b"<title>", b'<title id="title">', 1)
-    return head + title + f'\n <desc id="desc">{escape(text)}</desc>\n <style>{_dark()}</style>'.encode() + rest
-
-
-def _dark() -> str:
     # matplotlib writes colours into each element's style, which only !important overrides.
-    rules = [
+    rules = " ".join(
         f'[style*="{part}: {light.lower()}"] {{ {part}: {dark} !important }}'
         for light, dark in _DARK.items()
         for part in ("fill", "stroke")
-    ]
-    return f"@media screen and (prefers-color-scheme: dark) {{ {' '.join(rules)} }}"
+    )
+    style = f"@media screen and (prefers-color-scheme: dark) {{ {rules} }}"
+    return head + title + f'\n <desc id="desc">{escape(text)}</desc>\n <style>{style}</style>'.encode() + rest
