@@ -11,23 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import DEFAULT_DB_ALIAS
 
-from django_lockstep.lab.explorer.driver.differences import CAUSES
-from django_lockstep.lab.explorer.driver.limits import MAX_STEPS, Limits
-from django_lockstep.lab.explorer.driver.trace import Trace
+from django_lockstep.lab.explorer.driver.trace import CAUSES, MAX_STEPS, Limits, Trace
 from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, RestartSearch, ScheduleError, Stuck
-from django_lockstep.lab.explorer.judged import JudgedRun, judge_run
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, ExploreOptions, Reduction, SessionOptions, Victim
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, play_next, require_steered
 from django_lockstep.lab.explorer.search.directed import DirectedSearch
 from django_lockstep.lab.explorer.search.dpor import Search
-from django_lockstep.lab.explorer.search.schedules import parse_schedule
-from django_lockstep.lab.explorer.search.strategy import SearchStrategy
+from django_lockstep.lab.explorer.search.schedules import SearchStrategy, parse_schedule
 from django_lockstep.lab.explorer.search.symmetry import originals
 from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.tables.final_state import describe_state
-from django_lockstep.lab.explorer.tally import ExplorationTally, TracedResult
+from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, judge_run
 from django_lockstep.lab.explorer.vacuity import Errors, Vacuity
 from django_lockstep.lab.explorer.worker import WorkerConfig
 from django_lockstep.lab.scenario import Scenario

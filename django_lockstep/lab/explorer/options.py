@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from django.db import DEFAULT_DB_ALIAS
 
-from django_lockstep.lab.explorer.driver.limits import MAX_STEPS
+from django_lockstep.lab.explorer.driver.trace import MAX_STEPS
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.vacuity import Errors
 

@@ -9,19 +9,18 @@ from dataclasses import dataclass, field
 
 from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
-from django_lockstep.lab.explorer.judged import JudgedRun
 from django_lockstep.lab.explorer.options import ExploreOptions
-from django_lockstep.lab.explorer.oracle import RunResult
+from django_lockstep.lab.explorer.oracle import RunResult, error_name
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
 from django_lockstep.lab.explorer.search.branches import State
 from django_lockstep.lab.explorer.search.dpor import Search
-from django_lockstep.lab.explorer.search.strategy import SearchStrategy
+from django_lockstep.lab.explorer.search.schedules import SearchStrategy
 from django_lockstep.lab.explorer.search.tree import TreeBuilder, TreeLine
 from django_lockstep.lab.explorer.session import ExplorationSession
-from django_lockstep.lab.explorer.vacuity import Vacuity
+from django_lockstep.lab.explorer.vacuity import Activity, Vacuity, activity_of
 from django_lockstep.lab.wording import counted
 
-__all__ = ["ExplorationTally", "TracedResult"]
+__all__ = ["ExplorationTally", "JudgedRun", "TracedResult", "judge_run"]
 
 TracedResult = tuple[RunResult, Trace]
 """How a run ended, and how it went."""
@@ -188,3 +187,39 @@ def _end(judged: JudgedRun, run: Run) -> tuple[object, ...]:
 
 def _simplicity(run: Run) -> tuple[int, int, str]:
     return run.preemptions, len(run.schedule), run.schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedRun:
+    """A run without the objects of the code under test, which another process could not load."""
+
+    run: Run | None
+    """None if it was abandoned, because an equivalent one is run elsewhere."""
+    key: tuple[object, ...]
+    """Equal for equivalent results."""
+    activity: Activity
+    unreached: bool
+    """Whether it could not be made, because the server never chose as it would have to."""
+    yields: int
+    """How often an actor had to yield."""
+    opaque: frozenset[str]
+    """Why statements were taken to depend on everything."""
+    waits: tuple[str, ...]
+    """The first word of each statement that waited."""
+    errors: tuple[str, ...]
+    """The SQLSTATE, or the class, of each statement's error."""
+
+
+def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None) -> JudgedRun:
+    """Judge the run that was just played; ``ended`` is None if it was abandoned."""
+    operations = [step.operation for step in trace.steps]
+    return JudgedRun(
+        run=session.judge(ended, trace) if ended else None,
+        key=session.oracle.key(ended) if ended else (),
+        activity=activity_of(trace.steps, ended.errors if ended else {}, raises=session.options.raises),
+        unreached=trace.unreached,
+        yields=trace.yields,
+        opaque=frozenset(reason for each in operations if each.statement for reason in each.statement.reasons),
+        waits=tuple(step.operation.template.split()[0].upper() for step in trace.steps if step.waited_for),
+        errors=tuple(error_name(each.error) for each in operations if each.error is not None),
+    )

@@ -17,15 +17,14 @@ from typing import Protocol
 import django
 from django.apps import apps
 
-from django_lockstep.lab.explorer.driver.limits import Limits
-from django_lockstep.lab.explorer.driver.trace import Trace
+from django_lockstep.lab.explorer.driver.trace import Limits, Trace
 from django_lockstep.lab.explorer.errors import RestartSearch, Stuck
-from django_lockstep.lab.explorer.judged import JudgedRun, judge_run
 from django_lockstep.lab.explorer.options import SessionOptions
 from django_lockstep.lab.explorer.retries import play_next, require_steered
 from django_lockstep.lab.explorer.search.branches import Branch
 from django_lockstep.lab.explorer.session import Learned, exploration_session
 from django_lockstep.lab.explorer.tables.scratch import enter_scratch
+from django_lockstep.lab.explorer.tally import JudgedRun, judge_run
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["Answer", "Databases", "WorkerConfig", "play_branch", "start_worker"]

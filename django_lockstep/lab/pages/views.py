@@ -26,8 +26,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_lockstep.lab import conf
 from django_lockstep.lab.anomalies import ANOMALIES, LEVELS, POSSIBLE, SOURCES, race_name
 from django_lockstep.lab.explorer import ExplorerError, svg, tree_svg
-from django_lockstep.lab.explorer.render.moves import moves_of
-from django_lockstep.lab.explorer.render.outcome_cards import outcome_cards
+from django_lockstep.lab.explorer.render.moves import moves_of, outcome_cards
 from django_lockstep.lab.explorer.render.reports import RaceReport, as_html, as_json
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.search.schedules import parse_schedule

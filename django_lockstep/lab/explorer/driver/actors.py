@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
+import ctypes
 import inspect
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Hashable
 from contextlib import suppress
@@ -18,7 +21,6 @@ from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.driver.events import Event
 from django_lockstep.lab.explorer.driver.hooks import Hooks
-from django_lockstep.lab.explorer.driver.interrupts import Interrupt
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.errors import Abandoned
 from django_lockstep.lab.explorer.tables.idle_pool import IdlePool
@@ -268,3 +270,50 @@ def release_actor(actor: Actor, *, database: Hashable) -> None:
 def _is_async(function: Callable[[Any], Any]) -> bool:
     """Whether a call returns a coroutine: an ``async def``, also as a method, a partial, or ``__call__``."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+# Interrupts of another thread, for code under test that sends no statement.
+
+_OFFER = 0.08
+"""Seconds for which a thread may take an interrupt: as long as it waits in the system it cannot."""
+
+
+class Interrupt:
+    """Raises an exception in a thread at its next byte code, if it comes to one in time.
+
+    Afterwards it is withdrawn. Python 3.11 lets no function of any thread begin that is traced, as by coverage and
+    debuggers, while an interrupt waits for its thread; and a late one would hit what the thread does next.
+    """
+
+    def __init__(self, thread: int, exception: type[BaseException]) -> None:
+        self._thread = thread
+        self._exception = exception
+        self._over = _thread.allocate_lock()
+        self._over.acquire()
+        # Not by `threading`, whose threads are traced too: this one has to go on in any case.
+        _thread.start_new_thread(self._offer, ())
+
+    def wait_until_over(self) -> None:
+        """Wait until the exception was raised or is withdrawn."""
+        with self._over:
+            pass
+
+    def _offer(self) -> None:
+        try:
+            _raise_in(self._thread, self._exception)
+            time.sleep(_OFFER)
+            _raise_in(self._thread, None)
+            # Only a thread that takes an interrupt ends the state in which the interpreter looks for one.
+            _raise_in(_thread.get_ident(), self._exception)
+            for _ in range(100):
+                time.sleep(0)
+        except self._exception:
+            pass
+        finally:
+            self._over.release()
+
+
+def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), None if exception is None else ctypes.py_object(exception)
+    )

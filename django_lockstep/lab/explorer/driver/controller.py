@@ -16,12 +16,10 @@ from typing import Any, NamedTuple
 
 from django_lockstep.lab.explorer.driver.actors import acquire_actor, release_actor
 from django_lockstep.lab.explorer.driver.deadlock_policy import DeadlockPolicy
-from django_lockstep.lab.explorer.driver.differences import describe_other_statements
 from django_lockstep.lab.explorer.driver.events import Event
-from django_lockstep.lab.explorer.driver.limits import Limits
 from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.driver.server import Server
-from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
+from django_lockstep.lab.explorer.driver.trace import Limits, StepRecord, Trace, describe_other_statements
 from django_lockstep.lab.explorer.driver.unwinding import Unwinding
 from django_lockstep.lab.explorer.driver.wait_monitor import QUICK, RunState, WaitMonitor
 from django_lockstep.lab.explorer.effects.operations import Operation
@@ -29,10 +27,10 @@ from django_lockstep.lab.explorer.effects.overlap import Overlap
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken
 from django_lockstep.lab.explorer.search.branches import Move
-from django_lockstep.lab.explorer.search.contests import Contest
 from django_lockstep.lab.explorer.search.fairness import FairScheduler
-from django_lockstep.lab.explorer.search.strategy import Chooser
+from django_lockstep.lab.explorer.search.schedules import Chooser
 from django_lockstep.lab.explorer.search.symmetry import Admissions
+from django_lockstep.lab.explorer.search.waits import Contest
 
 __all__ = ["ONE_PLAN", "Controller"]
 

@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import Atomic
 from psycopg import IsolationLevel
 
-from django_lockstep.lab.explorer.effects.session_settings import isolation_level_set
+from django_lockstep.lab.explorer.effects.sql import isolation_level_set
 
 __all__ = ["Transactions"]
 

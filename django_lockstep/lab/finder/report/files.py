@@ -8,7 +8,7 @@ from typing import Any
 
 from django_lockstep.lab.explorer import Step
 from django_lockstep.lab.explorer.render.ci_reports import CheckResult, CheckStep, Location, as_junit, as_sarif
-from django_lockstep.lab.explorer.render.formats import ENDINGS, format_of
+from django_lockstep.lab.explorer.render.reports import ENDINGS, format_of
 from django_lockstep.lab.explorer.render.summaries import describe_step
 from django_lockstep.lab.finder.derive.candidates import Access
 from django_lockstep.lab.finder.report.page import as_html

@@ -18,8 +18,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, write_spec
 from django_lockstep.lab.explorer.explore import runs_to_draw
 from django_lockstep.lab.explorer.options import ExploreOptions, Reduction
-from django_lockstep.lab.explorer.render.formats import FORMATS, format_of
-from django_lockstep.lab.explorer.render.reports import RaceReport, as_text
+from django_lockstep.lab.explorer.render.reports import FORMATS, RaceReport, as_text, format_of
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.tables.databases import is_test_database, other_sessions
 from django_lockstep.lab.explorer.tables.scratch import scratch_databases

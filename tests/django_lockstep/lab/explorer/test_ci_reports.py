@@ -10,8 +10,7 @@ import pytest
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
 from django_lockstep.lab.explorer.render.ci_reports import CheckResult, CheckStep, Location, as_junit, as_sarif
-from django_lockstep.lab.explorer.render.formats import FORMATS, check_results, format_of
-from django_lockstep.lab.explorer.render.reports import RaceReport
+from django_lockstep.lab.explorer.render.reports import FORMATS, RaceReport, check_results, format_of
 from tests.django_lockstep.lab.explorer import stories
 
 RIGHT = CheckResult(name="queue:locked", ok=True, seconds=0.25)

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.render.drawing.elements import COLUMN
 from django_lockstep.lab.explorer.render.explanations import Explanation, find_explanation
-from django_lockstep.lab.explorer.render.folding import Fold, find_folds
 from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step, summarize
 from django_lockstep.lab.explorer.render.text_width import truncate, wrap
 from django_lockstep.lab.explorer.render.timelines import (
+    Fold,
     actor_title,
     actors_of,
     describe_end,
     describe_wait,
+    find_folds,
     transaction_spans,
 )
 from django_lockstep.lab.explorer.results import Run, Step
