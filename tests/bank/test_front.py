@@ -12,7 +12,7 @@ from django.test import Client
 from accounts.models import Account
 from bank.front import code_of
 from bank.policy import POLICY
-from django_lockstep.lab.pages import runs
+from django_lockstep.lab.pages import process
 from django_lockstep.lab.pages.process import RunRefused
 from tests.support.sessions import PATIENCE, until
 
@@ -43,7 +43,7 @@ def test_the_code_is_that_of_the_models(method: Any) -> None:
 
 
 def test_everyone_sees_both_and_starts_nothing(client: Client) -> None:
-    with patch.object(runs, "_start_python") as run:
+    with patch.object(process, "_start_python") as run:
         page = client.get("/")
         refused = client.post("/")
     text = page.content.decode()

@@ -11,8 +11,15 @@ from django.db import connection, transaction
 from psycopg import IsolationLevel
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.anomalies.definitions import ANOMALIES, Anomaly, Program, RolledBack
-from django_lockstep.lab.anomalies.table import items_at_the_end, make_items, make_table
+from django_lockstep.lab.anomalies.definitions import (
+    ANOMALIES,
+    Anomaly,
+    Program,
+    RolledBack,
+    items_at_the_end,
+    make_items,
+    make_table,
+)
 from django_lockstep.lab.races import Race
 from django_lockstep.lab.scenario import Scenario
 

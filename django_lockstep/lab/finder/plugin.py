@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from django_lockstep.lab.finder.budget import parse_budget
+from django_lockstep.lab.finder.shares import parse_budget
 
 if TYPE_CHECKING:
     from django_lockstep.lab.finder.findings import Findings

@@ -15,8 +15,7 @@ from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.search.schedules import write_schedule
 from django_lockstep.lab.explorer.tables.scratch import scratch_databases
-from django_lockstep.lab.pages.process import LiveProcess
-from django_lockstep.lab.pages.runs import start_run
+from django_lockstep.lab.pages.process import LiveProcess, start_run
 from django_lockstep.lab.pages.store import LastResult, ShownRace, Spec, Store
 from django_lockstep.lab.races import ANOMALIES, Race, load_races
 

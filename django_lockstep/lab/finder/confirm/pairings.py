@@ -12,8 +12,7 @@ from django_lockstep.lab.finder.confirm.clones import clone_user, session_of, se
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.confirm.forks import Fork, RequestActor, require_committed
 from django_lockstep.lab.finder.confirm.points import Actor, Point
-from django_lockstep.lab.finder.confirm.transplants import Captured
-from django_lockstep.lab.finder.confirm.trials import Trial
+from django_lockstep.lab.finder.confirm.transplants import Captured, Trial
 from django_lockstep.lab.finder.errors import CannotClone
 
 __all__ = ["Earlier", "Pairing", "put_back", "with_another_user", "with_earlier", "with_itself", "with_partner"]

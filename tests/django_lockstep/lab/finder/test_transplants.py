@@ -19,8 +19,7 @@ from django.urls import path
 from django_lockstep.lab.finder.confirm.clones import session_user
 from django_lockstep.lab.finder.confirm.forks import RequestActor
 from django_lockstep.lab.finder.confirm.pairings import with_partner
-from django_lockstep.lab.finder.confirm.transplants import Captured
-from django_lockstep.lab.finder.confirm.trials import Trial
+from django_lockstep.lab.finder.confirm.transplants import Captured, Trial
 from django_lockstep.lab.finder.errors import CannotClone
 from tests.testapps.seeded_shop.racing.models import Article, Order, Product
 
