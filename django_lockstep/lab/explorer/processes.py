@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import pickle
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -24,10 +24,10 @@ from django_lockstep.lab.explorer.tables.databases import is_scratch
 from django_lockstep.lab.explorer.tables.scratch import further_copies
 from django_lockstep.lab.explorer.tally import ExplorationTally
 from django_lockstep.lab.explorer.worker import Answer, WorkerConfig, play_branch, start_worker
-from django_lockstep.lab.workers.cluster import cluster_executor
+from django_lockstep.lab.workers.cluster import connect
 from django_lockstep.lab.workers.errors import ClusterUnavailable
 from django_lockstep.lab.workers.processes import process_context
-from django_lockstep.lab.workers.same_code import describe_code, modules_of, require_same
+from django_lockstep.lab.workers.same_code import modules_of
 
 __all__ = ["Workers", "make_workers"]
 
@@ -191,27 +191,21 @@ def explorers_here(config: WorkerConfig, size: int, learned: Learned) -> Iterato
 
 @contextmanager
 def explorers_on_cluster(address: str, config: WorkerConfig, learned: Learned) -> Iterator[tuple[Executor, int]]:
-    """Yield an executor of `play_branch`, as `cluster_executor` does; the databases are dropped with the block.
+    """Yield an executor of `play_branch`, and how many threads the cluster has; the databases are dropped afterwards.
 
     Raises `NotExplorable` if the cluster cannot be used, or if a worker would explore other code or on other versions.
     """
-    alias, modules = config.options.database, modules_of(config.load())
-    expected = describe_code(alias, modules)
-    # Pickled apart, so that a worker compares its code before it loads what other code could not.
-    prepare = functools.partial(_checked, pickle.dumps((config, learned)), expected, alias, modules)
+    prepare = functools.partial(_explorer_there, config, learned)
     try:
-        with cluster_executor(address, prepare) as given:
-            yield given
+        with connect(address) as cluster:
+            executor = cluster.executor(prepare, alias=config.options.database, modules=modules_of(config.load()))
+            yield executor, sum(cluster.threads.values())
     except ClusterUnavailable as error:
         raise NotExplorable(str(error)) from error
 
 
 @contextmanager
-def _checked(
-    job: bytes, expected: Mapping[str, str], alias: str, modules: Sequence[str]
-) -> Iterator[tuple[Executor, int]]:
-    require_same(expected, describe_code(alias, modules))
-    config, learned = pickle.loads(job)  # noqa: S301 - from the process that explores
-    # On the server that the worker's own settings name: it need not be the one of that process.
-    with explorers_here(config, 1, learned) as given:
-        yield given
+def _explorer_there(config: WorkerConfig, learned: Learned) -> Iterator[Executor]:
+    # On the server that the worker's own settings name: it need not be the one of the process that explores.
+    with explorers_here(config, 1, learned) as (executor, _):
+        yield executor

@@ -131,11 +131,11 @@ def _require_processes(config: pytest.Config) -> None:
 
 
 def _require_cluster(address: str) -> None:
-    from django_lockstep.lab.workers.cluster import cluster_workers
+    from django_lockstep.lab.workers.cluster import connect
     from django_lockstep.lab.workers.errors import ClusterUnavailable
 
     try:
-        with cluster_workers(address):
+        with connect(address):
             return
     except ClusterUnavailable as error:
         raise ValueError(str(error)) from error
