@@ -13,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS
 
 from django_lockstep.lab.explorer.driver.trace import CAUSES, MAX_STEPS, Limits, Trace
 from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, RestartSearch, ScheduleError, Stuck
-from django_lockstep.lab.explorer.options import STEP_TIMEOUT, ExploreOptions, Reduction, SessionOptions, Victim
+from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Errors, ExploreOptions, Reduction, SessionOptions, Victim
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, play_next, require_steered
 from django_lockstep.lab.explorer.search.directed import DirectedSearch
@@ -23,9 +23,7 @@ from django_lockstep.lab.explorer.search.symmetry import originals
 from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.tables.final_state import describe_state
-from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, judge_run
-from django_lockstep.lab.explorer.vacuity import Errors, Vacuity
-from django_lockstep.lab.explorer.worker import WorkerConfig
+from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, Vacuity, judge_run
 from django_lockstep.lab.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -200,7 +198,7 @@ def _workers(load: Callable[[], Scenario], options: ExploreOptions) -> Workers |
     if options.processes == 1 and options.cluster is None:
         return None
     # Here, because few explorations need what starts processes, and every one would import it.
-    from django_lockstep.lab.explorer.processes import make_workers
+    from django_lockstep.lab.explorer.processes import WorkerConfig, make_workers
 
     config = WorkerConfig(load=load, options=options.session)
     return make_workers(config, size=options.processes, cluster=options.cluster)

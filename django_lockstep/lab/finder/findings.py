@@ -12,8 +12,7 @@ from typing import Any, Literal, get_args
 
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.derive.derivation import find_candidates
-from django_lockstep.lab.finder.record.files import read_recording
-from django_lockstep.lab.finder.record.recording import Recording
+from django_lockstep.lab.finder.record.recording import Recording, read_recording
 from django_lockstep.lab.wording import counted
 
 __all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "Place", "consequence_of", "findings_path", "tables_of"]

@@ -22,8 +22,7 @@ from django_lockstep.lab.finder.shares import parse_budget
 if TYPE_CHECKING:
     from django_lockstep.lab.finder.findings import Findings
     from django_lockstep.lab.finder.record.recorder import Recorder
-    from django_lockstep.lab.finder.report.reports import Report
-    from django_lockstep.lab.finder.report.suppressions import Suppression
+    from django_lockstep.lab.finder.report.reports import Report, Suppression
 
 __all__ = ["add_options", "budget_of", "list_recording", "register"]
 
@@ -111,7 +110,7 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
     with _refused("--find-races"):
         import django_lockstep.lab.explorer.effects.statement_text  # noqa: F401
     from django_lockstep.lab.finder.report.files import require_report
-    from django_lockstep.lab.finder.report.suppressions import read_suppressions
+    from django_lockstep.lab.finder.report.reports import read_suppressions
 
     with _refused():
         if path := config.getoption("--race-report"):
@@ -289,9 +288,9 @@ class _Recording(_Reporting):
         # No project is configured, or its tests cannot be collected: pytest says so, and an earlier recording stays.
         if not apps.ready or session.testsfailed:
             return (yield)
-        from django_lockstep.lab.finder.record.files import RecordingWriter
         from django_lockstep.lab.finder.record.fingerprints import Fingerprints
         from django_lockstep.lab.finder.record.recorder import Recorder
+        from django_lockstep.lab.finder.record.recording import RecordingWriter
         from django_lockstep.lab.finder.record.stack import CodeMap
 
         code = CodeMap(self._config.rootpath)
@@ -340,7 +339,7 @@ class _Controller(_Reporting):
 
     def gather(self) -> None:
         """Merge what the workers have written; they have ended by now."""
-        from django_lockstep.lab.finder.record.files import merge_recordings
+        from django_lockstep.lab.finder.record.recording import merge_recordings
 
         if written := [part for part in self._parts if part.exists()]:
             merge_recordings(written, self.path)

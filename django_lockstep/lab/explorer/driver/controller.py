@@ -14,13 +14,11 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from django_lockstep.lab.explorer.driver.actors import acquire_actor, release_actor
+from django_lockstep.lab.explorer.driver.actors import Unwinding, acquire_actor, release_actor
 from django_lockstep.lab.explorer.driver.deadlock_policy import DeadlockPolicy
-from django_lockstep.lab.explorer.driver.events import Event
 from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.driver.server import Server
-from django_lockstep.lab.explorer.driver.trace import Limits, StepRecord, Trace, describe_other_statements
-from django_lockstep.lab.explorer.driver.unwinding import Unwinding
+from django_lockstep.lab.explorer.driver.trace import Event, Limits, StepRecord, Trace, describe_other_statements
 from django_lockstep.lab.explorer.driver.wait_monitor import QUICK, RunState, WaitMonitor
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.overlap import Overlap

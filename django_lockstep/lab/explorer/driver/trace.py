@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 
 # The function, not the module: in the threads of actors `time` may have a virtual clock.
 from time import monotonic
+from typing import Literal
 
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.origins import Origin, line_of
 from django_lockstep.lab.explorer.errors import TooManySteps
 from django_lockstep.lab.explorer.search.branches import Move
 
-__all__ = ["CAUSES", "MAX_STEPS", "Limits", "StepRecord", "Trace", "describe_other_statements"]
+__all__ = ["CAUSES", "MAX_STEPS", "Event", "Limits", "StepRecord", "Trace", "describe_other_statements", "next_event"]
 
 Pending = Mapping[int, tuple[str, Origin | None]]
 """The next statement of each actor, with the line that sends it."""
@@ -121,3 +123,17 @@ class Limits:
             )
         trace.out_of_time = self.deadline is not None and monotonic() >= self.deadline
         return trace.out_of_time
+
+
+Event = tuple[int, Literal["gate", "woken", "done", "look"], Operation | None]
+"""What an actor reports: its index, and that it stands at a gate, holds after a wait, is done, or that the controller
+has to look where the run is."""
+
+
+def next_event(events: SimpleQueue[Event], *, timeout: float) -> Event:
+    """Return the next event. Raises ``queue.Empty`` if none comes within so many seconds."""
+    # Asked without waiting first: mostly the event is there, and a wait begins only on a queue that was found empty.
+    try:
+        return events.get(block=False)
+    except Empty:
+        return events.get(timeout=timeout)

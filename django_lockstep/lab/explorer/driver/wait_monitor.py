@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
 from django_lockstep.lab.explorer.driver.actors import Actor
-from django_lockstep.lab.explorer.driver.events import Event, next_event
 from django_lockstep.lab.explorer.driver.server import Server
-from django_lockstep.lab.explorer.driver.trace import StepRecord
+from django_lockstep.lab.explorer.driver.trace import Event, StepRecord, next_event
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import Stuck

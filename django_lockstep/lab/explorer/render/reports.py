@@ -15,7 +15,7 @@ from django.utils.safestring import mark_safe
 
 from django_lockstep.lab.explorer.render.ci_reports import CheckResult, CheckStep, Location, as_junit, as_sarif
 from django_lockstep.lab.explorer.render.drawing import svg
-from django_lockstep.lab.explorer.render.drawing.elements import STYLE
+from django_lockstep.lab.explorer.render.drawing.svg import STYLE
 from django_lockstep.lab.explorer.render.explanations import explain, find_explanation
 from django_lockstep.lab.explorer.render.summaries import describe_step
 from django_lockstep.lab.explorer.render.text_width import truncate

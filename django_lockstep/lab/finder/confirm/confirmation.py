@@ -12,11 +12,17 @@ from typing import TypeVar
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Run
 from django_lockstep.lab.finder.confirm.committed import committed_tests
-from django_lockstep.lab.finder.confirm.forks import Fork, RequestActor
+from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
 from django_lockstep.lab.finder.confirm.judging import Attempts, is_known
-from django_lockstep.lab.finder.confirm.pairings import Earlier, Pairing, with_another_user, with_earlier, with_itself
-from django_lockstep.lab.finder.confirm.partners import Partners, partner_tests
-from django_lockstep.lab.finder.confirm.points import Point, Points
+from django_lockstep.lab.finder.confirm.pairings import (
+    Earlier,
+    Pairing,
+    Partners,
+    partner_tests,
+    with_another_user,
+    with_earlier,
+    with_itself,
+)
 from django_lockstep.lab.finder.confirm.reproduction import TestPlace, with_test_file
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import FinderError

@@ -21,10 +21,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from django_lockstep.lab.explorer.tables.databases import is_test_database
-from django_lockstep.lab.finder.record.files import RecordingWriter
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.reader import StatementReader, is_of_interest
-from django_lockstep.lab.finder.record.recording import SENT_MAIL, RecordedStatement, Site
+from django_lockstep.lab.finder.record.recording import SENT_MAIL, RecordedStatement, RecordingWriter, Site
 from django_lockstep.lab.finder.record.redaction import mask_message
 from django_lockstep.lab.finder.record.requests import (
     CallNext,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,20 +12,22 @@ from typing import Any
 
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.derive.candidates import Access, Candidate
+from django_lockstep.lab.finder.errors import NotASuppression
 from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
-from django_lockstep.lab.finder.report.suppressions import Suppression
 from django_lockstep.lab.wording import counted
 
 __all__ = [
     "STATUSES",
     "Entry",
     "Report",
+    "Suppression",
     "as_json",
     "as_text",
     "entries_of",
     "full_text",
     "in_a_line",
     "list_candidates",
+    "read_suppressions",
     "report_on",
     "summary_of",
 ]
@@ -206,3 +209,38 @@ def _paragraph(entry: Entry) -> Iterator[str]:
     if finding.remedy:
         yield f"  tried: {finding.remedy}"
     yield from (f"  fits: {remedy}" for remedy in entry.remedies)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppression:
+    """A write site whose races are accepted: of ``[[tool.lockstep.races]]`` in the project's pyproject.toml."""
+
+    site: str
+    """The path of the file that writes, with the function after a space; or a candidate's id."""
+    reason: str
+
+    def covers(self, candidate: Candidate) -> bool:
+        """Whether the candidate writes there."""
+        site = candidate.write.site
+        places = {candidate.id} | ({site.path, f"{site.path} {site.function}"} if site else set())
+        return self.site in places
+
+
+def read_suppressions(root: Path) -> list[Suppression]:
+    """Return the suppressions of the project in this folder. Raises `NotASuppression` without site or reason."""
+    path = root / "pyproject.toml"
+    given = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
+    entries = given.get("tool", {}).get("lockstep", {}).get("races", [])
+    if not isinstance(entries, list):
+        raise NotASuppression("races of tool.lockstep in pyproject.toml must be tables [[tool.lockstep.races]]")
+    return [_suppression(entry) for entry in entries]
+
+
+def _suppression(entry: object) -> Suppression:
+    if isinstance(entry, dict) and set(entry) == {"site", "reason"} and all(map(_is_text, entry.values())):
+        return Suppression(**entry)
+    raise NotASuppression(f"an entry of tool.lockstep.races in pyproject.toml must have site and reason, not {entry!r}")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())

@@ -22,13 +22,19 @@ from django_lockstep.lab.finder.confirm.reproduction import TestPlace
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.progress import Progress
-from django_lockstep.lab.finder.record.files import RecordingWriter
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
+from django_lockstep.lab.finder.record.recording import RecordingWriter
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.report.files import require_report, write_report
-from django_lockstep.lab.finder.report.reports import Report, as_text, list_candidates, report_on, summary_of
-from django_lockstep.lab.finder.report.suppressions import read_suppressions
+from django_lockstep.lab.finder.report.reports import (
+    Report,
+    as_text,
+    list_candidates,
+    read_suppressions,
+    report_on,
+    summary_of,
+)
 from django_lockstep.lab.finder.shares import parse_budget
 
 __all__ = []

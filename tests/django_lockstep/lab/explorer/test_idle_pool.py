@@ -10,7 +10,7 @@ from django.db.models import F
 from psycopg import IsolationLevel
 
 from django_lockstep.lab.explorer import Scenario, close_idle_sessions, explore
-from django_lockstep.lab.explorer.driver.session_state import SessionState
+from django_lockstep.lab.explorer.driver.hooks import SessionState
 from django_lockstep.lab.explorer.tables import idle_pool
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, Session, query, until

@@ -20,10 +20,9 @@ from django.test import Client, override_settings
 from django.test.client import ClientHandler
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.lab.finder.record.files import RecordingWriter, read_recording
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
-from django_lockstep.lab.finder.record.recording import SENT_MAIL, Recording, Unit
+from django_lockstep.lab.finder.record.recording import SENT_MAIL, Recording, RecordingWriter, Unit, read_recording
 from django_lockstep.lab.finder.record.stack import CodeMap
 from tests.support.processes import ROOT
 from tests.testapps.shop import office

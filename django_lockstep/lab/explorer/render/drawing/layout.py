@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.render.drawing.elements import COLUMN
 from django_lockstep.lab.explorer.render.explanations import Explanation, find_explanation
 from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step, summarize
 from django_lockstep.lab.explorer.render.text_width import truncate, wrap
@@ -24,8 +23,10 @@ from django_lockstep.lab.explorer.render.timelines import (
 )
 from django_lockstep.lab.explorer.results import Run, Step
 
-__all__ = ["LINE", "PAD", "Bar", "Box", "Layout", "Line"]
+__all__ = ["COLUMN", "LINE", "PAD", "Bar", "Box", "Layout", "Line"]
 
+COLUMN = 7.6
+"""Pixels of one column at 12 pixels; the widest common fixed-width fonts have 7.3."""
 _BOLD_COLUMN = 9
 """The same at 14 pixels, bold."""
 LINE = 16
