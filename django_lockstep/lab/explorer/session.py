@@ -19,14 +19,13 @@ from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.setup_monitor import RowCaches, SetupMonitor
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable, RestartSearch, TooManySteps
-from django_lockstep.lab.explorer.masking import Masker
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions
 from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.search.branches import Move
 from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, write_schedule
-from django_lockstep.lab.explorer.steps import build_raised, build_steps, build_swaps
+from django_lockstep.lab.explorer.steps import Masker, build_raised, build_steps, build_swaps
 from django_lockstep.lab.explorer.tables.control_session import database_key
 from django_lockstep.lab.explorer.tables.databases import require_disposable
 from django_lockstep.lab.explorer.tables.final_state import FinalState

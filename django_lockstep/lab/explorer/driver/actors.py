@@ -25,7 +25,7 @@ from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Event, next_event
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.errors import Abandoned
-from django_lockstep.lab.explorer.tables.idle_pool import IdlePool
+from django_lockstep.lab.explorer.tables.control_session import IdlePool
 from django_lockstep.locking.conf import without_retry_waits
 
 __all__ = ["Actor", "Unwinding", "acquire_actor", "release_actor"]

@@ -15,11 +15,10 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from django_lockstep.lab.explorer.driver.actors import Unwinding, acquire_actor, release_actor
-from django_lockstep.lab.explorer.driver.deadlock_policy import DeadlockPolicy
 from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Event, Limits, StepRecord, Trace, describe_other_statements
-from django_lockstep.lab.explorer.driver.wait_monitor import QUICK, RunState, WaitMonitor
+from django_lockstep.lab.explorer.driver.wait_monitor import QUICK, DeadlockPolicy, RunState, WaitMonitor
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.overlap import Overlap
 from django_lockstep.lab.explorer.effects.transactions import Transaction

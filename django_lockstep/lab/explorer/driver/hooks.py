@@ -9,22 +9,21 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import GeneratorType
 from typing import Any, Protocol
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from psycopg import Connection
+from psycopg import Connection, Transaction
 from psycopg import Error as DriverError
 from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.sql import Composable
 
-from django_lockstep.lab.explorer.driver.wire import one_value, sent_by
-from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation
-from django_lockstep.lab.explorer.effects.origins import sent_from
+from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation, sent_from
 from django_lockstep.lab.explorer.effects.sql import Statement
 from django_lockstep.lab.explorer.errors import NotExplorable
 
-__all__ = ["Gate", "Hooks", "SessionState"]
+__all__ = ["Hooks", "SessionState", "one_value"]
 
 _MOST_VALUES = 3
 _BOOLEAN = 16
@@ -305,3 +304,61 @@ def _parameter(operation: Operation, name: str | None, *, place: int) -> object:
     if isinstance(given, dict):
         return given.get(name)
     return given[place] if isinstance(given, list | tuple) and place < len(given) else None
+
+
+_FIXED = {"_commit_gen": "COMMIT", "_rollback_gen": "ROLLBACK", "_close_gen": "CLOSE"}
+_WITH_TEXT = {
+    "_execute_gen": "query",
+    "_declare_gen": "query",
+    "_stream_send_gen": "query",
+    "_start_copy_gen": "statement",
+}
+"""The argument that holds the statement."""
+_DECLARED = re.compile(rb"\s*DECLARE .*? CURSOR (?:WITH HOLD )?FOR (.*)", re.IGNORECASE | re.DOTALL)
+
+
+def sent_by(generator: GeneratorType[Any, Any, Any], driver: Connection[Any]) -> tuple[str, Any]:
+    """Return the statement and its parameters; the generator's name if its arguments do not contain a statement."""
+    name = generator.gi_code.co_name
+    given = generator.gi_frame.f_locals if generator.gi_frame is not None else {}
+    if name in _WITH_TEXT:
+        return _text_of(given[_WITH_TEXT[name]], driver), given.get("params")
+    text = _FIXED.get(name) or _of_block(name, given, driver) or _of_cursor(name, given)
+    return text or name.strip("_").removesuffix("_gen").replace("_", " "), None
+
+
+def _text_of(query: Any, driver: Connection[Any]) -> str:
+    if isinstance(query, Composable):
+        return query.as_string(driver)
+    return query.decode() if isinstance(query, bytes) else str(query)
+
+
+def _of_block(name: str, given: Mapping[str, Any], driver: Connection[Any]) -> str | None:
+    """Return what the start or end of ``connection.transaction()`` sends."""
+    block = given.get("self")
+    if not isinstance(block, Transaction):
+        return None
+    named = block.savepoint_name or ""
+    if name == "_enter_gen":
+        idle = driver.pgconn.transaction_status == TransactionStatus.IDLE
+        return "BEGIN" if idle else "SAVEPOINT"
+    if named and not named.startswith("_pg3_"):
+        return None  # a named block may be a whole transaction or a savepoint
+    if given.get("exc_val") is None and not block.force_rollback:
+        return "RELEASE SAVEPOINT" if named else "COMMIT"
+    return "ROLLBACK TO SAVEPOINT" if named else "ROLLBACK"
+
+
+def _of_cursor(name: str, given: Mapping[str, Any]) -> str | None:
+    """Return a FETCH with the query of the server-side cursor, which may lock the rows."""
+    query = getattr(getattr(given.get("self"), "_query", None), "query", b"")
+    declared = _DECLARED.match(query) if name == "_fetch_gen" else None
+    return f"FETCH {declared[1].decode(errors='replace')}" if declared else None
+
+
+def one_value(driver: Connection[Any], query: str) -> str | None:
+    """Return the one value of a query; None if it is NULL, or if the server refuses the query."""
+    # Not through the driver's methods, which would pass the gate and could begin a transaction.
+    result = driver.pgconn.exec_(query.encode())
+    value = result.get_value(0, 0) if result.status == ExecStatus.TUPLES_OK else None
+    return None if value is None else value.decode()

@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import OperationalError
 from psycopg.pq import ExecStatus
 
-from django_lockstep.lab.explorer.driver.wire import one_value
+from django_lockstep.lab.explorer.driver.hooks import one_value
 from django_lockstep.lab.explorer.effects.layouts import quote_name
 from django_lockstep.lab.explorer.errors import ExplorerError
 from django_lockstep.lab.explorer.tables.control_session import BLOCKED, catalog_of, control_session

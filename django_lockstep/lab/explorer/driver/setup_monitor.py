@@ -9,9 +9,8 @@ from django.apps import apps
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_lockstep.lab.explorer.driver.hooks import Hooks
+from django_lockstep.lab.explorer.driver.hooks import Hooks, one_value
 from django_lockstep.lab.explorer.driver.server import Server
-from django_lockstep.lab.explorer.driver.wire import one_value
 from django_lockstep.lab.explorer.effects.catalog import Catalog
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.sql import parse_cached

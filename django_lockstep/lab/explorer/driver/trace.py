@@ -11,8 +11,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Literal
 
-from django_lockstep.lab.explorer.effects.operations import Operation
-from django_lockstep.lab.explorer.effects.origins import Origin, line_of
+from django_lockstep.lab.explorer.effects.operations import Operation, Origin, line_of
 from django_lockstep.lab.explorer.errors import TooManySteps
 from django_lockstep.lab.explorer.search.branches import Move
 

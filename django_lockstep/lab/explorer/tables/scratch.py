@@ -31,8 +31,8 @@ from django.db.migrations.loader import MigrationLoader
 
 from django_lockstep.lab.explorer.effects.layouts import quote_name
 from django_lockstep.lab.explorer.errors import NotExplorable
+from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from django_lockstep.lab.explorer.tables.databases import SCRATCH_PREFIX, is_scratch
-from django_lockstep.lab.explorer.tables.idle_pool import close_idle_sessions
 
 __all__ = ["enter_scratch", "further_copies", "scratch_databases"]
 

@@ -12,8 +12,16 @@ from typing import Any
 from django.utils.safestring import mark_safe
 
 from django_lockstep.lab.explorer import Step
-from django_lockstep.lab.explorer.render.ci_reports import CheckResult, CheckStep, Location, as_junit, as_sarif
-from django_lockstep.lab.explorer.render.reports import ENDINGS, format_of, render_page
+from django_lockstep.lab.explorer.render.reports import (
+    ENDINGS,
+    CheckResult,
+    CheckStep,
+    Location,
+    as_junit,
+    as_sarif,
+    format_of,
+    render_page,
+)
 from django_lockstep.lab.explorer.render.summaries import describe_step
 from django_lockstep.lab.finder.derive.candidates import Access
 from django_lockstep.lab.finder.record.recording import Site

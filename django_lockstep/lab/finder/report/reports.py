@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from django_lockstep.lab.finder.confirm.remedies import REMEDIES
+from django_lockstep.lab.finder.confirm.judging import REMEDIES
 from django_lockstep.lab.finder.derive.candidates import Access, Candidate
 from django_lockstep.lab.finder.errors import NotASuppression
 from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
