@@ -282,8 +282,10 @@ def _search(
             first = traced
             if warm is not None and _same_schedule(warm, first):
                 session.oracle.learn(warm[0], first[0])
-        if traced is not None and not strategy.exhaustive:
-            _note_serial_run(session, traced)
+        if traced is not None and not strategy.exhaustive and len(before.serial_order) == len(session.names):
+            # Not run again to compare with. Only for a search that proves nothing: the actors have begun their Python
+            # code together, up to their first statements.
+            session.oracle.note_serial_run(before.serial_order, traced[0])
         judged = judge_run(session, before, traced and traced[0])
         # Footprints of earlier moves treated keys as constant that have changed, or rows as unseen that were read.
         if session.learned_facts > before.learned_facts:
@@ -294,16 +296,6 @@ def _search(
         tally.add(judged, strategy.states, traced=traced)
         strategy.finish()
     return first
-
-
-def _note_serial_run(session: ExplorationSession, ended: TracedResult) -> None:
-    """Have the serial schedules of a search not run again to compare with.
-
-    For one that proves nothing: the actors have begun their Python code together, up to their first statements.
-    """
-    order = ended[1].serial_order
-    if len(order) == len(session.names):
-        session.oracle.note_serial_run(order, ended[0])
 
 
 def _same_schedule(warm: TracedResult | None, first: TracedResult) -> bool:

@@ -296,14 +296,10 @@ class ExplorationSession:
                 alias = self.server(step.operation.alias).alias
                 makers[alias].update({(table, key): maker for key in step.operation.numbered})
         return {
-            table if alias == self.options.database else f"{alias}.{table}": rows
-            for alias, server in self._first_aliases().items()
-            for table, rows in server.tables.changed_rows(makers[alias]).items()
+            table if server.alias == self.options.database else f"{server.alias}.{table}": rows
+            for server in self._servers.values()
+            for table, rows in server.tables.changed_rows(makers[server.alias]).items()
         }
-
-    def _first_aliases(self) -> dict[str, Server]:
-        """Return each database once, by the alias that was used first."""
-        return {server.alias: server for server in self._servers.values()}
 
     def _run_serially(self, order: Sequence[int]) -> RunResult | None:
         """Run the actors with these indexes one after the other; None where one does not end by itself."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
 from django_lockstep.lab.explorer.options import Errors, ExploreOptions
 from django_lockstep.lab.explorer.oracle import RunResult, error_name
-from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
+from django_lockstep.lab.explorer.results import Ending, Exploration, Outcome, Run, Verdict
 from django_lockstep.lab.explorer.search.branches import State
 from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.schedules import SearchStrategy
@@ -165,16 +165,7 @@ class ExplorationTally:
 
     def _outcomes(self) -> dict[tuple[object, ...], Outcome]:
         outcomes = {
-            end: Outcome(
-                errors=runs[0].errors,
-                results=runs[0].results,
-                state=runs[0].state,
-                holds=runs[0].holds,
-                count=self.counts[end],
-                schedule=runs[0].schedule,
-                reason=runs[0].reason,
-                differences=runs[0].differences,
-            )
+            end: Outcome(count=self.counts[end], **{each.name: getattr(runs[0], each.name) for each in fields(Ending)})
             for end, runs in self.ends.items()
         }
         return dict(sorted(outcomes.items(), key=lambda each: (each[1].holds, -each[1].count, each[1].schedule)))

@@ -210,8 +210,10 @@ class Actor:
 
     def _run_task(self, function: Callable[[Any], Any], argument: Any) -> None:
         try:
-            # Django's asynchronous ORM then comes back to this thread, and so to its connections.
-            called = async_to_sync(function) if _is_async(function) else function
+            # An ``async def``, also as a method, a partial, or ``__call__``: Django's asynchronous ORM then comes back
+            # to this thread, and so to its connections.
+            is_async = any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None))))  # noqa: B004
+            called = async_to_sync(function) if is_async else function
             with without_retry_waits():  # the schedule decides which actor goes first
                 self.result = called(argument)
         except BaseException as error:  # noqa: BLE001 - whatever an actor raises is an outcome
@@ -267,11 +269,6 @@ def release_actor(actor: Actor, *, database: Hashable) -> None:
         _idle.put(database, actor)
     else:
         _end(actor)
-
-
-def _is_async(function: Callable[[Any], Any]) -> bool:
-    """Whether a call returns a coroutine: an ``async def``, also as a method, a partial, or ``__call__``."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 # Interrupts of another thread, for code under test that sends no statement.

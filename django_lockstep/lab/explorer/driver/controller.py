@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -234,7 +234,9 @@ class Controller:
                 self._trace.complete = False
                 return
             # After a contest the winner already has its next statement ready, whichever the schedule asks for.
-            self._note_state(enabled, self._state.ready if contest is None else {})
+            ready = self._state.ready if contest is None else {}
+            self._trace.enabled.append(tuple(sorted(enabled)))
+            self._trace.pending.append({i: (self._signature(one, i), one.origin) for i, one in sorted(ready.items())})
             if expected is not None and not self._repeats(expected, chosen):
                 expected = None  # from here on it is another schedule
             if contest is None:
@@ -279,10 +281,6 @@ class Controller:
     def _writes(self, actor: int, operation: Operation) -> bool:
         """Whether the statement writes or locks, or is not understood."""
         return self._transaction(actor, operation).statement(operation).may_change
-
-    def _note_state(self, enabled: Collection[int], ready: Mapping[int, Operation]) -> None:
-        self._trace.enabled.append(tuple(sorted(enabled)))
-        self._trace.pending.append({i: (self._signature(one, i), one.origin) for i, one in sorted(ready.items())})
 
     def _repeats(self, expected: Trace, chosen: int) -> bool:
         """Whether the move is the expected run's, too. Raises `Nondeterminism` if other statements stand here now."""

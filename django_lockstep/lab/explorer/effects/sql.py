@@ -149,7 +149,12 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
         return replace(UNKNOWN, reasons=secured)
     keys = _keys(query, known[0], values, catalog) if len(known) == 1 else {None}
     rows = frozenset((table.name, key) for table in known for key in keys)
-    scanned = frozenset(table.name for table in known if not _is_found_by_key(query, table))
+    # Unless nothing but the index of the primary key leads to the rows that are named.
+    scanned = frozenset(
+        table.name
+        for table in known
+        if table.pk is None or EVERY_COLUMN in table.indexed or not query.finds_by(table.pk, table.indexed)
+    )
     statement = Statement(kind="SELECT", reads=rows)
     if query.verb != "SELECT":
         statement = _parse_write(query, known, rows, catalog=catalog, key=functools.partial(values.key, query))
@@ -162,11 +167,6 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
     row_locks = locks if plain else statement.row_locks
     locks |= statement.locks | values.advisory_locks(query)
     return replace(statement, locks=locks, row_locks=row_locks, scanned=scanned)
-
-
-def _is_found_by_key(query: Query, table: TableFacts) -> bool:
-    """Whether nothing but the index of the primary key leads to the rows that are named."""
-    return table.pk is not None and EVERY_COLUMN not in table.indexed and query.finds_by(table.pk, table.indexed)
 
 
 def _parse_write(

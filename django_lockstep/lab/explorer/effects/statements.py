@@ -71,6 +71,8 @@ def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
     values = dict(query.inserted)
     parts = []
     for index in table.indexes:
+        if not index.exact:
+            return None
         if len(index.columns) == 1 and index.columns[0] in table.numbered - values.keys() - table.assigned:
             continue  # a number of the sequence is never given twice
         numbers = _operands(index, values)

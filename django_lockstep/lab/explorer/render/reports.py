@@ -245,14 +245,11 @@ class RaceReport:
 
     def drawings(self) -> Iterator[dict[str, Any]]:
         """Yield what templates show of each run."""
+        slug = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in self.name)
         for number, run in enumerate(self.runs, start=1):
-            picture = svg(run, ident=f"{_slug(self.name)}-{number}", styled=False)
+            picture = svg(run, ident=f"{slug}-{number}", styled=False)
             # svg() has escaped everything that came from outside.
             yield {"run": run, "svg": mark_safe(picture), "text": timeline(run), "why": explain(run)}  # noqa: S308
-
-
-def _slug(name: str) -> str:
-    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
 
 
 def run_data(run: Run) -> dict[str, Any]:

@@ -155,7 +155,8 @@ class Search:
         for node in self._nodes():
             candidates = self._open(node)
             if candidates and not (self._reduce and node.running):
-                actor = self._preferred(node, candidates)
+                # Fewest preemptions first: explanations of simple schedules are short.
+                actor = min(candidates, key=lambda each: (node.cost(each), each))
                 node.running.add(actor)
                 return self._run_from(node, _beginning(node, actor))
         return None
@@ -246,11 +247,6 @@ class Search:
 
     def _allowed(self, node: _Node, actor: int) -> bool:
         return self._bound is None or node.cost(actor) <= self._bound
-
-    @staticmethod
-    def _preferred(node: _Node, candidates: list[int]) -> int:
-        # Fewest preemptions first: explanations of simple schedules are short.
-        return min(candidates, key=lambda actor: (node.cost(actor), actor))
 
 
 def _beginning(node: _Node, actor: int) -> list[State]:

@@ -160,10 +160,6 @@ class Confirmation:
             return not _obstacle(candidate)
         return not attempts.confirmed and not attempts.is_exhausted and attempts.places < MOST_WITNESSES
 
-    def _is_undecided(self, candidate: Candidate) -> bool:
-        attempts = self._attempts.get(candidate.id)
-        return attempts is None or attempts.confirmed is None
-
     # Forks
 
     def _reach(self, point: Point) -> None:
@@ -207,7 +203,8 @@ class Confirmation:
             attempts = self._attempts[candidate.id]
             if attempts.schedules > before[candidate.id]:
                 attempts.explored.setdefault(place.path, self._test)
-        if undecided := [one for one in related.values() if self._is_undecided(one)]:
+        confirmed = {name for name, attempts in self._attempts.items() if attempts.confirmed is not None}
+        if undecided := [one for name, one in related.items() if name not in confirmed]:
             self._keep(point, there, undecided)
         return list(changed)
 

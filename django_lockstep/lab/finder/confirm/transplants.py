@@ -143,7 +143,8 @@ class Captured:
         has no counterpart.
         """
         environ = {name: value for name, value in place.environ.items() if not _OF_REQUEST.fullmatch(name)}
-        environ |= {name: value for name, value in self.request.environ.items() if _is_of_request_alone(name)}
+        own = (name for name in self.request.environ if _OF_REQUEST.fullmatch(name) and not _OF_USER.fullmatch(name))
+        environ |= {name: self.request.environ[name] for name in own}
         environ |= self._by_user_of(place)
         keys = _Keys.between(self.trial, trial)
         environ["PATH_INFO"] = _path(environ["PATH_INFO"], keys)
@@ -165,10 +166,6 @@ class Captured:
         own = csrf.search(self.request.environ.get("HTTP_COOKIE", ""))
         cookies = [csrf.sub("", headers.get("HTTP_COOKIE", "")), own[0] if own else ""]
         return {**headers, "HTTP_COOKIE": "; ".join(filter(None, cookies))}
-
-
-def _is_of_request_alone(name: str) -> bool:
-    return bool(_OF_REQUEST.fullmatch(name)) and not _OF_USER.fullmatch(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +214,8 @@ class _Keys:
 
 def _names(table: str, trial: Trial) -> frozenset[str]:
     tables = trial.history.tables.values()
-    referring = {key.column.removesuffix("_id") for each in tables for key in each.foreign_keys if key.table == table}
+    keys = (key for each in tables for key in each.foreign_keys if key.parent == table)
+    referring = {key.columns[0].removesuffix("_id") for key in keys}
     model = trial.history.table(table).model.rpartition(".")[2].lower()
     return frozenset(filter(None, {model, *referring}))
 

@@ -154,7 +154,7 @@ def _consequence(
     if table.types.get(column, "").partition("(")[0] in _DATES:
         return "read-modify-write", RANK_DATE, _COMPUTED
     # Numbers that are keys add up to nothing.
-    is_reference = column in {each.column for each in table.foreign_keys}
+    is_reference = (column,) in {key.columns for key in table.foreign_keys}
     if table.types.get(column, "") in _NUMBERS and not is_reference and after[0] != "NULL":
         return "read-modify-write", RANK_NUMBER, _COMPUTED
     return "check-then-act", RANK_STATE, _STATE

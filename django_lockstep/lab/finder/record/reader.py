@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,8 +13,15 @@ from django.apps import apps
 from django.utils import timezone
 from psycopg.pq import ExecStatus, TransactionStatus
 
+from django_lockstep.lab.explorer.effects.catalog import (
+    FOREIGN_KEYS,
+    TABLE_NAME,
+    UNIQUE_INDEXES,
+    ForeignKey,
+    UniqueIndex,
+)
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints, comparable
-from django_lockstep.lab.finder.record.recording import ForeignKey, RecordedStatement, RowRead, Table, UniqueIndex
+from django_lockstep.lab.finder.record.recording import RecordedStatement, RowRead, Table
 
 __all__ = ["StatementReader", "first", "is_of_interest"]
 
@@ -166,26 +173,17 @@ class RowReader:
         return [RowRead(table=group.table.table.name, key=key, values=values)]
 
 
-# Column numbers stand in the stored trees of an index's expressions and of its condition.
-_NUMBERS = r"SELECT found[1]::int FROM regexp_matches({}::text, ':varattno (\d+)', 'g') AS found"
-_COLUMNS_NAMED = "SELECT DISTINCT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum IN ({})"
-_KEYS = "SELECT k.n FROM unnest(i.indkey) WITH ORDINALITY k (n, place) WHERE k.place <= i.indnkeyatts"
 _TABLES = f"""
 SELECT coalesce(jsonb_agg(jsonb_build_object(
     'oid', c.oid::bigint,
-    'name', CASE WHEN pg_table_is_visible(c.oid) THEN c.relname ELSE format('%s.%s', n.nspname, c.relname) END,
+    'name', {TABLE_NAME.format("c.oid::regclass")},
     'columns', (SELECT jsonb_object_agg(a.attnum, jsonb_build_array(a.attname, a.atttypid::regtype::text))
                 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
     'key', ARRAY(SELECT a.attname FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k (n, place)
                  JOIN pg_attribute a ON a.attnum = k.n
                  WHERE i.indrelid = c.oid AND i.indisprimary AND a.attrelid = c.oid ORDER BY k.place),
-    'unique', (SELECT coalesce(jsonb_agg(jsonb_build_array(
-                   ARRAY({_COLUMNS_NAMED.format(f"{_KEYS} UNION {_NUMBERS.format('i.indexprs')}")}),
-                   ARRAY({_COLUMNS_NAMED.format(_NUMBERS.format("i.indpred"))}))), '[]')
-               FROM pg_index i WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion) AND i.indisvalid),
-    'foreign', (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attname, f.confrelid::bigint)), '[]')
-                FROM pg_constraint f JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = f.conkey[1]
-                WHERE f.conrelid = c.oid AND f.contype = 'f' AND cardinality(f.conkey) = 1)
+    'unique', {UNIQUE_INDEXES},
+    'foreign', {FOREIGN_KEYS}
 )), '[]')::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
@@ -230,10 +228,9 @@ class TableCatalog:
         if result.status != ExecStatus.TUPLES_OK:
             return False
         listed = json.loads(result.get_value(0, 0))
-        names = {each["oid"]: each["name"] for each in listed}
         # A proxy has the table of its model, which is the one to name.
         models = {model._meta.db_table: model for model in apps.get_models() if not model._meta.proxy}
-        self._by_oid |= {each["oid"]: _server_table(each, names, models.get(each["name"])) for each in listed}
+        self._by_oid |= {each["oid"]: _server_table(each, models.get(each["name"])) for each in listed}
         self._on_loaded([known.table for known in self._by_oid.values() if known is not None])
         return True
 
@@ -241,28 +238,22 @@ class TableCatalog:
 _USABLE = frozenset({TransactionStatus.IDLE, TransactionStatus.INTRANS})
 
 
-def _server_table(listed: dict[str, Any], names: Mapping[int, str], model: Any) -> ServerTable:
+def _server_table(listed: dict[str, Any], model: Any) -> ServerTable:
     columns = {int(number): name for number, (name, _) in (listed["columns"] or {}).items()}
-    foreign = {column: names[oid] for column, oid in listed["foreign"] if oid in names}
+    foreign = [key for key in map(ForeignKey.parse, listed["foreign"]) if len(key.columns) == 1]
     table = Table(
         name=listed["name"],
         model=model._meta.label if model else "",
         key=tuple(listed["key"]),
         types=dict((listed["columns"] or {}).values()),
-        unique=tuple(
-            UniqueIndex(columns=tuple(of_key), predicate=tuple(of_condition))
-            for of_key, of_condition in listed["unique"]
-        ),
-        foreign_keys=tuple(
-            ForeignKey(column=column, table=target) for column, target in {**_unchecked(model), **foreign}.items()
-        ),
+        unique=tuple(index for index in map(UniqueIndex.parse, listed["unique"]) if index.valid),
+        foreign_keys=tuple({key.columns: key for key in (*_unchecked(model), *foreign)}.values()),
     )
     return ServerTable(table=table, columns=columns)
 
 
-def _unchecked(model: Any) -> dict[str, str]:
-    """Return the tables that a model refers to, which the server need not know of: ``db_constraint=False``."""
-    fields = model._meta.local_concrete_fields if model else ()
-    return {
-        field.column: field.related_model._meta.db_table for field in fields if field.many_to_one or field.one_to_one
-    }
+def _unchecked(model: Any) -> Iterator[ForeignKey]:
+    """Yield the references of a model, which the server need not know of: ``db_constraint=False``."""
+    for column in model._meta.local_concrete_fields if model else ():
+        if column.many_to_one or column.one_to_one:
+            yield ForeignKey(parent=column.related_model._meta.db_table, columns=(column.column,))

@@ -9,18 +9,17 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from django_lockstep.lab.explorer.effects.catalog import ForeignKey, UniqueIndex
 from django_lockstep.lab.finder.errors import NotARecording
 
 __all__ = [
     "SENT_MAIL",
-    "ForeignKey",
     "RecordedStatement",
     "Recording",
     "RecordingWriter",
     "RowRead",
     "Site",
     "Table",
-    "UniqueIndex",
     "Unit",
     "merge_recordings",
     "read_recording",
@@ -99,24 +98,6 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UniqueIndex:
-    """A unique index, or an exclusion constraint."""
-
-    columns: tuple[str, ...]
-    """With those that only expressions of the index name."""
-    predicate: tuple[str, ...] = ()
-    """Columns of its WHERE clause."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignKey:
-    """A column that refers to another table's primary key."""
-
-    column: str
-    table: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """A table that the recorded statements may touch."""
 
@@ -130,6 +111,7 @@ class Table:
     unique: tuple[UniqueIndex, ...] = ()
     """The primary key's index is one of them."""
     foreign_keys: tuple[ForeignKey, ...] = ()
+    """Its references of one column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +126,7 @@ class Recording:
     """Sentences on what could not be recorded."""
 
 
-_VERSION = 2
+_VERSION = 3
 
 
 class RecordingWriter:
@@ -285,8 +267,8 @@ class _Reader:
 
 
 def _table(value: Mapping[str, Any]) -> Table:
-    unique = tuple(UniqueIndex(**{name: tuple(columns) for name, columns in each.items()}) for each in value["unique"])
-    keys = tuple(ForeignKey(**each) for each in value["foreign_keys"])
+    unique = tuple(map(UniqueIndex.parse, value["unique"]))
+    keys = tuple(map(ForeignKey.parse, value["foreign_keys"]))
     return Table(**{**value, "key": tuple(value["key"]), "unique": unique, "foreign_keys": keys})
 
 

@@ -139,15 +139,12 @@ def _shown(entry: Entry, root: Path) -> dict[str, object]:
 
 
 def _access(verb: str, access: Access, root: Path) -> dict[str, object]:
-    lines = list(_excerpt(access.site, root)) if access.site else []
-    return {"verb": verb, "access": access, "lines": lines}
-
-
-def _excerpt(site: Site, root: Path) -> Iterator[_Line]:
-    """Yield the lines around the site, as they are now; none where its file is not found."""
-    lines = _source_lines(site, root)
-    for number in range(max(1, site.line - _AROUND), min(len(lines), site.line + _AROUND) + 1):
-        yield _Line(number, lines[number - 1].rstrip(), number == site.line)
+    """Return the access with the lines around it, as they are now; none where its file is not found."""
+    lines = _source_lines(access.site, root) if access.site else []
+    line = access.site.line if access.site else 0
+    numbers = range(max(1, line - _AROUND), min(len(lines), line + _AROUND) + 1)
+    shown = [_Line(number, lines[number - 1].rstrip(), number == line) for number in numbers]
+    return {"verb": verb, "access": access, "lines": shown}
 
 
 def _source_lines(site: Site, root: Path) -> Sequence[str]:

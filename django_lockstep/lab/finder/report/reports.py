@@ -233,14 +233,10 @@ def read_suppressions(root: Path) -> list[Suppression]:
     entries = given.get("tool", {}).get("lockstep", {}).get("races", [])
     if not isinstance(entries, list):
         raise NotASuppression("races of tool.lockstep in pyproject.toml must be tables [[tool.lockstep.races]]")
-    return [_suppression(entry) for entry in entries]
-
-
-def _suppression(entry: object) -> Suppression:
-    if isinstance(entry, dict) and set(entry) == {"site", "reason"} and all(map(_is_text, entry.values())):
-        return Suppression(**entry)
-    raise NotASuppression(f"an entry of tool.lockstep.races in pyproject.toml must have site and reason, not {entry!r}")
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+    for entry in entries:
+        texts = entry.values() if isinstance(entry, dict) and set(entry) == {"site", "reason"} else [None]
+        if not all(isinstance(text, str) and text.strip() for text in texts):
+            raise NotASuppression(
+                f"an entry of tool.lockstep.races in pyproject.toml must have site and reason, not {entry!r}"
+            )
+    return [Suppression(**entry) for entry in entries]

@@ -178,8 +178,8 @@ class Command(BaseCommand):
         for report in reports:
             if not report.runs:
                 raise CommandError(f"{report.name} has no run to draw: {_reason(report)}", returncode=1)
-            inside = path / _file_name(report) if path and path.is_dir() else path
-            self._write(svg(report.runs[0]), inside)
+            name = re.sub(r"[^\w.-]+", "-", report.name) + ".svg"
+            self._write(svg(report.runs[0]), path / name if path and path.is_dir() else path)
 
     def _write(self, text: str, path: Path | None) -> None:
         if path is None:
@@ -223,10 +223,6 @@ def _spec(race: Race, report: RaceReport, **common: Any) -> str:
     failure = report.exploration.failure if report.exploration else report.runs[0]
     schedule = failure.schedule if failure else ""
     return write_spec(race.scenario, schedule, **common).text
-
-
-def _file_name(report: RaceReport) -> str:
-    return re.sub(r"[^\w.-]+", "-", report.name) + ".svg"
 
 
 @contextmanager

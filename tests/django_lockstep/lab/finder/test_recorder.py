@@ -254,7 +254,7 @@ def test_tables_come_with_model_keys_indexes_and_references(tape: Tape, seat: Pl
     assert tables["shop_plainseat"].types["price"] == "numeric"
     made = tables["made"]
     assert sorted((index.columns, index.predicate) for index in made.unique) == [(("a",), ("b",)), (("id",), ())]
-    assert [(key.column, key.table) for key in made.foreign_keys] == [("seat", "shop_plainseat")]
+    assert [(key.columns, key.parent) for key in made.foreign_keys] == [(("seat",), "shop_plainseat")]
 
 
 # Nothing else changes.

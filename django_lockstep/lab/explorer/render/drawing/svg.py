@@ -100,7 +100,9 @@ class _Drawing:
         lane = self._layout.actors.index(bar.step.actor)
         group = add(self._root, "g", class_=bar.classes)
         group.set("clip-path", f"url(#{self._ident}-lane-{lane})")
-        add(group, "title").text = clean("; ".join(map(_full_statement, bar.folded or [bar.step])))
+        # The whole statements with their parameters, for the tooltip.
+        statements = (f"{step.actor}: {step.sql} {step.params}".rstrip() for step in bar.folded or [bar.step])
+        add(group, "title").text = clean("; ".join(statements))
         if bar.wait and bar.waits and bar.tail:
             self._wait(group, bar.wait, bar.waits)
             self._rectangle(group, bar.tail, "bar", radius=3)
@@ -172,11 +174,6 @@ def _positioned(items: Sequence[tuple[str, str]], width: float) -> Iterator[tupl
             x, row = float(MARGIN), row + 1
         yield kind, word, x, row
         x += needed
-
-
-def _full_statement(step: Step) -> str:
-    """Return the whole statement with its parameters, for the tooltip."""
-    return f"{step.actor}: {step.sql} {step.params}".rstrip()
 
 
 def _description(run: Run) -> str:
