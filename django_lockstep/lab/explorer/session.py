@@ -13,10 +13,9 @@ from django.db import connections
 from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from django_lockstep.lab.explorer.driver.clock import VirtualClock
 from django_lockstep.lab.explorer.driver.controller import Controller
+from django_lockstep.lab.explorer.driver.environment import RowCaches, SetupMonitor, VirtualClock
 from django_lockstep.lab.explorer.driver.server import Server
-from django_lockstep.lab.explorer.driver.setup_monitor import RowCaches, SetupMonitor
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable, RestartSearch, TooManySteps
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions

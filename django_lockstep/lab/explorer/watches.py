@@ -12,7 +12,7 @@ from django_lockstep.lab.explorer.driver.actors import Actor
 from django_lockstep.lab.explorer.driver.hooks import Hooks
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Trace
-from django_lockstep.lab.explorer.effects.layouts import quote_literal, quote_name
+from django_lockstep.lab.explorer.effects.catalog import quote_literal, quote_name
 from django_lockstep.lab.explorer.results import HeldLock, SeenRows
 from django_lockstep.lab.explorer.steps import Masker
 

@@ -22,7 +22,7 @@ from django_lockstep.lab.finder.shares import parse_budget
 if TYPE_CHECKING:
     from django_lockstep.lab.finder.findings import Findings
     from django_lockstep.lab.finder.record.recorder import Recorder
-    from django_lockstep.lab.finder.report.reports import Report, Suppression
+    from django_lockstep.lab.finder.report import Report, Suppression
 
 __all__ = ["add_options", "budget_of", "list_recording", "register"]
 
@@ -109,8 +109,7 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
             _require_cluster(cluster)
     with _refused("--find-races"):
         import django_lockstep.lab.explorer.effects.statement_text  # noqa: F401
-    from django_lockstep.lab.finder.report.files import require_report
-    from django_lockstep.lab.finder.report.reports import read_suppressions
+    from django_lockstep.lab.finder.report import read_suppressions, require_report
 
     with _refused():
         if path := config.getoption("--race-report"):
@@ -217,7 +216,7 @@ class _Recording:
         if hasattr(config, "workerinput") or not self.is_recorded:
             return
         from django_lockstep.lab.finder.findings import Findings, findings_path
-        from django_lockstep.lab.finder.report.reports import list_candidates, summary_of
+        from django_lockstep.lab.finder.report import list_candidates, summary_of
 
         findings_path(self.path).unlink(missing_ok=True)  # on an earlier recording
         self._found = Findings.on(self.path)
@@ -240,7 +239,7 @@ class _Recording:
                 session.exitstatus = status
 
     def _confirm(self, config: pytest.Config, found: Findings) -> int:
-        from django_lockstep.lab.finder.report.reports import as_text
+        from django_lockstep.lab.finder.report import as_text
         from django_lockstep.lab.finder.second_session import confirm_in_second_session
 
         status = confirm_in_second_session(
@@ -263,28 +262,21 @@ class _Confirming:
     def __init__(self, path: Path, suppressed: list[Suppression]) -> None:
         self._path = path
         self._suppressed = suppressed
-        self._found: Findings | None = None
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Register what needs Django's apps."""
         from django_lockstep.lab.finder.confirm.confirmation import Confirmation
         from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
-        from django_lockstep.lab.finder.report.reports import report_on
         from django_lockstep.lab.finder.shares import Share
 
         config = session.config
-        found = self._found = _read(self._path, option="--race-confirm")
+        found = _read(self._path, option="--race-confirm")
         with _refused("--race-share"):
             share = Share.parse(config.getoption("--race-share") or "1/1").of(found.candidates.values())
         values = config.getoption("--race-values")
         confirmation = Confirmation(found, budget=budget_of(config), only=share, values=values)
-        report = partial(report_on, found, self._suppressed, root=config.rootpath)
+        report = partial(_report, config, found, self._suppressed)
         config.pluginmanager.register(ConfirmPlugin(confirmation, report))
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write what is known by now, also of a session that is interrupted."""
-        if self._found is not None:
-            _report(session.config, self._found, self._suppressed)
 
 
 def _read(path: Path, *, option: str) -> Findings:
@@ -296,8 +288,7 @@ def _read(path: Path, *, option: str) -> Findings:
 
 def _report(config: pytest.Config, found: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
     """Return the report, with or without what was tried, and write it where one is asked for."""
-    from django_lockstep.lab.finder.report.files import write_report
-    from django_lockstep.lab.finder.report.reports import report_on
+    from django_lockstep.lab.finder.report import report_on, write_report
 
     report = report_on(found, suppressed, root=config.rootpath, tried=tried)
     if path := config.getoption("--race-report"):
@@ -324,7 +315,7 @@ def list_recording(config: pytest.Config) -> int | None:
     if path is None:
         return None
     suppressed = _require_usable(config)
-    from django_lockstep.lab.finder.report.reports import list_candidates, summary_of
+    from django_lockstep.lab.finder.report import list_candidates, summary_of
 
     report = _report(config, _read(path, option="--race-candidates"), suppressed, tried=False)
     sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")

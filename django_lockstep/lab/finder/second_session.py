@@ -12,8 +12,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -101,16 +101,22 @@ class Glance:
     """What it has printed, once it has ended."""
 
 
-class _Host:
-    """Beside a worker: the session that this process has started."""
+class Host(ThreadPoolExecutor):
+    """Beside a worker: does what is submitted to it, which are its own methods, with a session of this process."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(1)
         self._recording = folder / "recording.jsonl"
         self._session: LocalSession
         self._shown = 0
         self._interrupted = False
 
-    def begin(self, arguments: Sequence[str], share: Share, recording: bytes, findings: bytes) -> None:
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call one of its methods."""
+        return super().submit(function, self, *args, **kwargs)
+
+    def begin(self, arguments: Sequence[str], share: Share, recording: bytes, findings: bytes) -> Glance:
+        """Start a session of pytest that tries this share of the recording's candidates, but for what was found."""
         self._recording.write_bytes(recording)
         findings_path(self._recording).write_bytes(findings)
         self._shown = len(findings)
@@ -119,8 +125,10 @@ class _Host:
         # A lost worker's session may be in its database for some seconds more.
         place = f"_{secrets.token_hex(3)}"
         self._session = LocalSession([*arguments, report], self._recording, share, place=place)
+        return self.look(interrupt=False)
 
     def look(self, *, interrupt: bool) -> Glance:
+        """Return how far it is, as soon as it ends or in a moment; ``interrupt`` ends it after the try in hand."""
         if interrupt and not self._interrupted:
             self._session.interrupt()
             self._interrupted = True
@@ -136,30 +144,14 @@ class _Host:
             self._session.end(_GRACE)
 
 
-_hosts: list[_Host] = []
-"""This process's one host."""
-
-
 @contextmanager
 def _session_host() -> Iterator[Executor]:
-    """Yield an executor of `begin` and `look`; the session ends with the block."""
-    with tempfile.TemporaryDirectory(prefix="races-") as folder, ThreadPoolExecutor(1) as executor:
-        _hosts.append(_Host(Path(folder)))
+    """Yield a host; its session ends with the block."""
+    with tempfile.TemporaryDirectory(prefix="races-") as folder, Host(Path(folder)) as host:
         try:
-            yield executor
+            yield host
         finally:
-            _hosts[0].close()
-
-
-def begin(arguments: Sequence[str], share: Share, recording: bytes, findings: bytes) -> Glance:
-    """Start a session of pytest that tries this share of the recording's candidates, but for what was found."""
-    _hosts[0].begin(arguments, share, recording, findings)
-    return look(interrupt=False)
-
-
-def look(*, interrupt: bool) -> Glance:
-    """Return how far the session is, as soon as it ends or in a moment; ``interrupt`` ends it after the try in hand."""
-    return _hosts[0].look(interrupt=interrupt)
+            host.close()
 
 
 class ClusterSession:
@@ -197,7 +189,9 @@ class ClusterSession:
         self._executor = self._cluster.executor(_session_host, worker=self._worker)
         findings = findings_path(self._recording)
         known = findings.read_bytes() if findings.exists() else b""
-        self._answer = self._executor.submit(begin, self._arguments, self._share, self._recording.read_bytes(), known)
+        self._answer = self._executor.submit(
+            Host.begin, self._arguments, self._share, self._recording.read_bytes(), known
+        )
 
     def _take(self) -> None:
         try:
@@ -215,7 +209,7 @@ class ClusterSession:
             with findings_path(self._recording).open("ab", buffering=0) as file:
                 file.write(b"\n" + glance.found)
         if glance.status is None:
-            self._answer = self._executor.submit(look, interrupt=self._interrupted)
+            self._answer = self._executor.submit(Host.look, interrupt=self._interrupted)
         else:
             self._end(glance.status, glance.log)
 

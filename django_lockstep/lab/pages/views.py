@@ -224,9 +224,11 @@ _streaming = 0
 
 def has_place(request: HttpRequest) -> bool:
     """Whether a page that is now answered may stream: under WSGI each stream takes a thread of the server."""
-    if isinstance(request, ASGIRequest) or _has_thread_for_each(request):
+    if isinstance(request, ASGIRequest):
         return True
-    return bool(request.META.get("wsgi.multithread")) and _streaming < conf.streams()
+    # The server of runserver starts a thread for each connection.
+    is_runserver = str(request.META.get("SERVER_SOFTWARE", "")).startswith("WSGIServer/")
+    return bool(request.META.get("wsgi.multithread")) and (is_runserver or _streaming < conf.streams())
 
 
 @contextmanager
@@ -241,12 +243,6 @@ def taken_place(request: HttpRequest) -> Iterator[bool]:
     finally:
         with _streaming_lock:
             _streaming -= free
-
-
-def _has_thread_for_each(request: HttpRequest) -> bool:
-    """Whether the server is that of runserver, which starts a thread for each connection."""
-    software = str(request.META.get("SERVER_SOFTWARE", ""))
-    return bool(request.META.get("wsgi.multithread")) and software.startswith("WSGIServer/")
 
 
 # Files that are offered for download.

@@ -9,7 +9,7 @@ from psycopg import OperationalError
 from psycopg.pq import ExecStatus
 
 from django_lockstep.lab.explorer.driver.hooks import one_value
-from django_lockstep.lab.explorer.effects.layouts import quote_name
+from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.errors import ExplorerError
 from django_lockstep.lab.explorer.tables.control_session import BLOCKED, catalog_of, control_session
 from django_lockstep.lab.explorer.tables.databases import claim, release

@@ -112,7 +112,11 @@ class WaitMonitor:
         """Let one actor reach its next gate; no SQL is sent on the way."""
         deadline = time.monotonic() + self.step_timeout
         while index in self.state.running:
-            self._handle_event(self._next_event(deadline))
+            try:
+                event = next_event(self._events, timeout=max(0.0, deadline - time.monotonic()))
+            except Empty:
+                raise Stuck(self._stuck_report(self.state.running)) from None
+            self._handle_event(event)
 
     def _await_running(self) -> None:
         """Wait for actors that are running; waiting ones that were woken hold then."""
@@ -150,12 +154,6 @@ class WaitMonitor:
             return next_event(self._events, timeout=timeout)
         finally:
             self._turn.acquire()
-
-    def _next_event(self, deadline: float) -> Event:
-        try:
-            return next_event(self._events, timeout=max(0.0, deadline - time.monotonic()))
-        except Empty:
-            raise Stuck(self._stuck_report(self.state.running)) from None
 
     def _handle_event(self, event: Event) -> None:
         index, kind, operation = event

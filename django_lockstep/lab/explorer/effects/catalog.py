@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django_lockstep.lab.explorer.effects.introspection import Facts, read_facts
-from django_lockstep.lab.explorer.effects.layouts import Layout
 from django_lockstep.lab.explorer.effects.plpgsql import EVERY_COLUMN
 
 __all__ = [
@@ -17,9 +16,13 @@ __all__ = [
     "TABLE_NAME",
     "UNIQUE_INDEXES",
     "Catalog",
+    "Column",
     "ForeignKey",
     "TableFacts",
+    "TableLayout",
     "UniqueIndex",
+    "quote_literal",
+    "quote_name",
 ]
 
 TABLE_NAME = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM pg_class WHERE oid = {0})
@@ -100,6 +103,37 @@ SELECT least(page, CASE WHEN table_ < 0 THEN all_ / -table_ - 1 ELSE table_ END)
 _ACTIONS = {"c": {"DELETE": "DELETE", "UPDATE": "UPDATE"}, "n": {"DELETE": "UPDATE", "UPDATE": "UPDATE"}}
 """What CASCADE and SET NULL do to a child, by what is done to its parent. SET DEFAULT may also insert the default's
 row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    generated: bool
+    """Whether a sequence numbers it."""
+    stored: bool
+    """Whether it stores what is inserted: it is not a generated column."""
+    varying: bool
+    """Whether it is a time or a UUID, whose values differ from run to run."""
+    refers_to: str | None = None
+    """The table to whose primary key it alone is a foreign key."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """What a table is, whatever its rows are."""
+
+    oid: int
+    columns: tuple[Column, ...]
+
+
+def quote_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +258,7 @@ class Catalog:
         """Whether a transaction ran at REPEATABLE READ or SERIALIZABLE."""
         self.parsed: dict[tuple[object, ...], Any] = {}
         """Statements that were parsed with these tables; see `sql.parse_cached`."""
-        self.layouts: dict[str, Layout] = {}
+        self.layouts: dict[str, TableLayout] = {}
         """Layouts of these tables, as far as they were read; see `saved_tables`."""
 
     @classmethod

@@ -36,15 +36,6 @@ class InsertedKeys:
     parts: tuple[tuple[UniqueIndex, tuple[int, ...]], ...]
     """For each index the numbers of the parameters that are its columns' values, or `_NULL`."""
 
-    @property
-    def every_key(self) -> LockedKey:
-        """The lock that stands for any key of the table."""
-        return (self.table, None), Mode.UNIQUE
-
-    def has_index(self, name: str) -> bool:
-        """Whether this is one of the indexes."""
-        return any(index.name == name for index, _ in self.parts)
-
     def locks(self, params: Any) -> frozenset[LockedKey] | None:
         """Return the keys with these parameters; None if they are not certain."""
         given: Sequence[Any] = params if isinstance(params, list | tuple) else ()

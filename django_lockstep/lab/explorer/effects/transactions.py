@@ -205,7 +205,7 @@ class Transaction:
         if operation.error is not None and sqlstate_of(operation.error) in _KEY_EXISTS:
             touched = touched | Footprint(locks=statement.key_conflicts)
             # A sequence has given a number that was there already: who gets which number matters.
-            if statement.keys is not None and not statement.keys.has_index(operation.constraint):
+            if statement.keys and operation.constraint not in {index.name for index, _ in statement.keys.parts}:
                 self._catalog.note_read({statement.keys.table})
         if operation.refused and not waited:
             # The end of its transaction releases only what was taken before.
@@ -251,7 +251,8 @@ class Transaction:
         self._catalog.note_filled(keys.table)
         if keys.table in self._catalog.ordered:
             return statement
-        return replace(statement, locks=statement.locks - {keys.every_key} | found)
+        any_key = (keys.table, None), Mode.UNIQUE
+        return replace(statement, locks=statement.locks - {any_key} | found)
 
     def _own(self, statement: Statement, operation: Operation) -> Footprint:
         if statement.kind == "LOCAL":

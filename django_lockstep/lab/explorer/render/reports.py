@@ -18,8 +18,7 @@ from django.utils.safestring import mark_safe
 from django_lockstep.lab.explorer.render.drawing import svg
 from django_lockstep.lab.explorer.render.drawing.svg import STYLE
 from django_lockstep.lab.explorer.render.explanations import explain, find_explanation
-from django_lockstep.lab.explorer.render.summaries import describe_step
-from django_lockstep.lab.explorer.render.text_width import clean, truncate
+from django_lockstep.lab.explorer.render.summaries import clean, describe_step, truncate
 from django_lockstep.lab.explorer.render.timelines import fitting_width, timeline
 from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run

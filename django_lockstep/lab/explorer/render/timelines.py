@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from django_lockstep.lab.explorer.render.explanations import Explanation, find_explanation
-from django_lockstep.lab.explorer.render.summaries import describe_parts, describe_result, summarize
-from django_lockstep.lab.explorer.render.text_width import clean, display_width, truncate, wrap
+from django_lockstep.lab.explorer.render.summaries import (
+    clean,
+    describe_parts,
+    describe_result,
+    display_width,
+    summarize,
+    truncate,
+    wrap,
+)
 from django_lockstep.lab.explorer.results import Run, Step
 
 __all__ = [

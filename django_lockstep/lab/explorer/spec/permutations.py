@@ -12,7 +12,7 @@ from psycopg import ClientCursor, ProgrammingError
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
-from django_lockstep.lab.explorer.effects.layouts import quote_name
+from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.errors import NotWritable
 
@@ -162,11 +162,11 @@ def literal_sql(operation: Operation, connection: Any, *, savepoints: dict[str, 
         texts = [ClientCursor(connection).mogrify(sql, params) for params in sets]
     except ProgrammingError as error:
         raise NotWritable(f"{sql!r} has parameters that cannot be written as literals: {error}") from error
-    return "; ".join(_SAVEPOINT.sub(lambda found: _short(found[1], savepoints), text) for text in texts)
 
+    def short(savepoint: re.Match[str]) -> str:
+        return savepoints.setdefault(savepoint[1], f"sp{len(savepoints) + 1}")
 
-def _short(name: str, savepoints: dict[str, str]) -> str:
-    return savepoints.setdefault(name, f"sp{len(savepoints) + 1}")
+    return "; ".join(_SAVEPOINT.sub(short, text) for text in texts)
 
 
 def escape_braces(sql: str) -> str:

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, connections
 
-from django_lockstep.lab.explorer.effects.catalog import Catalog
-from django_lockstep.lab.explorer.effects.layouts import quote_name
+from django_lockstep.lab.explorer.effects.catalog import Catalog, quote_name
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.errors import NotWritable

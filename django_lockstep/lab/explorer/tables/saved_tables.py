@@ -15,8 +15,7 @@ from typing import Any
 from psycopg import Error as DriverError
 from psycopg import OperationalError
 
-from django_lockstep.lab.explorer.effects.catalog import Catalog
-from django_lockstep.lab.explorer.effects.layouts import Column, Layout, quote_literal, quote_name
+from django_lockstep.lab.explorer.effects.catalog import Catalog, Column, TableLayout, quote_literal, quote_name
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.tables.control_session import ControlSession
 from django_lockstep.lab.explorer.tables.final_state import REMOVED, Makers, StateRow, label_rows, with_labels
@@ -40,7 +39,7 @@ class TableCopy:
     """
 
     name: str
-    layout: Layout
+    layout: TableLayout
     rows: int
     """How many rows it held."""
     pk: str | None
@@ -236,11 +235,11 @@ class SavedTables:
         known = filter(None, map(self._catalog.get, names))
         self._save_sequences({sequence for table in known for sequence in table.sequences})
 
-    def _layouts(self, names: Sequence[str]) -> Mapping[str, Layout]:
+    def _layouts(self, names: Sequence[str]) -> Mapping[str, TableLayout]:
         known = self._catalog.layouts
         missing = [name for name in names if name not in known]
         found = {
-            name: Layout(oid, tuple(Column(*fact) for fact in json.loads(facts)))
+            name: TableLayout(oid, tuple(Column(*fact) for fact in json.loads(facts)))
             for name, oid, facts in (self._session.query(_LAYOUTS, missing) if missing else ())
         }
         # Others are no tables of this schema, and may be other ones at the next exploration.
@@ -260,7 +259,7 @@ class SavedTables:
                 )
         return counts
 
-    def _copy(self, name: str, layout: Layout, *, rows: int) -> TableCopy:
+    def _copy(self, name: str, layout: TableLayout, *, rows: int) -> TableCopy:
         known = self._catalog.get(name)
         pk = known.pk if known is not None else None
         return TableCopy(name=name, layout=layout, rows=rows, pk=pk, since=self._since)

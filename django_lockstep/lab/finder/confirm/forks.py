@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
@@ -49,10 +49,6 @@ class RequestActor:
     def of(cls, environ: dict[str, Any], call: Callable[[dict[str, Any]], HttpResponseBase]) -> RequestActor:
         """Return an actor for the request."""
         return cls(environ, buffer_body(environ), call)
-
-    def copy_with(self, environ: Mapping[str, Any]) -> RequestActor:
-        """Return the same request of another user, who has this environ."""
-        return replace(self, environ=environ)
 
     @property
     def name(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db import DEFAULT_DB_ALIAS
 
@@ -83,7 +83,7 @@ def with_another_user(request: RequestActor) -> Iterator[Fork]:
         raise CannotClone("the request has no user")
     with put_back():
         environ = clone_user(request.environ, user, using=DEFAULT_DB_ALIAS)
-        yield Fork({"A": request, "B": request.copy_with(environ)})
+        yield Fork({"A": request, "B": replace(request, environ=environ)})
 
 
 @contextmanager

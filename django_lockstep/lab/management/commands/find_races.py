@@ -26,14 +26,15 @@ from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter
 from django_lockstep.lab.finder.record.stack import CodeMap
-from django_lockstep.lab.finder.report.files import require_report, write_report
-from django_lockstep.lab.finder.report.reports import (
+from django_lockstep.lab.finder.report import (
     Report,
     as_text,
     list_candidates,
     read_suppressions,
     report_on,
+    require_report,
     summary_of,
+    write_report,
 )
 from django_lockstep.lab.finder.shares import parse_budget
 

@@ -7,7 +7,7 @@ import pytest
 
 from django_lockstep.lab.explorer import Run, Step, replay, svg
 from django_lockstep.lab.explorer.render.drawing.layout import COLUMN, Layout
-from django_lockstep.lab.explorer.render.text_width import display_width, truncate, wrap
+from django_lockstep.lab.explorer.render.summaries import display_width, truncate, wrap
 from tests.django_lockstep.lab.explorer import stories
 
 STRANGE = [

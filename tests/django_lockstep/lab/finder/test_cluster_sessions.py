@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from django_lockstep.lab.finder.second_session import ClusterSession, Glance, look
+from django_lockstep.lab.finder.second_session import ClusterSession, Glance, Host
 from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.workers.cluster import Cluster
 
@@ -29,7 +29,7 @@ class Worker(Executor):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         answer: Future[Any] = Future()
-        answer.set_result(self._glance(**kwargs) if function is look else RUNNING)
+        answer.set_result(self._glance(**kwargs) if function is Host.look else RUNNING)
         return answer
 
     def _glance(self, *, interrupt: bool) -> Glance:

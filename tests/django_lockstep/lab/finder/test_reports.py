@@ -16,8 +16,14 @@ from django_lockstep.lab.explorer.render.reports import run_data
 from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordingWriter, Site
-from django_lockstep.lab.finder.report.files import require_report, write_report
-from django_lockstep.lab.finder.report.reports import Report, Suppression, entries_of, report_on
+from django_lockstep.lab.finder.report import (
+    Report,
+    Suppression,
+    entries_of,
+    report_on,
+    require_report,
+    write_report,
+)
 from django_lockstep.lab.management.commands import find_races
 from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, unit
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.render.explanations import Explanation, find_explanation
-from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step, summarize
-from django_lockstep.lab.explorer.render.text_width import truncate, wrap
+from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step, summarize, truncate, wrap
 from django_lockstep.lab.explorer.render.timelines import (
     Fold,
     actor_title,

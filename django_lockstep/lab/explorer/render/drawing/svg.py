@@ -14,8 +14,7 @@ from xml.etree import ElementTree as ET
 from django.utils import translation
 
 from django_lockstep.lab.explorer.render.drawing.layout import COLUMN, LINE, PAD, Bar, Box, Layout, Line, heading
-from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step
-from django_lockstep.lab.explorer.render.text_width import clean, display_width
+from django_lockstep.lab.explorer.render.summaries import clean, describe_result, describe_step, display_width
 from django_lockstep.lab.explorer.render.timelines import describe_end, describe_wait
 from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
 from django_lockstep.lab.explorer.results import Exploration, Run, Step
