@@ -186,12 +186,12 @@ class ClusterSession:
         self._interrupted = True
 
     def _begin(self) -> None:
-        self._executor = self._cluster.executor(_session_host, worker=self._worker)
+        host = self._cluster.executor(_session_host, worker=self._worker)
+        self._submit: Callable[..., Future[Glance]] = host.submit
         findings = findings_path(self._recording)
         known = findings.read_bytes() if findings.exists() else b""
-        self._answer = self._executor.submit(
-            Host.begin, self._arguments, self._share, self._recording.read_bytes(), known
-        )
+        recording = self._recording.read_bytes()
+        self._answer = self._submit(Host.begin, self._arguments, self._share, recording, known)
 
     def _take(self) -> None:
         try:
@@ -209,7 +209,7 @@ class ClusterSession:
             with findings_path(self._recording).open("ab", buffering=0) as file:
                 file.write(b"\n" + glance.found)
         if glance.status is None:
-            self._answer = self._executor.submit(Host.look, interrupt=self._interrupted)
+            self._answer = self._submit(Host.look, interrupt=self._interrupted)
         else:
             self._end(glance.status, glance.log)
 

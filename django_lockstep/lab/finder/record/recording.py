@@ -126,7 +126,7 @@ class Recording:
     """Sentences on what could not be recorded."""
 
 
-_VERSION = 3
+_VERSION = 2
 
 
 class RecordingWriter:
@@ -157,7 +157,9 @@ class RecordingWriter:
         """Append tables; of one that was written before, what is true now."""
         with self._lock:
             for table in tables:
-                self._write({"table": asdict(table)})
+                unique = [{"columns": index.columns, "predicate": index.predicate} for index in table.unique]
+                keys = [{"column": key.columns[0], "table": key.parent} for key in table.foreign_keys]
+                self._write({"table": {**asdict(table), "unique": unique, "foreign_keys": keys}})
 
     def close(self, *, tests: int, notes: Iterable[str] = ()) -> None:
         """Append what is known at the end, and close the file."""
@@ -268,7 +270,7 @@ class _Reader:
 
 def _table(value: Mapping[str, Any]) -> Table:
     unique = tuple(map(UniqueIndex.parse, value["unique"]))
-    keys = tuple(map(ForeignKey.parse, value["foreign_keys"]))
+    keys = tuple(ForeignKey(parent=each["table"], columns=(each["column"],)) for each in value["foreign_keys"])
     return Table(**{**value, "key": tuple(value["key"]), "unique": unique, "foreign_keys": keys})
 
 

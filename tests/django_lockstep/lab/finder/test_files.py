@@ -55,7 +55,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.txt"
     path.write_text(text)
 
-    with pytest.raises(NotARecording, match=r"other.txt is not a recording of version 3: record the tests again"):
+    with pytest.raises(NotARecording, match=r"other.txt is not a recording of version 2: record the tests again"):
         read_recording(path)
 
 
