@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -187,7 +187,7 @@ class ClusterSession:
 
     def _begin(self) -> None:
         host = self._cluster.executor(_session_host, worker=self._worker)
-        self._submit: Callable[..., Future[Glance]] = host.submit
+        self._submit = cast("Callable[..., Future[Glance]]", host.submit)  # which adds the host itself
         findings = findings_path(self._recording)
         known = findings.read_bytes() if findings.exists() else b""
         recording = self._recording.read_bytes()
