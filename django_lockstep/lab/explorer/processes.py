@@ -40,7 +40,7 @@ from django_lockstep.lab.workers.errors import ClusterUnavailable
 from django_lockstep.lab.workers.processes import process_context
 from django_lockstep.lab.workers.same_code import modules_of
 
-__all__ = ["WorkerConfig", "Workers", "make_workers", "start_worker"]
+__all__ = ["ExplorerConfig", "Workers", "make_workers", "start_worker"]
 
 _ALONE = 1.0
 """Seconds for which a race is explored without workers: about as long as their start takes, and enough for most."""
@@ -49,7 +49,7 @@ _GRACE = 2.0
 """Seconds that workers have for the runs in hand when the search has ended; then they are killed."""
 
 
-def make_workers(config: WorkerConfig, *, size: int, cluster: str | None = None) -> Workers:
+def make_workers(config: ExplorerConfig, *, size: int, cluster: str | None = None) -> Workers:
     """Return what explores with so many workers, or with those of the cluster.
 
     Raises `NotExplorable` if workers cannot have databases of their own, or not this scenario.
@@ -77,7 +77,7 @@ def make_workers(config: WorkerConfig, *, size: int, cluster: str | None = None)
 class Workers:
     """Which workers explore, and what."""
 
-    config: WorkerConfig
+    config: ExplorerConfig
     start: Callable[[Learned], AbstractContextManager[tuple[Executor, int]]]
     """Returns the executor, and how many tasks it does at a time."""
 
@@ -180,7 +180,7 @@ class _Players:
 
 
 @contextmanager
-def explorers_here(config: WorkerConfig, size: int, learned: Learned) -> Iterator[tuple[Executor, int]]:
+def explorers_here(config: ExplorerConfig, size: int, learned: Learned) -> Iterator[tuple[Executor, int]]:
     """Yield an executor of `play_branch` on this machine, and its size; each process has a database of its own."""
     with further_copies(size) as databases:
         context = process_context()
@@ -201,7 +201,7 @@ def explorers_here(config: WorkerConfig, size: int, learned: Learned) -> Iterato
 
 
 @contextmanager
-def explorers_on_cluster(address: str, config: WorkerConfig, learned: Learned) -> Iterator[tuple[Executor, int]]:
+def explorers_on_cluster(address: str, config: ExplorerConfig, learned: Learned) -> Iterator[tuple[Executor, int]]:
     """Yield an executor of `play_branch`, and how many threads the cluster has; the databases are dropped afterwards.
 
     Raises `NotExplorable` if the cluster cannot be used, or if a worker would explore other code or on other versions.
@@ -216,14 +216,14 @@ def explorers_on_cluster(address: str, config: WorkerConfig, learned: Learned) -
 
 
 @contextmanager
-def _explorer_there(config: WorkerConfig, learned: Learned) -> Iterator[Executor]:
+def _explorer_there(config: ExplorerConfig, learned: Learned) -> Iterator[Executor]:
     # On the server that the worker's own settings name: it need not be the one of the process that explores.
     with explorers_here(config, 1, learned) as (executor, _):
         yield executor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerConfig:
+class ExplorerConfig:
     """What a worker explores; sent pickled."""
 
     load: Callable[[], Scenario]
@@ -251,11 +251,11 @@ class Databases(Protocol):
 
 # In a worker process: one branch of the search after the other, on its own database.
 
-_given: list[tuple[WorkerConfig, Learned, Databases]] = []
+_given: list[tuple[ExplorerConfig, Learned, Databases]] = []
 """What this process was started with; empty in a process that is not a worker."""
 
 
-def start_worker(config: WorkerConfig, learned: Learned, databases: Databases) -> None:
+def start_worker(config: ExplorerConfig, learned: Learned, databases: Databases) -> None:
     """Prepare this process for `play_branch`."""
     # Ctrl-C reaches the whole process group; the parent decides when workers stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -295,7 +295,7 @@ def _worker() -> _Worker:
 class _Worker:
     """An exploration session that stays open until the process ends, and its database is dropped."""
 
-    def __init__(self, config: WorkerConfig, learned: Learned) -> None:
+    def __init__(self, config: ExplorerConfig, learned: Learned) -> None:
         self._config = config
         self._learned = learned
         self._before: Trace | None = None

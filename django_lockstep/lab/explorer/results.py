@@ -13,11 +13,11 @@ from django_lockstep.lab.explorer.tables.final_state import FinalState, describe
 __all__ = [
     "SCHEMA_VERSION",
     "Deadlock",
-    "Ending",
     "Exploration",
     "Outcome",
     "Raised",
     "Run",
+    "RunEnding",
     "SeenRows",
     "Step",
     "Swap",
@@ -137,7 +137,7 @@ class HeldLock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class RunEnding:
     """How a run ended, and by which schedule."""
 
     schedule: str
@@ -163,7 +163,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run(Ending):
+class Run(RunEnding):
     """One run of a scenario under one schedule."""
 
     preemptions: int
@@ -193,7 +193,7 @@ class Run(Ending):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome(Ending):
+class Outcome(RunEnding):
     """One way in which runs ended, whatever number of schedules led to it: how the simplest of them did."""
 
     count: int

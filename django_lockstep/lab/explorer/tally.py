@@ -12,7 +12,7 @@ from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
 from django_lockstep.lab.explorer.options import Errors, ExploreOptions
 from django_lockstep.lab.explorer.oracle import RunResult, error_name
-from django_lockstep.lab.explorer.results import Ending, Exploration, Outcome, Run, Verdict
+from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, RunEnding, Verdict
 from django_lockstep.lab.explorer.search.branches import State
 from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.schedules import SearchStrategy
@@ -165,7 +165,9 @@ class ExplorationTally:
 
     def _outcomes(self) -> dict[tuple[object, ...], Outcome]:
         outcomes = {
-            end: Outcome(count=self.counts[end], **{each.name: getattr(runs[0], each.name) for each in fields(Ending)})
+            end: Outcome(
+                count=self.counts[end], **{each.name: getattr(runs[0], each.name) for each in fields(RunEnding)}
+            )
             for end, runs in self.ends.items()
         }
         return dict(sorted(outcomes.items(), key=lambda each: (each[1].holds, -each[1].count, each[1].schedule)))

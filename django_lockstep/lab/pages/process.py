@@ -24,7 +24,7 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 
 from django_lockstep.errors import LockstepError
 from django_lockstep.lab import conf
-from django_lockstep.lab.pages.store import LiveRun, Progress, Store
+from django_lockstep.lab.pages.store import LiveRun, RunProgress, Store
 
 __all__ = ["LiveProcess", "RunRefused", "main", "start_run"]
 
@@ -76,7 +76,7 @@ class LiveRequest(Protocol):
         """Seconds that it has to end when it is asked to; then its process is ended."""
 
     @property
-    def initial(self) -> Progress:
+    def initial(self) -> RunProgress:
         """How far it is before it has begun."""
 
     def run(self, process: LiveProcess) -> None:
@@ -119,7 +119,7 @@ class LiveProcess:
                 return
         function()
 
-    def report(self, progress: Progress) -> None:
+    def report(self, progress: RunProgress) -> None:
         """Say how far it is; pages see it up to a quarter of a second later."""
         with self._lock:
             self._run = replace(self._run, state="stopping" if self.stopping else "running", progress=progress)

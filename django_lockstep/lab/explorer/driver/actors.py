@@ -54,7 +54,7 @@ class Actor:
         """Set by the controller after a statement that may have changed the session beyond its transaction."""
         self.steer: Callable[[int, Operation], bool] = _report
         """Set by the controller: called at each gate, returns False if the gate is to be reported as an event."""
-        self._interrupt: Interrupt | None = None
+        self._interrupt: ThreadInterrupt | None = None
         self._settings = ""
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._tasks: SimpleQueue[tuple[Callable[[Any], Any], Any] | threading.Event | None] = SimpleQueue()
@@ -93,7 +93,7 @@ class Actor:
         if self._interrupt is not None:
             self._interrupt.wait_until_over()
         if self.thread.ident is not None:
-            self._interrupt = Interrupt(self.thread.ident, Abandoned)
+            self._interrupt = ThreadInterrupt(self.thread.ident, Abandoned)
 
     def spare(self) -> bool:
         """Wait until no interrupt is on its way that would end the next run of an actor that is done.
@@ -277,7 +277,7 @@ _OFFER = 0.08
 """Seconds for which a thread may take an interrupt: as long as it waits in the system it cannot."""
 
 
-class Interrupt:
+class ThreadInterrupt:
     """Raises an exception in a thread at its next byte code, if it comes to one in time.
 
     Afterwards it is withdrawn. Python 3.11 lets no function of any thread begin that is traced, as by coverage and

@@ -11,12 +11,12 @@ from django_lockstep.lab.explorer.effects.footprints import (
     ADVISORY,
     LOCAL,
     OPAQUE,
-    Access,
     Change,
     Footprint,
     FootprintKey,
     LockedKey,
     Mode,
+    SerializableAccess,
     collide,
     dependent,
 )
@@ -91,7 +91,7 @@ class Transaction:
         self._deferred = LOCAL
         self._writes: frozenset[FootprintKey] = frozenset()
         self._entered: frozenset[FootprintKey] = frozenset()
-        """What it has written, as in `Access`."""
+        """What it has written, as in `SerializableAccess`."""
         self._named: frozenset[FootprintKey] = frozenset()
         """What it has read, before the server locks pages instead of rows."""
         self._since = 0
@@ -268,12 +268,12 @@ class Transaction:
             accesses=frozenset({self._access(operation)}) if serializable else frozenset(),
         )
 
-    def _access(self, operation: Operation) -> Access:
+    def _access(self, operation: Operation) -> SerializableAccess:
         # As a whole, even if it found nothing or failed: elsewhere among the others it might not.
         statement = self.statement(operation)
         checked = _parents(self._deferred.locks) if statement.kind == "COMMIT" else frozenset()
         written = self._with_entries(statement)
-        return Access(
+        return SerializableAccess(
             read=self._locked(_found(statement) | checked),
             written=written,
             certain_writes=self._certain,

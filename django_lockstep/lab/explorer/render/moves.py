@@ -11,11 +11,11 @@ from django_lockstep.lab.explorer.render.summaries import describe_result, descr
 from django_lockstep.lab.explorer.render.timelines import actor_title, actors_of, describe_wait
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Step, Swap
 
-__all__ = ["Move", "OutcomeCard", "moves_of", "outcome_cards"]
+__all__ = ["OutcomeCard", "ShownMove", "moves_of", "outcome_cards"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class ShownMove:
     """One letter of a schedule."""
 
     number: int
@@ -46,7 +46,7 @@ class Move:
     """Earlier moves of others before which it could come instead."""
 
 
-def moves_of(run: Run) -> Iterator[Move]:
+def moves_of(run: Run) -> Iterator[ShownMove]:
     """Yield the moves of a run; values are shown of runs that `replay` made, rows and locks where it was asked to."""
     sent = {step.begun: step for step in run.steps}
     letters = sorted(set(run.schedule))
@@ -54,7 +54,7 @@ def moves_of(run: Run) -> Iterator[Move]:
     for number, letter in enumerate(run.schedule):
         step = sent.get(number)
         held = {actor: _locks(run, actor, number) for actor in actors_of(run)}
-        yield Move(
+        yield ShownMove(
             number=number + 1,
             letter=letter,
             lane=letters.index(letter),

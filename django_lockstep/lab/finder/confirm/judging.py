@@ -13,7 +13,7 @@ from django.db import models, router, transaction
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, Step, svg, timeline
 from django_lockstep.lab.explorer.render.reports import run_data
-from django_lockstep.lab.explorer.results import Ending
+from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.pairings import Pairing
 from django_lockstep.lab.finder.derive.candidates import Candidate
@@ -173,7 +173,7 @@ class Attempts:
         return run if touched or refused else None
 
 
-def is_known(one: Ending, other: Exploration) -> bool:
+def is_known(one: RunEnding, other: Exploration) -> bool:
     """Whether a serial end of two users' requests is one of the same user's two, so that they need not be raced.
 
     They have then written the same rows: nothing in these depends on the user.

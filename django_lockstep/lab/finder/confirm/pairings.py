@@ -12,7 +12,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django_lockstep.lab.finder.confirm.clones import clone_user, session_of, session_user
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.confirm.forks import Actor, Fork, Point, RequestActor, require_committed
-from django_lockstep.lab.finder.confirm.transplants import Captured, Trial
+from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import CannotClone
 
@@ -110,11 +110,11 @@ def with_partner(partner: Captured, request: RequestActor) -> Iterator[Fork]:
     """
     with put_back() as before:
         # Sent alone to see what it reads and writes, and undone: the race starts from here.
-        trial = Trial.of(request)
+        trial = DryRun.of(request)
         before.restore()
         moved = partner.moved_to(request, trial)
         with put_back():  # as it is now: a copy of its user may have been made
-            other = Trial.of(moved)
+            other = DryRun.of(moved)
         # Refused in every schedule, it would make all of them end alike.
         if not other.is_accepted:
             raise CannotClone(f"alone it is answered with {other.answer} here")

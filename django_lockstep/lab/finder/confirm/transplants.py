@@ -23,21 +23,21 @@ from django_lockstep.lab.finder.record.fingerprints import NULL, Fingerprints
 from django_lockstep.lab.finder.record.reader import StatementReader, is_of_interest
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Table, Unit
 
-__all__ = ["Captured", "Identity", "Trial"]
+__all__ = ["Captured", "DryRun", "Identity"]
 
 Identity = Mapping[str, str]
 """What a row can be found by: the values of its columns that are unique, the primary key among them."""
 
 
 @dataclass(frozen=True)
-class Trial:
+class DryRun:
     """What a request answered that was sent alone, and what it did: with the keys as they are, which stay in memory."""
 
     answer: str
     history: History
 
     @classmethod
-    def of(cls, actor: Callable[[Any], Any]) -> Trial:
+    def of(cls, actor: Callable[[Any], Any]) -> DryRun:
         """Send it. What it writes stays there, and its errors are raised."""
         tables: dict[str, Table] = {}
         # Without a key: values are needed as they are, to be put into other requests.
@@ -99,7 +99,7 @@ class Trial:
         met = [row for row in self.met if row[0] == table]
         return [self.met[row] for row in sorted(met, key=lambda row: (row not in self.changed, _sortable(row[1])))]
 
-    def interferes_with(self, other: Trial) -> bool:
+    def interferes_with(self, other: DryRun) -> bool:
         """Whether it changes or locks a row that the other one met, or writes into a table that the other one reads."""
         writes = self.history.writes("INSERT", "UPDATE", "DELETE")
         anywhere = {step.template.table for step in writes if not self.history.changed_rows(step)}
@@ -126,16 +126,16 @@ class Captured:
     test: str
     number: int
     request: RequestActor
-    trial: Trial
+    trial: DryRun
     user: KnownUser | None
 
     @classmethod
     def of(cls, request: RequestActor, *, test: str = "", number: int = 0) -> Captured:
         """Send it alone. What it writes stays there, and its errors are raised."""
         user = KnownUser.of(request.environ, using=DEFAULT_DB_ALIAS)
-        return cls(test, number, request, Trial.of(request), user)
+        return cls(test, number, request, DryRun.of(request), user)
 
-    def moved_to(self, place: RequestActor, trial: Trial) -> RequestActor:
+    def moved_to(self, place: RequestActor, trial: DryRun) -> RequestActor:
         """Return the request as it would be sent beside another one, of which a trial is known.
 
         Each row that it met becomes the row of the same table that the other one met. Its user is the other one's,
@@ -178,7 +178,7 @@ class _Keys:
     """What fields that refer to a table may be called."""
 
     @classmethod
-    def between(cls, source: Trial, target: Trial) -> _Keys:
+    def between(cls, source: DryRun, target: DryRun) -> _Keys:
         """Pair the rows of each table by their places among those that each side met, the changed tables first."""
         found: dict[str, list[tuple[str, str | None]]] = {}
         tables = list(dict.fromkeys([*sorted(row[0] for row in source.changed), *(row[0] for row in source.met)]))
@@ -212,7 +212,7 @@ class _Keys:
         return any(each in name.lower() for each in self.names.get(table, ()))
 
 
-def _names(table: str, trial: Trial) -> frozenset[str]:
+def _names(table: str, trial: DryRun) -> frozenset[str]:
     tables = trial.history.tables.values()
     keys = (key for each in tables for key in each.foreign_keys if key.parent == table)
     referring = {key.columns[0].removesuffix("_id") for key in keys}
