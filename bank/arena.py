@@ -20,9 +20,8 @@ from accounts.models import Account
 from accounts.races.load import Mix, Workload
 from accounts.races.run import NAMES, RunConfig
 from bank.arena_run import KEPT, ArenaProgress, ArenaRequest, ArenaResult
-from django_lockstep.lab.pages.process import RunRefused
+from django_lockstep.lab.pages.process import RunRefused, start_run
 from django_lockstep.lab.pages.progress import answer_progress
-from django_lockstep.lab.pages.runs import start_run
 from django_lockstep.lab.pages.store import open_store
 from django_lockstep.lab.pages.views import for_lab_users, for_runs, live_context
 from django_lockstep.lab.simulator.load_plan import LoadPlan

@@ -15,7 +15,7 @@ from django.utils.html import strip_tags
 
 from bank.front import APPROACHES, Approach, SourceLine, source_lines
 from bank.policy import POLICY
-from django_lockstep.lab.pages import runs as process
+from django_lockstep.lab.pages import process
 from django_lockstep.lab.pages.process import RunRefused
 from tests.support.sessions import PATIENCE, until
 

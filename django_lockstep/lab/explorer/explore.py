@@ -11,25 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import DEFAULT_DB_ALIAS
 
-from django_lockstep.lab.explorer.driver.differences import CAUSES
-from django_lockstep.lab.explorer.driver.limits import MAX_STEPS, Limits
-from django_lockstep.lab.explorer.driver.trace import Trace
+from django_lockstep.lab.explorer.driver.trace import CAUSES, MAX_STEPS, Limits, Trace
 from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, RestartSearch, ScheduleError, Stuck
-from django_lockstep.lab.explorer.judged import JudgedRun, judge_run
-from django_lockstep.lab.explorer.options import STEP_TIMEOUT, ExploreOptions, Reduction, SessionOptions, Victim
+from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Errors, ExploreOptions, Reduction, SessionOptions, Victim
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, play_next, require_steered
 from django_lockstep.lab.explorer.search.directed import DirectedSearch
 from django_lockstep.lab.explorer.search.dpor import Search
-from django_lockstep.lab.explorer.search.schedules import parse_schedule
-from django_lockstep.lab.explorer.search.strategy import SearchStrategy
+from django_lockstep.lab.explorer.search.schedules import SearchStrategy, parse_schedule
 from django_lockstep.lab.explorer.search.symmetry import originals
 from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.tables.final_state import describe_state
-from django_lockstep.lab.explorer.tally import ExplorationTally, TracedResult
-from django_lockstep.lab.explorer.vacuity import Errors, Vacuity
-from django_lockstep.lab.explorer.worker import WorkerConfig
+from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, Vacuity, judge_run
 from django_lockstep.lab.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -204,9 +198,9 @@ def _workers(load: Callable[[], Scenario], options: ExploreOptions) -> Workers |
     if options.processes == 1 and options.cluster is None:
         return None
     # Here, because few explorations need what starts processes, and every one would import it.
-    from django_lockstep.lab.explorer.processes import make_workers
+    from django_lockstep.lab.explorer.processes import ExplorerConfig, make_workers
 
-    config = WorkerConfig(load=load, options=options.session)
+    config = ExplorerConfig(load=load, options=options.session)
     return make_workers(config, size=options.processes, cluster=options.cluster)
 
 
@@ -288,8 +282,10 @@ def _search(
             first = traced
             if warm is not None and _same_schedule(warm, first):
                 session.oracle.learn(warm[0], first[0])
-        if traced is not None and not strategy.exhaustive:
-            _note_serial_run(session, traced)
+        if traced is not None and not strategy.exhaustive and len(before.serial_order) == len(session.names):
+            # Not run again to compare with. Only for a search that proves nothing: the actors have begun their Python
+            # code together, up to their first statements.
+            session.oracle.note_serial_run(before.serial_order, traced[0])
         judged = judge_run(session, before, traced and traced[0])
         # Footprints of earlier moves treated keys as constant that have changed, or rows as unseen that were read.
         if session.learned_facts > before.learned_facts:
@@ -300,16 +296,6 @@ def _search(
         tally.add(judged, strategy.states, traced=traced)
         strategy.finish()
     return first
-
-
-def _note_serial_run(session: ExplorationSession, ended: TracedResult) -> None:
-    """Have the serial schedules of a search not run again to compare with.
-
-    For one that proves nothing: the actors have begun their Python code together, up to their first statements.
-    """
-    order = ended[1].serial_order
-    if len(order) == len(session.names):
-        session.oracle.note_serial_run(order, ended[0])
 
 
 def _same_schedule(warm: TracedResult | None, first: TracedResult) -> bool:

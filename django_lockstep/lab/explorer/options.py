@@ -8,12 +8,12 @@ from typing import Literal, get_args
 
 from django.db import DEFAULT_DB_ALIAS
 
-from django_lockstep.lab.explorer.driver.limits import MAX_STEPS
+from django_lockstep.lab.explorer.driver.trace import MAX_STEPS
 from django_lockstep.lab.explorer.results import Run
-from django_lockstep.lab.explorer.vacuity import Errors
 
-__all__ = ["STEP_TIMEOUT", "ExploreOptions", "Reduction", "SessionOptions", "Victim"]
+__all__ = ["STEP_TIMEOUT", "Errors", "ExploreOptions", "Reduction", "SessionOptions", "Victim"]
 
+Errors = type[BaseException] | tuple[type[BaseException], ...]
 Reduction = Literal["dpor", "symmetric", "none"]
 Victim = Literal["last", "first"]
 

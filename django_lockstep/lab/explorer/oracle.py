@@ -209,10 +209,10 @@ class Oracle:
         """Return the part that is compared; generated keys in results only if ``numbered``."""
         results = self.results(end)
         if not numbered:
-            # A status is a number, but never a key.
-            keys = {name for name in results if not isinstance(end.results[name], Response)}
             results = {
-                name: _without_keys(text, end.generated if name in keys else ()) for name, text in results.items()
+                # A status is a number, but never a key.
+                name: text if isinstance(end.results[name], Response) else _without_keys(text, end.generated)
+                for name, text in results.items()
             }
         return _Comparable(state=self.comparable_state(end.state), results=results, errors=_error_names(end.errors))
 

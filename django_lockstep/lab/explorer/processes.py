@@ -1,31 +1,46 @@
 """Several processes that explore one race, each on a scratch database of its own.
 
 The process that asks for them has the tree of branches and counts the results; the workers only play branches. They
-are an executor: the standard library's on this machine, or `explorers_on_cluster` on the machines of a cluster.
+are an executor: the standard library's on this machine, or the workers of a Dask cluster.
 """
 
 from __future__ import annotations
 
 import functools
+import multiprocessing
+import os
 import pickle
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
-from contextlib import AbstractContextManager
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
+import django
+from django.apps import apps
 from django.db import connections
 
-from django_lockstep.lab.explorer.errors import NotExplorable, RestartSearch, WorkerDied
-from django_lockstep.lab.explorer.executors import explorers_here, explorers_on_cluster
+from django_lockstep.lab.explorer.driver.trace import Limits, Trace
+from django_lockstep.lab.explorer.errors import NotExplorable, RestartSearch, Stuck, WorkerDied
+from django_lockstep.lab.explorer.options import SessionOptions
+from django_lockstep.lab.explorer.retries import play_next, require_steered
 from django_lockstep.lab.explorer.search.branches import Branch
 from django_lockstep.lab.explorer.search.dpor import Search
-from django_lockstep.lab.explorer.session import ExplorationSession, Learned
+from django_lockstep.lab.explorer.session import ExplorationSession, Learned, exploration_session
 from django_lockstep.lab.explorer.tables.databases import is_scratch
-from django_lockstep.lab.explorer.tally import ExplorationTally
-from django_lockstep.lab.explorer.worker import Answer, WorkerConfig, play_branch
+from django_lockstep.lab.explorer.tables.scratch import enter_scratch, further_copies
+from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, judge_run
+from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.workers.cluster import connect
+from django_lockstep.lab.workers.errors import ClusterUnavailable
+from django_lockstep.lab.workers.processes import process_context
+from django_lockstep.lab.workers.same_code import modules_of
 
-__all__ = ["Workers", "make_workers"]
+__all__ = ["ExplorerConfig", "Workers", "make_workers", "start_worker"]
 
 _ALONE = 1.0
 """Seconds for which a race is explored without workers: about as long as their start takes, and enough for most."""
@@ -34,7 +49,7 @@ _GRACE = 2.0
 """Seconds that workers have for the runs in hand when the search has ended; then they are killed."""
 
 
-def make_workers(config: WorkerConfig, *, size: int, cluster: str | None = None) -> Workers:
+def make_workers(config: ExplorerConfig, *, size: int, cluster: str | None = None) -> Workers:
     """Return what explores with so many workers, or with those of the cluster.
 
     Raises `NotExplorable` if workers cannot have databases of their own, or not this scenario.
@@ -62,7 +77,7 @@ def make_workers(config: WorkerConfig, *, size: int, cluster: str | None = None)
 class Workers:
     """Which workers explore, and what."""
 
-    config: WorkerConfig
+    config: ExplorerConfig
     start: Callable[[Learned], AbstractContextManager[tuple[Executor, int]]]
     """Returns the executor, and how many tasks it does at a time."""
 
@@ -159,3 +174,157 @@ class _Players:
         self.tally.add(answer.judged, answer.branch.states)
         self.search.add(answer.branch)
         return self.tally.wants_more()
+
+
+# Executors whose processes explore: on this machine, or on a Dask cluster.
+
+
+@contextmanager
+def explorers_here(config: ExplorerConfig, size: int, learned: Learned) -> Iterator[tuple[Executor, int]]:
+    """Yield an executor of `play_branch` on this machine, and its size; each process has a database of its own."""
+    with further_copies(size) as databases:
+        context = process_context()
+        queue = context.SimpleQueue()
+        for names in databases:
+            queue.put(names)
+        executor = ProcessPoolExecutor(
+            size, mp_context=context, initializer=start_worker, initargs=(config, learned, queue)
+        )
+        try:
+            yield executor, size
+        finally:
+            # Killed, because a worker may be in a statement that does not end; its database is dropped anyway.
+            for process in list((executor._processes or {}).values()):
+                process.kill()
+            executor.shutdown(cancel_futures=True)
+            queue.close()
+
+
+@contextmanager
+def explorers_on_cluster(address: str, config: ExplorerConfig, learned: Learned) -> Iterator[tuple[Executor, int]]:
+    """Yield an executor of `play_branch`, and how many threads the cluster has; the databases are dropped afterwards.
+
+    Raises `NotExplorable` if the cluster cannot be used, or if a worker would explore other code or on other versions.
+    """
+    prepare = functools.partial(_explorer_there, config, learned)
+    try:
+        with connect(address) as cluster:
+            executor = cluster.executor(prepare, alias=config.options.database, modules=modules_of(config.load()))
+            yield executor, sum(cluster.threads.values())
+    except ClusterUnavailable as error:
+        raise NotExplorable(str(error)) from error
+
+
+@contextmanager
+def _explorer_there(config: ExplorerConfig, learned: Learned) -> Iterator[Executor]:
+    # On the server that the worker's own settings name: it need not be the one of the process that explores.
+    with explorers_here(config, 1, learned) as (executor, _):
+        yield executor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplorerConfig:
+    """What a worker explores; sent pickled."""
+
+    load: Callable[[], Scenario]
+    """Returns the scenario."""
+    options: SessionOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came of a branch."""
+
+    branch: Branch
+    judged: JudgedRun | None
+    """None if it did not end in time, or if it showed something that makes earlier runs invalid."""
+    learned: Learned
+    """What the worker knows now."""
+
+
+class Databases(Protocol):
+    """A queue of the databases that no worker has taken yet: names by alias."""
+
+    def get(self) -> Mapping[str, str]:
+        """Take the next one."""
+
+
+# In a worker process: one branch of the search after the other, on its own database.
+
+_given: list[tuple[ExplorerConfig, Learned, Databases]] = []
+"""What this process was started with; empty in a process that is not a worker."""
+
+
+def start_worker(config: ExplorerConfig, learned: Learned, databases: Databases) -> None:
+    """Prepare this process for `play_branch`."""
+    # Ctrl-C reaches the whole process group; the parent decides when workers stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if not apps.ready:  # the fork server has set Django up already, a spawned process has not
+        django.setup()
+    _given.append((config, learned, databases))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def play_branch(branch: Branch, *, seconds: float | None) -> Answer:
+    """Play a branch, for at most so many seconds. Raises as `explore` does; ``RuntimeError`` for unpicklable errors."""
+    try:
+        return _worker().play(branch, seconds=seconds)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))  # noqa: S301 - made right here
+        except Exception:  # noqa: BLE001 - whatever its constructor raises
+            raise RuntimeError("".join(traceback.format_exception(error))) from None
+        raise
+
+
+@functools.cache
+def _worker() -> _Worker:
+    """Return this process's worker. It is opened with the first branch, whose answer is the error if that fails."""
+    ((config, learned, databases),) = _given
+    enter_scratch(databases.get())
+    return _Worker(config, learned)
+
+
+class _Worker:
+    """An exploration session that stays open until the process ends, and its database is dropped."""
+
+    def __init__(self, config: ExplorerConfig, learned: Learned) -> None:
+        self._config = config
+        self._learned = learned
+        self._before: Trace | None = None
+        self._context = exploration_session(config.load(), config.options)
+        self._session = self._context.__enter__()  # for as long as the process lives
+        self._session.learn(learned)
+        if config.options.warm_up:
+            self._session.warm_up()
+
+    def play(self, branch: Branch, *, seconds: float | None) -> Answer:
+        session = self._session
+        deadline = None if seconds is None else time.monotonic() + seconds
+        session.controller.limits = Limits(max_steps=self._config.options.max_steps, deadline=deadline)
+        try:
+            judged = self._play(branch)
+        except RestartSearch:
+            judged = None
+        except Stuck as trouble:
+            raise Stuck(f"{trouble}{session.controller.give_up()}") from None
+        valid = session.learned == self._learned
+        return Answer(branch=branch, judged=judged if valid else None, learned=session.learned)
+
+    def _play(self, branch: Branch) -> JudgedRun | None:
+        fixture, trace = play_next(self._session, branch, self._before)
+        if trace.out_of_time:
+            return None
+        self._before = trace
+        ended = self._session.result(fixture, trace) if trace.complete else None
+        judged = judge_run(self._session, trace, ended)
+        # After each run, because nobody knows which one is the last.
+        require_steered(self._session, trace)
+        return judged

@@ -17,6 +17,7 @@ __all__ = [
     "Outcome",
     "Raised",
     "Run",
+    "RunEnding",
     "SeenRows",
     "Step",
     "Swap",
@@ -136,15 +137,11 @@ class HeldLock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One run of a scenario under one schedule."""
+class RunEnding:
+    """How a run ended, and by which schedule."""
 
     schedule: str
     """The actor that moved at each step, as letters."""
-    preemptions: int
-    """How often an actor that could have gone on was interrupted."""
-    steps: tuple[Step, ...]
-    """Every statement, in the order in which they were sent."""
     errors: Mapping[str, str]
     """What actors raised, by name: SQLSTATE, or the class of errors that have none."""
     results: Mapping[str, str]
@@ -158,6 +155,21 @@ class Run:
     differences: tuple[str, ...] = ()
     """Without an invariant, how it differs from the nearest serial end, such as ``shop_seat: price 1 instead of 2``;
     and the deadlock, where none is allowed."""
+
+    @property
+    def end(self) -> str:
+        """The state in a line."""
+        return describe_state(self.state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(RunEnding):
+    """One run of a scenario under one schedule."""
+
+    preemptions: int
+    """How often an actor that could have gone on was interrupted."""
+    steps: tuple[Step, ...]
+    """Every statement, in the order in which they were sent."""
     deadlocks: tuple[Deadlock, ...] = ()
     """Deadlocks in the run."""
     unsteerable: int = 0
@@ -171,11 +183,6 @@ class Run:
     held: tuple[HeldLock, ...] = ()
     """Which locks are held after each move, where that was asked for; not those of rows that are not committed yet."""
 
-    @property
-    def end(self) -> str:
-        """The state in a line."""
-        return describe_state(self.state)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers."""
         return {"schema_version": SCHEMA_VERSION, **asdict(self)}
@@ -186,30 +193,11 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """One way in which runs ended, whatever number of schedules led to it."""
+class Outcome(RunEnding):
+    """One way in which runs ended, whatever number of schedules led to it: how the simplest of them did."""
 
-    errors: Mapping[str, str]
-    """What actors raised, by name."""
-    results: Mapping[str, str]
-    """What actors returned, by name."""
-    state: FinalState
-    """What ``observe`` returned, or the rows of the tables changed."""
-    holds: bool
-    """Whether it is right."""
     count: int
     """How many schedules ended so."""
-    schedule: str
-    """The simplest of them."""
-    reason: str = ""
-    """Why it is not right."""
-    differences: tuple[str, ...] = ()
-    """Those of its runs."""
-
-    @property
-    def end(self) -> str:
-        """The state in a line."""
-        return describe_state(self.state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

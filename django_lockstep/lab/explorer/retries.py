@@ -9,8 +9,7 @@ from typing import Any
 from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, ScheduleError
 from django_lockstep.lab.explorer.oracle import RunResult
-from django_lockstep.lab.explorer.search.schedules import Follow
-from django_lockstep.lab.explorer.search.strategy import Chooser, Schedule
+from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, Schedule
 from django_lockstep.lab.explorer.session import ExplorationSession
 
 __all__ = ["ATTEMPTS", "follow", "play_copy", "play_next", "require_steered"]

@@ -13,27 +13,22 @@ from django.db import connections
 from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from django_lockstep.lab.explorer.driver.caches import RowCaches
-from django_lockstep.lab.explorer.driver.clock import VirtualClock
 from django_lockstep.lab.explorer.driver.controller import Controller
+from django_lockstep.lab.explorer.driver.environment import RowCaches, SetupMonitor, VirtualClock
 from django_lockstep.lab.explorer.driver.server import Server
-from django_lockstep.lab.explorer.driver.setup_monitor import SetupMonitor
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable, RestartSearch, TooManySteps
-from django_lockstep.lab.explorer.held_locks import LockWatch
-from django_lockstep.lab.explorer.masking import Masker
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions
 from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.search.branches import Move
-from django_lockstep.lab.explorer.search.schedules import Follow, write_schedule
-from django_lockstep.lab.explorer.search.strategy import Chooser
-from django_lockstep.lab.explorer.seen_rows import RowWatch, written_tables
-from django_lockstep.lab.explorer.steps import build_raised, build_steps, build_swaps
+from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, write_schedule
+from django_lockstep.lab.explorer.steps import Masker, build_raised, build_steps, build_swaps
 from django_lockstep.lab.explorer.tables.control_session import database_key
 from django_lockstep.lab.explorer.tables.databases import require_disposable
 from django_lockstep.lab.explorer.tables.final_state import FinalState
+from django_lockstep.lab.explorer.watches import LockWatch, RowWatch, written_tables
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["ExplorationSession", "Learned", "exploration_session"]
@@ -300,14 +295,10 @@ class ExplorationSession:
                 alias = self.server(step.operation.alias).alias
                 makers[alias].update({(table, key): maker for key in step.operation.numbered})
         return {
-            table if alias == self.options.database else f"{alias}.{table}": rows
-            for alias, server in self._first_aliases().items()
-            for table, rows in server.tables.changed_rows(makers[alias]).items()
+            table if server.alias == self.options.database else f"{server.alias}.{table}": rows
+            for server in self._servers.values()
+            for table, rows in server.tables.changed_rows(makers[server.alias]).items()
         }
-
-    def _first_aliases(self) -> dict[str, Server]:
-        """Return each database once, by the alias that was used first."""
-        return {server.alias: server for server in self._servers.values()}
 
     def _run_serially(self, order: Sequence[int]) -> RunResult | None:
         """Run the actors with these indexes one after the other; None where one does not end by itself."""

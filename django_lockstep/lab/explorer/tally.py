@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 
-from django_lockstep.lab.explorer.driver.trace import Trace
+from django_lockstep.errors import ConcurrencyError, sqlstate_of
+from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
-from django_lockstep.lab.explorer.judged import JudgedRun
-from django_lockstep.lab.explorer.options import ExploreOptions
-from django_lockstep.lab.explorer.oracle import RunResult
-from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
+from django_lockstep.lab.explorer.options import Errors, ExploreOptions
+from django_lockstep.lab.explorer.oracle import RunResult, error_name
+from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, RunEnding, Verdict
 from django_lockstep.lab.explorer.search.branches import State
 from django_lockstep.lab.explorer.search.dpor import Search
-from django_lockstep.lab.explorer.search.strategy import SearchStrategy
+from django_lockstep.lab.explorer.search.schedules import SearchStrategy
 from django_lockstep.lab.explorer.search.tree import TreeBuilder, TreeLine
 from django_lockstep.lab.explorer.session import ExplorationSession
-from django_lockstep.lab.explorer.vacuity import Vacuity
 from django_lockstep.lab.wording import counted
 
-__all__ = ["ExplorationTally", "TracedResult"]
+__all__ = ["ExplorationTally", "JudgedRun", "TracedResult", "Vacuity", "judge_run"]
 
 TracedResult = tuple[RunResult, Trace]
 """How a run ended, and how it went."""
@@ -167,14 +166,7 @@ class ExplorationTally:
     def _outcomes(self) -> dict[tuple[object, ...], Outcome]:
         outcomes = {
             end: Outcome(
-                errors=runs[0].errors,
-                results=runs[0].results,
-                state=runs[0].state,
-                holds=runs[0].holds,
-                count=self.counts[end],
-                schedule=runs[0].schedule,
-                reason=runs[0].reason,
-                differences=runs[0].differences,
+                count=self.counts[end], **{each.name: getattr(runs[0], each.name) for each in fields(RunEnding)}
             )
             for end, runs in self.ends.items()
         }
@@ -188,3 +180,126 @@ def _end(judged: JudgedRun, run: Run) -> tuple[object, ...]:
 
 def _simplicity(run: Run) -> tuple[int, int, str]:
     return run.preemptions, len(run.schedule), run.schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedRun:
+    """A run without the objects of the code under test, which another process could not load."""
+
+    run: Run | None
+    """None if it was abandoned, because an equivalent one is run elsewhere."""
+    key: tuple[object, ...]
+    """Equal for equivalent results."""
+    activity: Activity
+    unreached: bool
+    """Whether it could not be made, because the server never chose as it would have to."""
+    yields: int
+    """How often an actor had to yield."""
+    opaque: frozenset[str]
+    """Why statements were taken to depend on everything."""
+    waits: tuple[str, ...]
+    """The first word of each statement that waited."""
+    errors: tuple[str, ...]
+    """The SQLSTATE, or the class, of each statement's error."""
+
+
+def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None) -> JudgedRun:
+    """Judge the run that was just played; ``ended`` is None if it was abandoned."""
+    operations = [step.operation for step in trace.steps]
+    return JudgedRun(
+        run=session.judge(ended, trace) if ended else None,
+        key=session.oracle.key(ended) if ended else (),
+        activity=activity_of(trace.steps, ended.errors if ended else {}, raises=session.options.raises),
+        unreached=trace.unreached,
+        yields=trace.yields,
+        opaque=frozenset(reason for each in operations if each.statement for reason in each.statement.reasons),
+        waits=tuple(step.operation.template.split()[0].upper() for step in trace.steps if step.waited_for),
+        errors=tuple(error_name(each.error) for each in operations if each.error is not None),
+    )
+
+
+# Vacuous races: code that never ran holds in every schedule.
+
+_CONFLICTS = ("40", "23", "55P03", "57014")
+"""First characters of SQLSTATEs of conflicts with other transactions: rollbacks, constraints, NOWAIT, time-outs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What the actors did in one run, to tell whether anything was raced. It can be pickled."""
+
+    active: frozenset[int]
+    """Actors that sent a statement."""
+    changed: bool
+    """Whether one of them wrote or locked anything."""
+    raised: Mapping[str, tuple[str, str]]
+    """The class of each actor's error, and the error in words; without conflicts and expected errors."""
+
+
+def activity_of(steps: Sequence[StepRecord], errors: Mapping[str, BaseException], *, raises: Errors) -> Activity:
+    """Return what the actors did in these steps; ``raises`` are errors that are expected."""
+    return Activity(
+        active=frozenset(step.actor for step in steps),
+        changed=any(map(_may_change, steps)),
+        raised={
+            name: (f"{type(error).__module__}.{type(error).__qualname__}", _in_words(error))
+            for name, error in errors.items()
+            # A conflict in every schedule is a result of the race; another error is more likely a mistake in the
+            # scenario.
+            if not (isinstance(error, raises) or _is_conflict(error))
+        },
+    )
+
+
+class Vacuity:
+    """Notes what every actor did in all runs; actors whose ``roles`` are equal are taken for one."""
+
+    def __init__(self, names: Sequence[str], roles: Sequence[object] | None = None) -> None:
+        self._names = names
+        self._roles = names if roles is None else roles
+        self._active: set[int] = set()
+        self._changed = False
+        self._ended = 0
+        self._raised: dict[str, Counter[str]] = {name: Counter() for name in names}
+        self._first: dict[str, tuple[str, str]] = {}
+
+    def note(self, activity: Activity, *, ended: bool) -> None:
+        """Note what was done in a run, and whether the run came to its end."""
+        self._active |= activity.active
+        self._changed = self._changed or activity.changed
+        self._ended += ended
+        for name, (kind, _) in activity.raised.items():
+            self._raised[name][kind] += 1
+            self._first.setdefault(name, activity.raised[name])
+
+    @property
+    def reason(self) -> str:
+        """Why the race is vacuous, in a sentence; empty if it is not."""
+        schedules = counted(self._ended, "schedule")
+        for index, name in enumerate(self._names):
+            alike = [other for other, role in enumerate(self._roles) if role == self._roles[index]]
+            kind, text = self._first.get(name, ("", ""))
+            if kind and all(self._raised[self._names[other]][kind] == self._ended for other in alike):
+                return f"nothing was raced: {name} raised {text} in {_all(schedules)}"
+            if not self._active.intersection(alike):
+                return f"nothing was raced: {name} sent no statement in {_all(schedules)}"
+        if not self._changed:
+            return "nothing was raced: no actor wrote or locked anything"
+        return ""
+
+
+def _all(schedules: str) -> str:
+    return "the only schedule" if schedules.startswith("1 ") else f"all {schedules}"
+
+
+def _may_change(step: StepRecord) -> bool:
+    statement = step.operation.statement
+    return statement is None or statement.may_change
+
+
+def _is_conflict(error: BaseException) -> bool:
+    return isinstance(error, ConcurrencyError) or (sqlstate_of(error) or "").startswith(_CONFLICTS)
+
+
+def _in_words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}".rstrip(": ")

@@ -11,7 +11,7 @@ import pytest
 
 from django_lockstep.lab.finder.confirm.confirmation import Confirmation
 from django_lockstep.lab.finder.confirm.reproduction import TestPlace
-from django_lockstep.lab.finder.report.reports import Report, as_text
+from django_lockstep.lab.finder.report import Report, as_text
 
 __all__ = ["ConfirmPlugin"]
 
@@ -19,7 +19,7 @@ __all__ = ["ConfirmPlugin"]
 class ConfirmPlugin:
     """Hooks of pytest for a session that only confirms; it replaces whatever else the session would run.
 
-    ``report`` returns what is known so far.
+    ``report`` returns what is known so far, and writes it where a report is asked for.
     """
 
     def __init__(self, confirmation: Confirmation, report: Callable[[], Report]) -> None:
@@ -79,6 +79,7 @@ class ConfirmPlugin:
             session.exitstatus = self._report().exit_status
         else:
             self._close_copies()
+            self._report()
         yield
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

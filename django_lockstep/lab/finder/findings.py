@@ -12,8 +12,7 @@ from typing import Any, Literal, get_args
 
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.derive.derivation import find_candidates
-from django_lockstep.lab.finder.record.files import read_recording
-from django_lockstep.lab.finder.record.recording import Recording
+from django_lockstep.lab.finder.record.recording import Recording, read_recording
 from django_lockstep.lab.wording import counted
 
 __all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "Place", "consequence_of", "findings_path", "tables_of"]
@@ -141,13 +140,10 @@ class Findings:
     def pairs(self) -> list[tuple[Candidate, Finding]]:
         """Return each candidate with what became of it, if that is known: the confirmed first, of these the worst."""
         pairs = [(candidate, self._found[name]) for name, candidate in self.candidates.items() if name in self._found]
-        return sorted(pairs, key=_importance)
-
-
-def _importance(pair: tuple[Candidate, Finding]) -> tuple[int, int, int]:
-    candidate, finding = pair
-    worst = CONSEQUENCES.index(finding.consequence) if finding.consequence else len(CONSEQUENCES)
-    return VERDICTS.index(finding.verdict), worst, candidate.rank
+        order = (*CONSEQUENCES, "")
+        return sorted(
+            pairs, key=lambda pair: (VERDICTS.index(pair[1].verdict), order.index(pair[1].consequence), pair[0].rank)
+        )
 
 
 def _count(recording: Recording, candidates: Sequence[Candidate]) -> str:

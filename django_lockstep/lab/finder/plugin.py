@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from django_lockstep.lab.finder.budget import parse_budget
+from django_lockstep.lab.finder.shares import parse_budget
 
 if TYPE_CHECKING:
     from django_lockstep.lab.finder.findings import Findings
     from django_lockstep.lab.finder.record.recorder import Recorder
-    from django_lockstep.lab.finder.report.reports import Report
-    from django_lockstep.lab.finder.report.suppressions import Suppression
+    from django_lockstep.lab.finder.report import Report, Suppression
 
 __all__ = ["add_options", "budget_of", "list_recording", "register"]
 
@@ -84,7 +83,7 @@ def register(config: pytest.Config) -> None:
         return
     suppressed = _require_usable(config)
     # The second session may have been given --find-races, too, by the project's settings or the environment.
-    plugin = _Confirming(confirming, suppressed) if confirming else _plugin(config, suppressed)
+    plugin = _Confirming(confirming, suppressed) if confirming else _Recording(config, suppressed)
     config.pluginmanager.register(plugin)
 
 
@@ -110,8 +109,7 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
             _require_cluster(cluster)
     with _refused("--find-races"):
         import django_lockstep.lab.explorer.effects.statement_text  # noqa: F401
-    from django_lockstep.lab.finder.report.files import require_report
-    from django_lockstep.lab.finder.report.suppressions import read_suppressions
+    from django_lockstep.lab.finder.report import read_suppressions, require_report
 
     with _refused():
         if path := config.getoption("--race-report"):
@@ -131,23 +129,14 @@ def _require_processes(config: pytest.Config) -> None:
 
 
 def _require_cluster(address: str) -> None:
-    from django_lockstep.lab.workers.cluster import cluster_workers
+    from django_lockstep.lab.workers.cluster import connect
     from django_lockstep.lab.workers.errors import ClusterUnavailable
 
     try:
-        with cluster_workers(address):
+        with connect(address):
             return
     except ClusterUnavailable as error:
         raise ValueError(str(error)) from error
-
-
-def _plugin(config: pytest.Config, suppressed: list[Suppression]) -> _Reporting:
-    if hasattr(config, "workerinput"):
-        given = config.workerinput["find_races"]
-        return _Recording(config, Path(given["path"]), suppressed, key=bytes.fromhex(given["key"]))
-    if config.getoption("dist", "no") != "no":  # pytest-xdist
-        return _Controller(config, recording_path(config), suppressed)
-    return _Recording(config, recording_path(config), suppressed, key=os.urandom(16))
 
 
 def recording_path(config: pytest.Config) -> Path:
@@ -159,24 +148,75 @@ def recording_path(config: pytest.Config) -> Path:
     return (cache.mkdir("races") if cache is not None else Path(tempfile.mkdtemp(prefix="races-"))) / _FILE
 
 
-class _Reporting:
-    """Lists the candidates when the tests are over, and tries them."""
+class _Recording:
+    """Records the tests, itself or by the workers of pytest-xdist; then lists the candidates, and tries them."""
 
-    def __init__(self, config: pytest.Config, path: Path, suppressed: list[Suppression]) -> None:
-        self._config = config
+    def __init__(self, config: pytest.Config, suppressed: list[Suppression]) -> None:
         self._suppressed = suppressed
         self._found: Findings | None = None
-        self.path = path
+        self._recorder: Recorder | None = None
+        of_worker = config.workerinput["find_races"] if hasattr(config, "workerinput") else None
+        self.path = Path(of_worker["path"]) if of_worker else recording_path(config)
+        # The same in all workers, so that their values can be compared.
+        self._key = bytes.fromhex(of_worker["key"]) if of_worker else os.urandom(16)
+        self._has_workers = of_worker is None and config.getoption("dist", "no") != "no"  # pytest-xdist
+        self._parts: list[Path] = []
+        """What the workers write."""
         self.is_recorded = False
         """Whether this run has written the file; another one may lie there."""
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker where to write."""
+        part = self.path.with_name(f"{self.path.name}.{node.gateway.id}")
+        part.unlink(missing_ok=True)
+        self._parts.append(part)
+        node.workerinput["find_races"] = {"path": str(part), "key": self._key.hex()}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
+        """Have the recorder there for all tests."""
+        from django.apps import apps
+
+        # No project is configured, or its tests cannot be collected: pytest says so, and an earlier recording stays.
+        if self._has_workers or not apps.ready or session.testsfailed:
+            return (yield)
+        from django_lockstep.lab.finder.record.fingerprints import Fingerprints
+        from django_lockstep.lab.finder.record.recorder import Recorder
+        from django_lockstep.lab.finder.record.recording import RecordingWriter
+        from django_lockstep.lab.finder.record.stack import CodeMap
+
+        code = CodeMap(session.config.rootpath)
+        for item in session.items:
+            code.add_test_file(item.path)
+        self.is_recorded = True
+        fingerprints = Fingerprints(None if session.config.getoption("--race-values") else self._key)
+        self._recorder = Recorder(RecordingWriter(self.path), code=code, fingerprints=fingerprints)
+        with self._recorder.installed():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Record the test's body."""
+        if self._recorder is None:
+            return (yield)
+        self._recorder.begin_test(_test_id(item))
+        try:
+            return (yield)
+        finally:
+            self._recorder.end_test()
+
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         """Say where the recording is, and hand the candidates over."""
-        self.gather()
+        if parts := [part for part in self._parts if part.exists()]:
+            from django_lockstep.lab.finder.record.recording import merge_recordings
+
+            merge_recordings(parts, self.path)
+            self.is_recorded = True
         if hasattr(config, "workerinput") or not self.is_recorded:
             return
         from django_lockstep.lab.finder.findings import Findings, findings_path
-        from django_lockstep.lab.finder.report.reports import list_candidates, summary_of
+        from django_lockstep.lab.finder.report import list_candidates, summary_of
 
         findings_path(self.path).unlink(missing_ok=True)  # on an earlier recording
         self._found = Findings.on(self.path)
@@ -187,9 +227,6 @@ class _Reporting:
         if not budget_of(config):
             terminalreporter.write_line(list_candidates(report))
         terminalreporter.write_line(f"recording: {self.path}; --race-candidates lists them, --race-confirm tries them")
-
-    def gather(self) -> None:
-        """Bring together what several processes have recorded; here it is one."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
@@ -202,7 +239,7 @@ class _Reporting:
                 session.exitstatus = status
 
     def _confirm(self, config: pytest.Config, found: Findings) -> int:
-        from django_lockstep.lab.finder.report.reports import as_text
+        from django_lockstep.lab.finder.report import as_text
         from django_lockstep.lab.finder.second_session import confirm_in_second_session
 
         status = confirm_in_second_session(
@@ -225,28 +262,21 @@ class _Confirming:
     def __init__(self, path: Path, suppressed: list[Suppression]) -> None:
         self._path = path
         self._suppressed = suppressed
-        self._found: Findings | None = None
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Register what needs Django's apps."""
         from django_lockstep.lab.finder.confirm.confirmation import Confirmation
         from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
-        from django_lockstep.lab.finder.report.reports import report_on
         from django_lockstep.lab.finder.shares import Share
 
         config = session.config
-        found = self._found = _read(self._path, option="--race-confirm")
+        found = _read(self._path, option="--race-confirm")
         with _refused("--race-share"):
             share = Share.parse(config.getoption("--race-share") or "1/1").of(found.candidates.values())
         values = config.getoption("--race-values")
         confirmation = Confirmation(found, budget=budget_of(config), only=share, values=values)
-        report = partial(report_on, found, self._suppressed, root=config.rootpath)
+        report = partial(_report, config, found, self._suppressed)
         config.pluginmanager.register(ConfirmPlugin(confirmation, report))
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write what is known by now, also of a session that is interrupted."""
-        if self._found is not None:
-            _report(session.config, self._found, self._suppressed)
 
 
 def _read(path: Path, *, option: str) -> Findings:
@@ -258,8 +288,7 @@ def _read(path: Path, *, option: str) -> Findings:
 
 def _report(config: pytest.Config, found: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
     """Return the report, with or without what was tried, and write it where one is asked for."""
-    from django_lockstep.lab.finder.report.files import write_report
-    from django_lockstep.lab.finder.report.reports import report_on
+    from django_lockstep.lab.finder.report import report_on, write_report
 
     report = report_on(found, suppressed, root=config.rootpath, tried=tried)
     if path := config.getoption("--race-report"):
@@ -273,78 +302,11 @@ def budget_of(config: pytest.Config) -> float:
         return parse_budget(config.getoption("--race-budget"))
 
 
-class _Recording(_Reporting):
-    """Records the tests that this process runs."""
-
-    def __init__(self, config: pytest.Config, path: Path, suppressed: list[Suppression], *, key: bytes) -> None:
-        super().__init__(config, path, suppressed)
-        self._key = None if config.getoption("--race-values") else key
-        self._recorder: Recorder | None = None
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
-        """Have the recorder there for all tests."""
-        from django.apps import apps
-
-        # No project is configured, or its tests cannot be collected: pytest says so, and an earlier recording stays.
-        if not apps.ready or session.testsfailed:
-            return (yield)
-        from django_lockstep.lab.finder.record.files import RecordingWriter
-        from django_lockstep.lab.finder.record.fingerprints import Fingerprints
-        from django_lockstep.lab.finder.record.recorder import Recorder
-        from django_lockstep.lab.finder.record.stack import CodeMap
-
-        code = CodeMap(self._config.rootpath)
-        for item in session.items:
-            code.add_test_file(item.path)
-        self.is_recorded = True
-        self._recorder = Recorder(RecordingWriter(self.path), code=code, fingerprints=Fingerprints(self._key))
-        with self._recorder.installed():
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        """Record the test's body."""
-        if self._recorder is None:
-            return (yield)
-        self._recorder.begin_test(_test_id(item))
-        try:
-            return (yield)
-        finally:
-            self._recorder.end_test()
-
-
 def _test_id(item: pytest.Item) -> str:
     """Return the id that the test has without workers: pytest-xdist may append its groups with ``--dist loadgroup``."""
     marks = item.iter_markers("xdist_group")
     groups = {str(mark.args[0] if mark.args else mark.kwargs.get("name", "default")) for mark in marks}
     return item.nodeid.removesuffix(f"@{'_'.join(sorted(groups))}")
-
-
-class _Controller(_Reporting):
-    """Has the workers of pytest-xdist record, each into a file of its own, and merges these."""
-
-    def __init__(self, config: pytest.Config, path: Path, suppressed: list[Suppression]) -> None:
-        super().__init__(config, path, suppressed)
-        # The same in all, so that their values can be compared.
-        self._key = os.urandom(16).hex()
-        self._parts: list[Path] = []
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker where to write."""
-        part = self.path.with_name(f"{self.path.name}.{node.gateway.id}")
-        part.unlink(missing_ok=True)
-        self._parts.append(part)
-        node.workerinput["find_races"] = {"path": str(part), "key": self._key}
-
-    def gather(self) -> None:
-        """Merge what the workers have written; they have ended by now."""
-        from django_lockstep.lab.finder.record.files import merge_recordings
-
-        if written := [part for part in self._parts if part.exists()]:
-            merge_recordings(written, self.path)
-            self.is_recorded = True
 
 
 def list_recording(config: pytest.Config) -> int | None:
@@ -353,7 +315,7 @@ def list_recording(config: pytest.Config) -> int | None:
     if path is None:
         return None
     suppressed = _require_usable(config)
-    from django_lockstep.lab.finder.report.reports import list_candidates, summary_of
+    from django_lockstep.lab.finder.report import list_candidates, summary_of
 
     report = _report(config, _read(path, option="--race-candidates"), suppressed, tried=False)
     sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")

@@ -1,22 +1,31 @@
-"""The session that tries candidates, started by the one that recorded them; shows what it finds as it finds it."""
+"""The sessions that try candidates, started by the one that recorded them; it shows what they find as they find it.
+
+They run on this machine, or beside the workers of a Dask cluster, in the folder in which a worker was started. What is
+found comes back while it is found, so that a worker that is lost takes nothing with it: another one goes on from there.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, cast
 
 import pytest
 
-from django_lockstep.lab.finder.findings import Findings
+from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.progress import Progress
 from django_lockstep.lab.finder.shares import Share
+from django_lockstep.lab.workers.cluster import Cluster, connect
 
 __all__ = ["confirm_in_second_session"]
 
@@ -29,44 +38,184 @@ _LOOK_AGAIN = 0.3
 """Seconds between two looks at what the other session has found."""
 _MOST_SHOWN = 4000
 """Characters of its output that are shown if it fails."""
+_MOST_LOSSES = 3
+"""Workers that one share may lose."""
+_GRACE = 5.0
+"""Seconds that an interrupted session has to end beside a worker; less than the process has that started it."""
 
 
-class _Session(Protocol):
-    """A session that runs, here or elsewhere."""
+class LocalSession:
+    """A session of this machine; its output goes into the log."""
 
-    @property
-    def log(self) -> Path:
-        """What it has printed, when it has ended."""
+    def __init__(
+        self, arguments: Sequence[str], recording: Path, share: Share, *, folder: Path | None = None, place: str = ""
+    ) -> None:
+        self.log = share.log(recording)
+        # A cache of its own: what failed last is not what it has to run.
+        cache = f"cache_dir={recording.parent / f'cache-{share.number}'}"
+        own = (f"--race-confirm={recording}", f"--race-share={share}", "-o", cache)
+        with self.log.open("wb") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - the command of the session that recorded
+                [sys.executable, "-m", "pytest", *arguments, *own],
+                cwd=folder,
+                env=share.environment(place=place),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Ctrl-C in a terminal reaches the other process alone, which passes it on once.
+                start_new_session=True,
+            )
 
     @property
     def status(self) -> int | None:
         """Its exit status; None while it runs."""
+        return self._process.poll()
 
-    def wait(self, seconds: float | None = None) -> None:
+    def wait(self, seconds: float) -> None:
         """Wait until it has ended, for at most so long."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
 
     def interrupt(self) -> None:
         """Have it end after the try in hand."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+
+    def end(self, seconds: float) -> None:
+        """Have it end within so many seconds; then it is killed, with all that it has started."""
+        self.interrupt()
+        self.wait(seconds)
+        if self.status is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalSession:
-    """One of this machine; its output goes into the log."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """How far a session beside a worker is."""
 
-    process: subprocess.Popen[bytes]
-    log: Path
+    found: bytes
+    """The lines that it has added to its findings since the last look."""
+    status: int | None
+    """Its exit status; None while it runs."""
+    log: bytes
+    """What it has printed, once it has ended."""
 
-    @property
-    def status(self) -> int | None:
-        return self.process.poll()
 
-    def wait(self, seconds: float | None = None) -> None:
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(seconds)
+class Host(ThreadPoolExecutor):
+    """Beside a worker: does what is submitted to it, which are its own methods, with a session of this process."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(1)
+        self._recording = folder / "recording.jsonl"
+        self._session: LocalSession
+        self._shown = 0
+        self._interrupted = False
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call one of its methods."""
+        return super().submit(function, self, *args, **kwargs)
+
+    def begin(self, arguments: Sequence[str], share: Share, recording: bytes, findings: bytes) -> Glance:
+        """Start a session of pytest that tries this share of the recording's candidates, but for what was found."""
+        self._recording.write_bytes(recording)
+        findings_path(self._recording).write_bytes(findings)
+        self._shown = len(findings)
+        # Not beside the code, where it is asked for.
+        report = f"--race-report={self._recording.with_name('report.txt')}"
+        # A lost worker's session may be in its database for some seconds more.
+        place = f"_{secrets.token_hex(3)}"
+        self._session = LocalSession([*arguments, report], self._recording, share, place=place)
+        return self.look(interrupt=False)
+
+    def look(self, *, interrupt: bool) -> Glance:
+        """Return how far it is, as soon as it ends or in a moment; ``interrupt`` ends it after the try in hand."""
+        if interrupt and not self._interrupted:
+            self._session.interrupt()
+            self._interrupted = True
+        self._session.wait(_LOOK_AGAIN)
+        status = self._session.status  # before the rest: what it writes afterwards is seen next time
+        found = findings_path(self._recording).read_bytes()[self._shown :]
+        found = found[: found.rfind(b"\n") + 1]
+        self._shown += len(found)
+        return Glance(found=found, status=status, log=b"" if status is None else self._session.log.read_bytes())
+
+    def close(self) -> None:
+        with suppress(AttributeError):
+            self._session.end(_GRACE)
+
+
+@contextmanager
+def _session_host() -> Iterator[Executor]:
+    """Yield a host; its session ends with the block."""
+    with tempfile.TemporaryDirectory(prefix="races-") as folder, Host(Path(folder)) as host:
+        try:
+            yield host
+        finally:
+            host.close()
+
+
+class ClusterSession:
+    """A session that tries a share of the candidates beside a worker, for the rest as one on this machine."""
+
+    def __init__(
+        self, cluster: Cluster, worker: str, *, arguments: Sequence[str], recording: Path, share: Share
+    ) -> None:
+        """Start it beside this worker, and beside others as long as workers are lost."""
+        self.log = share.log(recording)
+        self.status: int | None = None
+        self._cluster = cluster
+        self._worker = worker
+        self._arguments = arguments
+        self._recording = recording
+        self._share = share
+        self._losses = 0
+        self._interrupted = False
+        self._begin()
+
+    def wait(self, seconds: float) -> None:
+        """Take what it has found since the last time, or wait for that for at most so long."""
+        if not wait([self._answer], seconds).done:
+            return
+        try:
+            self._take()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other shares go on
+            self._end(pytest.ExitCode.INTERNAL_ERROR, str(error).encode())
 
     def interrupt(self) -> None:
-        with suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGINT)
+        """Have it end after the try in hand."""
+        self._interrupted = True
+
+    def _begin(self) -> None:
+        host = self._cluster.executor(_session_host, worker=self._worker)
+        self._submit = cast("Callable[..., Future[Glance]]", host.submit)  # which adds the host itself
+        findings = findings_path(self._recording)
+        known = findings.read_bytes() if findings.exists() else b""
+        recording = self._recording.read_bytes()
+        self._answer = self._submit(Host.begin, self._arguments, self._share, recording, known)
+
+    def _take(self) -> None:
+        try:
+            glance = self._answer.result()
+        except BrokenExecutor as error:
+            self._losses += 1
+            others = [address for address in self._cluster.threads if address != self._worker]
+            if self._interrupted or self._losses == _MOST_LOSSES or not others:
+                raise BrokenExecutor(f"The worker at {self._worker} was lost: {error}") from error
+            self._worker = others[self._share.number % len(others)]
+            self._begin()
+            return
+        if glance.found:
+            # One write without a buffer: other sessions append to the file, too.
+            with findings_path(self._recording).open("ab", buffering=0) as file:
+                file.write(b"\n" + glance.found)
+        if glance.status is None:
+            self._answer = self._submit(Host.look, interrupt=self._interrupted)
+        else:
+            self._end(glance.status, glance.log)
+
+    def _end(self, status: int, log: bytes) -> None:
+        self.log.write_bytes(log)
+        self.status = status
 
 
 def confirm_in_second_session(
@@ -81,7 +230,7 @@ def confirm_in_second_session(
     """
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     progress = Progress(found, partial(reporter.write, flush=True), budget=budget, is_terminal=reporter.isatty)
-    sessions: list[_Session] = []
+    sessions: list[LocalSession | ClusterSession] = []
     with _sessions(config, recording, processes, cluster) as start:
         try:
             sessions.extend(start)
@@ -89,9 +238,7 @@ def confirm_in_second_session(
         except KeyboardInterrupt:
             for session in sessions:
                 session.interrupt()
-            for session in sessions:
-                session.wait()
-            found.read()
+            _show(found, sessions, progress)
     progress.close()
     statuses = [session.status or 0 for session in sessions]
     if pytest.ExitCode.INTERRUPTED in statuses:
@@ -107,58 +254,30 @@ def confirm_in_second_session(
 @contextmanager
 def _sessions(
     config: pytest.Config, recording: Path, processes: int, cluster: str | None
-) -> Iterator[Iterator[_Session]]:
+) -> Iterator[Iterator[LocalSession | ClusterSession]]:
     """Yield an iterator that starts one session after the other."""
+    arguments = list(_arguments(config))
     if cluster is None:
+        folder = config.invocation_params.dir
         shares = (Share(number, processes) for number in range(1, processes + 1))
-        yield (_start(config, recording, share) for share in shares)
+        yield (LocalSession(arguments, recording, share, folder=folder) for share in shares)
         return
-    # Here, because few searches are on a cluster.
-    from django_lockstep.lab.finder.cluster_sessions import ClusterSession
-    from django_lockstep.lab.workers.cluster import cluster_workers
-    from django_lockstep.lab.workers.same_code import describe_code
-
-    with cluster_workers(cluster) as workers:
-        addresses, code = workers.addresses, describe_code(None, ())
-        shares = (Share(number, len(addresses)) for number in range(1, len(addresses) + 1))
+    with connect(cluster) as workers:
+        addresses = list(workers.threads)
         yield (
             ClusterSession(
-                workers,
-                address,
-                arguments=[*_arguments(config), f"--race-share={share}"],
-                code=code,
-                recording=recording,
-                share=share,
+                workers, address, arguments=arguments, recording=recording, share=Share(number, len(addresses))
             )
-            for address, share in zip(addresses, shares, strict=True)
+            for number, address in enumerate(addresses, 1)
         )
 
 
-def _start(config: pytest.Config, recording: Path, share: Share) -> _LocalSession:
-    log = share.log(recording)
-    # A cache of its own: what failed last is not what it has to run.
-    cache = f"cache_dir={recording.parent / f'cache-{share.number}'}"
-    own = (f"--race-confirm={recording}", f"--race-share={share}", "-o", cache)
-    with log.open("w", encoding="utf-8") as output:
-        # The command is this session's own.
-        process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "pytest", *_arguments(config), *own],
-            cwd=config.invocation_params.dir,
-            env=share.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            # Ctrl-C in a terminal reaches this process alone, which passes it on once.
-            start_new_session=True,
-        )
-    return _LocalSession(process, log)
-
-
-def _show(found: Findings, sessions: Sequence[_Session], progress: Progress) -> None:
+def _show(found: Findings, sessions: Sequence[LocalSession | ClusterSession], progress: Progress) -> None:
     """Show what is found as soon as it is known, until the sessions end."""
     running = list(sessions)
     while running:
-        running[0].wait(_LOOK_AGAIN)
+        for session in running:
+            session.wait(_LOOK_AGAIN / len(running))
         running = [session for session in running if session.status is None]
         progress.update(found.read())
 

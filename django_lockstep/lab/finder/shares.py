@@ -1,4 +1,4 @@
-"""Shares of the candidates, for several processes that try them at the same time."""
+"""The time that trying candidates may take, and shares of them, for several processes at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from django_lockstep.lab.finder.derive.candidates import Candidate
 
-__all__ = ["Share"]
+__all__ = ["Share", "parse_budget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +58,14 @@ class Share:
         # What tox sets for environments that run in parallel; there may be such around.
         outer = os.environ.get("TOX_PARALLEL_ENV", "")
         return {**os.environ, "TOX_PARALLEL_ENV": f"{outer}races{self.number}{place}"}
+
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def parse_budget(text: str) -> float:
+    """Return the seconds of a text such as ``90s`` or ``5m``. Raises ``ValueError`` for another one."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if found is None:
+        raise ValueError(f"a budget must be a time such as 90s, 5m or 1h, not {text!r}")
+    return float(found[1]) * _UNITS[found[2]]

@@ -15,9 +15,8 @@ from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.search.schedules import write_schedule
 from django_lockstep.lab.explorer.tables.scratch import scratch_databases
-from django_lockstep.lab.pages.process import LiveProcess
-from django_lockstep.lab.pages.runs import start_run
-from django_lockstep.lab.pages.store import LastResult, ShownRace, Spec, Store
+from django_lockstep.lab.pages.process import LiveProcess, start_run
+from django_lockstep.lab.pages.store import KeptSpec, LastResult, ShownRace, Store
 from django_lockstep.lab.races import ANOMALIES, Race, load_races
 
 __all__ = ["RaceProgress", "RacesRequest", "start_races"]
@@ -175,12 +174,12 @@ def _replays(race: Race, schedules: Iterable[str], *, rows: bool = False) -> tup
         return ()
 
 
-def _specs(race: Race, runs: Iterable[Run]) -> dict[str, Spec]:
+def _specs(race: Race, runs: Iterable[Run]) -> dict[str, KeptSpec]:
     """Return the specs of the runs, so that a download runs nothing."""
     specs = {}
     for run in runs:
         try:
-            specs[run.schedule] = Spec(text=write_spec(race.scenario, run.schedule).text)
+            specs[run.schedule] = KeptSpec(text=write_spec(race.scenario, run.schedule).text)
         except ExplorerError as error:
-            specs[run.schedule] = Spec(refusal=str(error))
+            specs[run.schedule] = KeptSpec(refusal=str(error))
     return specs

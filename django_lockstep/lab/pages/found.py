@@ -15,15 +15,11 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer.render.drawing.elements import with_style
+from django_lockstep.lab.explorer.render.drawing.svg import with_style
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.report.files import render_report
-from django_lockstep.lab.finder.report.page import page_context
-from django_lockstep.lab.finder.report.reports import Report, report_on
-from django_lockstep.lab.finder.report.suppressions import read_suppressions
-from django_lockstep.lab.pages.downloads import attachment, file_name
-from django_lockstep.lab.pages.views import for_lab_users
+from django_lockstep.lab.finder.report import Report, page_context, read_suppressions, render_report, report_on
+from django_lockstep.lab.pages.views import attachment, file_name, for_lab_users
 
 __all__ = ["found_file", "found_races", "found_report"]
 

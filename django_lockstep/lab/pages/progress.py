@@ -23,8 +23,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.store import Store, open_store
-from django_lockstep.lab.pages.streams import taken_place
-from django_lockstep.lab.pages.views import for_lab_users, races_context
+from django_lockstep.lab.pages.views import for_lab_users, races_context, taken_place
 from django_lockstep.lab.races import registered_races
 
 __all__ = ["answer_progress", "progress", "start", "stop"]
@@ -72,7 +71,7 @@ def progress(request: HttpRequest) -> HttpResponseBase:
     """Answer how far the run is; who asks watches.
 
     Who accepts a stream gets server-sent events: ``progress`` whenever it goes on, and ``over`` at its end; under WSGI
-    only as many as `django_lockstep.lab.pages.streams` has places for, the others a single event. Who does not accept
+    only as many as `django_lockstep.lab.pages.views` has places for, the others a single event. Who does not accept
     one gets a line of the page, and asks again.
     """
     return answer_progress(request)

@@ -19,7 +19,7 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.results import Verdict
 
-__all__ = ["LastResult", "LiveRun", "Progress", "ShownRace", "Spec", "Store", "open_store"]
+__all__ = ["KeptSpec", "LastResult", "LiveRun", "RunProgress", "ShownRace", "Store", "open_store"]
 
 UNWATCHED = 3.0
 """Seconds after which a run that no page has shown ends."""
@@ -28,7 +28,7 @@ _LOST = 10.0
 _DAY = 86_400.0
 
 
-class Progress(Protocol):
+class RunProgress(Protocol):
     """How far a run is; picklable."""
 
     @property
@@ -42,7 +42,7 @@ class LiveRun:
 
     token: str
     state: Literal["starting", "running", "stopping", "ended", "stopped"]
-    progress: Progress
+    progress: RunProgress
     problems: tuple[str, ...] = ()
     """Why it was refused, or what failed in it."""
 
@@ -63,7 +63,7 @@ class LastResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class KeptSpec:
     """A schedule as a spec for isolationtester."""
 
     text: str = ""
@@ -77,7 +77,7 @@ class ShownRace:
     """What a page shows of a race: an exploration, or one schedule."""
 
     report: RaceReport
-    specs: Mapping[str, Spec]
+    specs: Mapping[str, KeptSpec]
     """Of the runs that are drawn, by their schedules."""
     result: LastResult | None = None
     """Of an exploration."""

@@ -8,13 +8,17 @@ button. It goes on while pages show how far it is; what it came to is kept, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
 from django.apps import apps
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
+from django.core.handlers.asgi import ASGIRequest
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
@@ -26,20 +30,19 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_lockstep.lab import conf
 from django_lockstep.lab.anomalies import ANOMALIES, LEVELS, POSSIBLE, SOURCES, race_name
 from django_lockstep.lab.explorer import ExplorerError, svg, tree_svg
-from django_lockstep.lab.explorer.render.moves import moves_of
-from django_lockstep.lab.explorer.render.outcome_cards import outcome_cards
+from django_lockstep.lab.explorer.render.moves import moves_of, outcome_cards
 from django_lockstep.lab.explorer.render.reports import RaceReport, as_html, as_json
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.search.schedules import parse_schedule
-from django_lockstep.lab.pages.downloads import FORMS, attachment, file_name
 from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.store import ShownRace, Store, open_store
-from django_lockstep.lab.pages.streams import has_place
 from django_lockstep.lab.races import Race, named_races, registered_races, replay_test
 
 __all__ = [
     "anomalies",
+    "attachment",
+    "file_name",
     "for_lab_users",
     "for_runs",
     "live_context",
@@ -50,6 +53,7 @@ __all__ = [
     "report",
     "schedule",
     "stepped_drawings",
+    "taken_place",
 ]
 
 LONGEST = 500
@@ -209,3 +213,63 @@ def _clean_schedule(schedule: str, race: Race) -> str:
     except ExplorerError as error:
         raise RunRefused(str(error), status=400) from error
     return schedule
+
+
+# Which pages are sent events as a stream, and which ask again instead.
+
+_streaming_lock = threading.Lock()
+_streaming = 0
+"""How many threads of this process are streaming now."""
+
+
+def has_place(request: HttpRequest) -> bool:
+    """Whether a page that is now answered may stream: under WSGI each stream takes a thread of the server."""
+    if isinstance(request, ASGIRequest):
+        return True
+    # The server of runserver starts a thread for each connection.
+    is_runserver = str(request.META.get("SERVER_SOFTWARE", "")).startswith("WSGIServer/")
+    return bool(request.META.get("wsgi.multithread")) and (is_runserver or _streaming < conf.streams())
+
+
+@contextmanager
+def taken_place(request: HttpRequest) -> Iterator[bool]:
+    """Take one of this process's places for as long as the block runs; False if there is none."""
+    global _streaming  # noqa: PLW0603 - the places are those of the process
+    with _streaming_lock:
+        free = has_place(request)
+        _streaming += free
+    try:
+        yield free
+    finally:
+        with _streaming_lock:
+            _streaming -= free
+
+
+# Files that are offered for download.
+
+FORMS = ("svg", "html", "py", "spec")
+"""What a schedule can be downloaded as: a drawing, a report, a test for pytest, a spec for isolationtester."""
+_TYPES = {
+    "svg": "image/svg+xml",
+    "html": "text/html",
+    "json": "application/json",
+    "sarif": "application/sarif+json",
+    "xml": "application/xml",
+    "py": "text/x-python",
+    "spec": "text/plain",
+}
+
+
+def file_name(*parts: str, form: str) -> str:
+    """Return the name of a file whose ending is its form; that of a test is one by which pytest finds it."""
+    # Names of races have colons and slashes, which names of files cannot have everywhere; a header is ASCII.
+    stem = "-".join(re.sub(r"\W+", "-", part, flags=re.ASCII).strip("-") for part in parts)
+    return f"test_{stem.replace('-', '_')}.py" if form == "py" else f"{stem}.{form}"
+
+
+def attachment(text: str, name: str) -> HttpResponse:
+    """Return the text as a file of this name, whose ending decides its type."""
+    content_type = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
+    return HttpResponse(
+        text, content_type=content_type, headers={"Content-Disposition": f'attachment; filename="{name}"'}
+    )

@@ -21,6 +21,7 @@ import django
 
 from django_lockstep.errors import LockstepError
 from django_lockstep.lab.workers.errors import ClusterUnavailable
+from django_lockstep.lab.workers.same_code import describe_code, require_same
 
 __all__ = ["main"]
 
@@ -49,10 +50,11 @@ def _refusal(error: Exception) -> ClusterUnavailable:
 
 
 def _serve(pipe: Connection[Any, Any]) -> None:
-    start = pipe.recv_bytes()
+    expected, alias, modules, prepare = pickle.loads(pipe.recv_bytes())  # noqa: S301 - of the process that asks
     # Only then what it was sent, whose modules may have models.
     django.setup()
-    with pickle.loads(start)() as (executor, _):  # noqa: S301 - sent by the process that has the work done
+    require_same(expected, describe_code(alias, modules))
+    with pickle.loads(prepare)() as executor:  # noqa: S301 - as above
         _work_until_closed(pipe, executor)
 
 

@@ -14,7 +14,7 @@ from django.contrib.auth import get_user_model
 from accounts.models import Account
 from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Exploration, explore
-from django_lockstep.lab.explorer.tables.idle_pool import close_idle_sessions
+from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.support.sessions import ADVISORY_LOCKS, query, until
 

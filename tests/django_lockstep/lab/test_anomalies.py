@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from django_lockstep.lab.anomalies import LEVELS, RACES, definitions, races
-from django_lockstep.lab.anomalies.definitions import ANOMALIES
+from django_lockstep.lab import anomalies
+from django_lockstep.lab.anomalies import ANOMALIES, LEVELS, RACES
 from django_lockstep.lab.explorer import explore
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from django_lockstep.lab.races import find_race, replay_test
@@ -70,13 +70,13 @@ def test_the_report_can_go_to_a_file(tmp_path: Path) -> None:
 
 def test_another_result_than_the_published_one_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     # In place: the command has imported it.
-    published = {**races.POSSIBLE, "read committed": frozenset[str]()}
+    published = {**anomalies.POSSIBLE, "read committed": frozenset[str]()}
     monkeypatch.setattr("django_lockstep.lab.management.commands.anomalies.POSSIBLE", published)
     assert refusal(*SMALL) == (1, "Not as published: P4 at read committed is possible")
 
 
 def test_a_transaction_that_fails_for_another_reason_prevents_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(definitions, "X", 99)
+    monkeypatch.setattr(anomalies, "X", 99)
     assert refusal(*SMALL[:4]) == (1, "Not as published: P4 at read committed is incomplete")
 
 

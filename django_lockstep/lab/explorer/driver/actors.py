@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
+import ctypes
+import gc
 import inspect
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -16,15 +20,15 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
-from django_lockstep.lab.explorer.driver.events import Event
 from django_lockstep.lab.explorer.driver.hooks import Hooks
-from django_lockstep.lab.explorer.driver.interrupts import Interrupt
+from django_lockstep.lab.explorer.driver.server import Server
+from django_lockstep.lab.explorer.driver.trace import Event, next_event
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.errors import Abandoned
-from django_lockstep.lab.explorer.tables.idle_pool import IdlePool
+from django_lockstep.lab.explorer.tables.control_session import IdlePool
 from django_lockstep.locking.conf import without_retry_waits
 
-__all__ = ["Actor", "acquire_actor", "release_actor"]
+__all__ = ["Actor", "Unwinding", "acquire_actor", "release_actor"]
 
 
 class Actor:
@@ -50,7 +54,7 @@ class Actor:
         """Set by the controller after a statement that may have changed the session beyond its transaction."""
         self.steer: Callable[[int, Operation], bool] = _report
         """Set by the controller: called at each gate, returns False if the gate is to be reported as an event."""
-        self._interrupt: Interrupt | None = None
+        self._interrupt: ThreadInterrupt | None = None
         self._settings = ""
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._tasks: SimpleQueue[tuple[Callable[[Any], Any], Any] | threading.Event | None] = SimpleQueue()
@@ -89,7 +93,7 @@ class Actor:
         if self._interrupt is not None:
             self._interrupt.wait_until_over()
         if self.thread.ident is not None:
-            self._interrupt = Interrupt(self.thread.ident, Abandoned)
+            self._interrupt = ThreadInterrupt(self.thread.ident, Abandoned)
 
     def spare(self) -> bool:
         """Wait until no interrupt is on its way that would end the next run of an actor that is done.
@@ -206,8 +210,10 @@ class Actor:
 
     def _run_task(self, function: Callable[[Any], Any], argument: Any) -> None:
         try:
-            # Django's asynchronous ORM then comes back to this thread, and so to its connections.
-            called = async_to_sync(function) if _is_async(function) else function
+            # An ``async def``, also as a method, a partial, or ``__call__``: Django's asynchronous ORM then comes back
+            # to this thread, and so to its connections.
+            is_async = any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None))))  # noqa: B004
+            called = async_to_sync(function) if is_async else function
             with without_retry_waits():  # the schedule decides which actor goes first
                 self.result = called(argument)
         except BaseException as error:  # noqa: BLE001 - whatever an actor raises is an outcome
@@ -265,6 +271,118 @@ def release_actor(actor: Actor, *, database: Hashable) -> None:
         _end(actor)
 
 
-def _is_async(function: Callable[[Any], Any]) -> bool:
-    """Whether a call returns a coroutine: an ``async def``, also as a method, a partial, or ``__call__``."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+# Interrupts of another thread, for code under test that sends no statement.
+
+_OFFER = 0.08
+"""Seconds for which a thread may take an interrupt: as long as it waits in the system it cannot."""
+
+
+class ThreadInterrupt:
+    """Raises an exception in a thread at its next byte code, if it comes to one in time.
+
+    Afterwards it is withdrawn. Python 3.11 lets no function of any thread begin that is traced, as by coverage and
+    debuggers, while an interrupt waits for its thread; and a late one would hit what the thread does next.
+    """
+
+    def __init__(self, thread: int, exception: type[BaseException]) -> None:
+        self._thread = thread
+        self._exception = exception
+        self._over = _thread.allocate_lock()
+        self._over.acquire()
+        # Not by `threading`, whose threads are traced too: this one has to go on in any case.
+        _thread.start_new_thread(self._offer, ())
+
+    def wait_until_over(self) -> None:
+        """Wait until the exception was raised or is withdrawn."""
+        with self._over:
+            pass
+
+    def _offer(self) -> None:
+        try:
+            _raise_in(self._thread, self._exception)
+            time.sleep(_OFFER)
+            _raise_in(self._thread, None)
+            # Only a thread that takes an interrupt ends the state in which the interpreter looks for one.
+            _raise_in(_thread.get_ident(), self._exception)
+            for _ in range(100):
+                time.sleep(0)
+        except self._exception:
+            pass
+        finally:
+            self._over.release()
+
+
+def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), None if exception is None else ctypes.py_object(exception)
+    )
+
+
+_UNWIND_WITHIN = 2.0
+"""Seconds that an abandoned actor has to unwind."""
+_FORCE_AFTER = 0.1
+"""Seconds after which it is interrupted: not earlier, as an interrupt may hit it while it unwinds."""
+
+
+class Unwinding:
+    """Unwinds actors, and remembers which ones it had to force."""
+
+    def __init__(self, actors: Sequence[Actor], *, events: SimpleQueue[Event], server: Callable[[str], Server]) -> None:
+        self._actors = actors
+        self._events = events
+        self._server = server
+        self._lost: list[str] = []
+        self._cancelled: set[tuple[str, int]] = set()
+        self._interrupted = False
+
+    @property
+    def forced(self) -> bool:
+        """Whether an actor did not unwind by itself, so that its thread and sessions cannot be used again."""
+        return bool(self._lost or self._interrupted or self._cancelled)
+
+    def unwind(self, unfinished: set[int]) -> None:
+        """Make these actors raise at their next statement; those that do not get there in time are lost."""
+        # All of them before any is waited for: one may hold the lock that another one needs to get to its end.
+        for index in unfinished:
+            self._actors[index].abandon()
+        deadline = time.monotonic() + _UNWIND_WITHIN
+        while unfinished and time.monotonic() < deadline:
+            try:
+                index, kind, _ = next_event(self._events, timeout=_FORCE_AFTER)
+            except Empty:
+                self._force(unfinished)
+                continue
+            # An interrupt that comes late would hit the next run.
+            if kind == "done" and self._actors[index].spare():
+                unfinished.discard(index)
+        self._lost += [self._actors[index].name for index in sorted(unfinished)]
+
+    def _force(self, unfinished: Collection[int]) -> None:
+        """Cancel the actors' statements in the server, and interrupt their threads."""
+        for index in unfinished:
+            for alias, hooks in list(self._actors[index].hooks.items()):
+                # Both: the actor may be in a statement, or in code that sends nothing.
+                self._server(alias).cancel(hooks.pid)
+                self._cancelled.add((alias, hooks.pid))
+            self._actors[index].interrupt()
+            self._interrupted = True
+
+    def end_lost_sessions(self) -> str:
+        """End the sessions of lost actors, and return a sentence on them; empty if there are none."""
+        for actor in self._actors:
+            if actor.name in self._lost:
+                for alias, hooks in list(actor.hooks.items()):
+                    self._server(alias).terminate(hooks.pid)
+        return f"\nThe sessions of {', '.join(self._lost)} were ended; their threads still wait." if self._lost else ""
+
+    def end_all(self) -> None:
+        """End every thread that can be ended, and the server processes of cancelled statements."""
+        for actor in self._actors:
+            actor.stop()
+        for actor in self._actors:
+            if actor.name not in self._lost:
+                actor.thread.join(_UNWIND_WITHIN)
+        if self._interrupted:
+            gc.collect()  # an interrupt while connecting leaves an unreferenced session
+        for alias, pid in self._cancelled:  # an interrupt right after sending leaves the statement running
+            self._server(alias).terminate(pid)

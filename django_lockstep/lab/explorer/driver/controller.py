@@ -9,30 +9,25 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from django_lockstep.lab.explorer.driver.actors import acquire_actor, release_actor
-from django_lockstep.lab.explorer.driver.deadlock_policy import DeadlockPolicy
-from django_lockstep.lab.explorer.driver.differences import describe_other_statements
-from django_lockstep.lab.explorer.driver.events import Event
-from django_lockstep.lab.explorer.driver.limits import Limits
+from django_lockstep.lab.explorer.driver.actors import Unwinding, acquire_actor, release_actor
 from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.driver.server import Server
-from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
-from django_lockstep.lab.explorer.driver.unwinding import Unwinding
-from django_lockstep.lab.explorer.driver.wait_monitor import QUICK, RunState, WaitMonitor
+from django_lockstep.lab.explorer.driver.trace import Event, Limits, StepRecord, Trace, describe_other_statements
+from django_lockstep.lab.explorer.driver.wait_monitor import QUICK, DeadlockPolicy, RunState, WaitMonitor
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.overlap import Overlap
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken
 from django_lockstep.lab.explorer.search.branches import Move
-from django_lockstep.lab.explorer.search.contests import Contest
 from django_lockstep.lab.explorer.search.fairness import FairScheduler
-from django_lockstep.lab.explorer.search.strategy import Chooser
+from django_lockstep.lab.explorer.search.schedules import Chooser
 from django_lockstep.lab.explorer.search.symmetry import Admissions
+from django_lockstep.lab.explorer.search.waits import Contest
 
 __all__ = ["ONE_PLAN", "Controller"]
 
@@ -239,7 +234,9 @@ class Controller:
                 self._trace.complete = False
                 return
             # After a contest the winner already has its next statement ready, whichever the schedule asks for.
-            self._note_state(enabled, self._state.ready if contest is None else {})
+            ready = self._state.ready if contest is None else {}
+            self._trace.enabled.append(tuple(sorted(enabled)))
+            self._trace.pending.append({i: (self._signature(one, i), one.origin) for i, one in sorted(ready.items())})
             if expected is not None and not self._repeats(expected, chosen):
                 expected = None  # from here on it is another schedule
             if contest is None:
@@ -284,10 +281,6 @@ class Controller:
     def _writes(self, actor: int, operation: Operation) -> bool:
         """Whether the statement writes or locks, or is not understood."""
         return self._transaction(actor, operation).statement(operation).may_change
-
-    def _note_state(self, enabled: Collection[int], ready: Mapping[int, Operation]) -> None:
-        self._trace.enabled.append(tuple(sorted(enabled)))
-        self._trace.pending.append({i: (self._signature(one, i), one.origin) for i, one in sorted(ready.items())})
 
     def _repeats(self, expected: Trace, chosen: int) -> bool:
         """Whether the move is the expected run's, too. Raises `Nondeterminism` if other statements stand here now."""

@@ -16,9 +16,8 @@ from django_lockstep.lab.explorer.effects.overlap import Overlap
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.errors import Overtaken
 from django_lockstep.lab.explorer.search.branches import Move
-from django_lockstep.lab.explorer.search.contests import Contest, first_ones
 from django_lockstep.lab.explorer.search.symmetry import Admissions
-from django_lockstep.lab.explorer.search.waits import Waits, met_by_chance, overtaken
+from django_lockstep.lab.explorer.search.waits import Contest, Waits, first_ones, met_by_chance, overtaken
 
 __all__ = ["MoveBuilder"]
 

@@ -1,15 +1,46 @@
-"""The trace of one run, as the controller records it."""
+"""The trace of one run, as the controller records it, and what ends a run that does not end by itself."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 
-from django_lockstep.lab.explorer.driver.differences import Pending
-from django_lockstep.lab.explorer.effects.operations import Operation
+# The function, not the module: in the threads of actors `time` may have a virtual clock.
+from time import monotonic
+from typing import Literal
+
+from django_lockstep.lab.explorer.effects.operations import Operation, Origin, line_of
+from django_lockstep.lab.explorer.errors import TooManySteps
 from django_lockstep.lab.explorer.search.branches import Move
 
-__all__ = ["StepRecord", "Trace"]
+__all__ = ["CAUSES", "MAX_STEPS", "Event", "Limits", "StepRecord", "Trace", "describe_other_statements", "next_event"]
+
+Pending = Mapping[int, tuple[str, Origin | None]]
+"""The next statement of each actor, with the line that sends it."""
+
+CAUSES = """\
+Usual causes, and what to do:
+- a cache that an earlier run filled: clear or fill it in set_up, which runs before every schedule
+- random values or the time: fix them in set_up, or pass them to the actors from there
+- state outside the database, such as variables of a module, files or another service: put it back in set_up"""
+
+
+def describe_other_statements(names: Sequence[str], moves: int, before: Pending, now: Pending) -> str:
+    """Return a message with both lists of statements, and the usual causes."""
+    return (
+        f"After {moves} equal moves the next statements of the actors were different from the last time.\n"
+        f"Then: {_listed(names, before)}\nNow:  {_listed(names, now)}\n{CAUSES}"
+    )
+
+
+def _listed(names: Sequence[str], pending: Pending) -> str:
+    return "; ".join(f"{names[actor]}: {text}{_at(origin)}" for actor, (text, origin) in pending.items())
+
+
+def _at(origin: Origin | None) -> str:
+    return f" (at {line_of(origin)})" if origin else ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,3 +96,43 @@ class Trace:
         """How often an actor that could have gone on was interrupted."""
         pairs = zip(self.moves, self.moves[1:], self.enabled[1:], strict=False)
         return sum(before.actor != after.actor and before.actor in enabled for before, after, enabled in pairs)
+
+
+MAX_STEPS = 1000
+"""Steps that one run may have by default."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Limits:
+    """What ends a run that does not end by itself."""
+
+    max_steps: int = MAX_STEPS
+    """Steps that a run may have."""
+    deadline: float | None = None
+    """When it is abandoned, by `time.monotonic`."""
+
+    def is_over(self, trace: Trace, names: Sequence[str]) -> bool:
+        """Whether the time is over. Raises `TooManySteps` if the run goes on after its last allowed step."""
+        if len(trace.moves) >= self.max_steps:
+            last = trace.steps[-1]
+            at = f" at {line_of(last.operation.origin)}" if last.operation.origin else ""
+            raise TooManySteps(
+                f"The run did not end within {self.max_steps} steps (max_steps); the last one was "
+                f"{last.operation.template!r} of {names[last.actor]}{at}"
+            )
+        trace.out_of_time = self.deadline is not None and monotonic() >= self.deadline
+        return trace.out_of_time
+
+
+Event = tuple[int, Literal["gate", "woken", "done", "look"], Operation | None]
+"""What an actor reports: its index, and that it stands at a gate, holds after a wait, is done, or that the controller
+has to look where the run is."""
+
+
+def next_event(events: SimpleQueue[Event], *, timeout: float) -> Event:
+    """Return the next event. Raises ``queue.Empty`` if none comes within so many seconds."""
+    # Asked without waiting first: mostly the event is there, and a wait begins only on a queue that was found empty.
+    try:
+        return events.get(block=False)
+    except Empty:
+        return events.get(timeout=timeout)

@@ -9,25 +9,59 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django_lockstep.lab.explorer.effects.introspection import Facts, read_facts
-from django_lockstep.lab.explorer.effects.layouts import Layout
 from django_lockstep.lab.explorer.effects.plpgsql import EVERY_COLUMN
 
-__all__ = ["Catalog", "Consequences", "ForeignKey", "TableFacts", "UniqueIndex"]
+__all__ = [
+    "FOREIGN_KEYS",
+    "TABLE_NAME",
+    "UNIQUE_INDEXES",
+    "Catalog",
+    "Column",
+    "ForeignKey",
+    "TableFacts",
+    "TableLayout",
+    "UniqueIndex",
+    "quote_literal",
+    "quote_name",
+]
 
-_NAMES = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM pg_class WHERE oid = {0})
+TABLE_NAME = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM pg_class WHERE oid = {0})
             ELSE {0}::text END"""
+"""The name of a table, of type ``regclass``, with its schema only where it needs one."""
 # Of types whose values are equal only if their texts are, by the server's own comparison, under collations that take no
 # different letters for equal.
-_INDEXED = """
-SELECT CASE WHEN bool_and(a.attgenerated = '' AND a.atttypid = ANY ('{int2,int4,int8,uuid,text,varchar}'::regtype[])
-                          AND o.opcnamespace = 'pg_catalog'::regnamespace AND coalesce(l.collisdeterministic, true))
-                 AND i.indexprs IS NULL AND NOT i.indisexclusion
-       THEN jsonb_agg(a.attname ORDER BY k.place) ELSE '[]' END
+_IS_EXACT = """
+SELECT bool_and(a.attgenerated = '' AND a.atttypid = ANY ('{int2,int4,int8,uuid,text,varchar}'::regtype[])
+                AND o.opcnamespace = 'pg_catalog'::regnamespace AND coalesce(l.collisdeterministic, true))
+       AND i.indexprs IS NULL AND NOT i.indisexclusion
 FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
 JOIN pg_opclass o ON o.oid = i.indclass[k.place - 1]
 LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 LEFT JOIN pg_collation l ON l.oid = i.indcollation[k.place - 1] WHERE k.place <= i.indnkeyatts
 """
+# Column numbers stand in the stored trees of an index's expressions and of its condition.
+_IN_TREE = r"SELECT found[1]::int FROM regexp_matches({}::text, ':varattno (\d+)', 'g') AS found"
+_INDEX_COLUMNS = """ARRAY(SELECT DISTINCT a.attname FROM pg_attribute a
+                      WHERE a.attrelid = i.indrelid AND a.attnum IN ({}) ORDER BY 1)"""
+_KEYS = "SELECT k.n FROM unnest(i.indkey) WITH ORDINALITY k (n, place) WHERE k.place <= i.indnkeyatts"
+UNIQUE_INDEXES = f"""
+       (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                   'name', n.relname, 'exact', ({_IS_EXACT}), 'valid', i.indisvalid,
+                   'columns', {_INDEX_COLUMNS.format(f"{_KEYS} UNION {_IN_TREE.format('i.indexprs')}")},
+                   'predicate', {_INDEX_COLUMNS.format(_IN_TREE.format("i.indpred"))},
+                   'nulls_distinct', coalesce(to_jsonb(i)->>'indnullsnotdistinct', 'false') = 'false')), '[]')
+        FROM pg_index i JOIN pg_class n ON n.oid = i.indexrelid
+        WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion))"""
+"""The unique indexes and exclusion constraints of a table ``c``, for `UniqueIndex.parse`."""
+FOREIGN_KEYS = f"""
+       (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                   'parent', {TABLE_NAME.format("f.confrelid::regclass")},
+                   'columns', ARRAY(SELECT CASE attgenerated WHEN '' THEN attname ELSE '{EVERY_COLUMN}' END
+                                    FROM pg_attribute WHERE attrelid = c.oid AND attnum = ANY (f.conkey)),
+                   'to_key', EXISTS (SELECT FROM pg_index i WHERE i.indrelid = f.confrelid AND i.indisprimary
+                                     AND i.indnkeyatts = 1 AND f.confkey = ARRAY[i.indkey[0]]))), '[]')
+        FROM pg_constraint f WHERE f.conrelid = c.oid AND f.contype = 'f')"""
+"""The references of a table ``c``, for `ForeignKey.parse`."""
 # Columns of an index expression are not listed there, nor those that a generated column is computed from, so that such
 # an index counts as being on all columns.
 _COLUMNS_OF = """ARRAY(SELECT DISTINCT a.attname FROM pg_index i
@@ -44,25 +78,15 @@ SELECT c.relname,
         WHERE i.indrelid = c.oid AND i.indisprimary),
        {_COLUMNS_OF.format("(i.indisunique OR i.indisexclusion)")},
        {_COLUMNS_OF.format("true")},
-       (SELECT coalesce(jsonb_agg(jsonb_build_array(n.relname, ({_INDEXED}),
-                                                    coalesce(to_jsonb(i)->>'indnullsnotdistinct', 'false') = 'false')),
-                        '[]')
-        FROM pg_index i JOIN pg_class n ON n.oid = i.indexrelid
-        WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion)),
+       {UNIQUE_INDEXES},
        ARRAY(SELECT a.attname FROM pg_attribute a
              LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND (a.attidentity <> '' OR
                    pg_get_expr(d.adbin, d.adrelid) ~ '^nextval\\(''[^'']+''::regclass\\)$'))::text[],
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND NOT i.indimmediate),
+       {FOREIGN_KEYS},
        (SELECT coalesce(jsonb_agg(jsonb_build_array(
-                   {_NAMES.format("f.confrelid::regclass")},
-                   ARRAY(SELECT CASE attgenerated WHEN '' THEN attname ELSE '{EVERY_COLUMN}' END FROM pg_attribute
-                         WHERE attrelid = c.oid AND attnum = ANY (f.conkey)),
-                   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = f.confrelid AND i.indisprimary
-                           AND i.indnkeyatts = 1 AND f.confkey = ARRAY[i.indkey[0]]))), '[]')
-        FROM pg_constraint f WHERE f.conrelid = c.oid AND f.contype = 'f'),
-       (SELECT coalesce(jsonb_agg(jsonb_build_array(
-                   {_NAMES.format("f.conrelid::regclass")}, f.confdeltype::text, f.confupdtype::text)), '[]')
+                   {TABLE_NAME.format("f.conrelid::regclass")}, f.confdeltype::text, f.confupdtype::text)), '[]')
         FROM pg_constraint f WHERE f.confrelid = c.oid AND f.contype = 'f'),
        EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid) OR c.relkind <> 'r' OR c.relhassubclass
        -- A policy that looks into other tables.
@@ -81,16 +105,57 @@ _ACTIONS = {"c": {"DELETE": "DELETE", "UPDATE": "UPDATE"}, "n": {"DELETE": "UPDA
 row."""
 
 
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    generated: bool
+    """Whether a sequence numbers it."""
+    stored: bool
+    """Whether it stores what is inserted: it is not a generated column."""
+    varying: bool
+    """Whether it is a time or a UUID, whose values differ from run to run."""
+    refers_to: str | None = None
+    """The table to whose primary key it alone is a foreign key."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """What a table is, whatever its rows are."""
+
+    oid: int
+    columns: tuple[Column, ...]
+
+
+def quote_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniqueIndex:
     """A unique index, or an exclusion constraint."""
 
-    name: str
-    """The index's name."""
+    name: str = ""
     columns: tuple[str, ...]
-    """The columns whose values it compares; empty if that is not certain."""
+    """With those that only its expressions name."""
+    predicate: tuple[str, ...] = ()
+    """Columns of its WHERE clause."""
+    exact: bool = True
+    """Whether it compares just the values of its columns, and as texts."""
     nulls_distinct: bool = True
     """Whether rows with NULL in one of them never conflict."""
+    valid: bool = True
+    """Whether it was built to its end."""
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any]) -> UniqueIndex:
+        """Return what JSON has of it."""
+        return cls(**{**data, "columns": tuple(data["columns"]), "predicate": tuple(data["predicate"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +168,11 @@ class ForeignKey:
     """The columns that refer; `EVERY_COLUMN` for one that is generated from others."""
     to_key: bool = True
     """Whether they refer to the primary key."""
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any]) -> ForeignKey:
+        """Return what JSON has of it."""
+        return cls(**{**data, "columns": tuple(data["columns"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +258,7 @@ class Catalog:
         """Whether a transaction ran at REPEATABLE READ or SERIALIZABLE."""
         self.parsed: dict[tuple[object, ...], Any] = {}
         """Statements that were parsed with these tables; see `sql.parse_cached`."""
-        self.layouts: dict[str, Layout] = {}
+        self.layouts: dict[str, TableLayout] = {}
         """Layouts of these tables, as far as they were read; see `saved_tables`."""
 
     @classmethod
@@ -309,16 +379,10 @@ def _table(facts: Facts, *row: Any) -> TableFacts:
         pk=pk,
         unique=frozenset(unique),
         indexed=frozenset(indexed),
-        indexes=tuple(
-            UniqueIndex(name=index, columns=tuple(columns), nulls_distinct=distinct)
-            for index, columns, distinct in json.loads(indexes)
-        ),
+        indexes=tuple(map(UniqueIndex.parse, json.loads(indexes))),
         numbered=frozenset(numbered),
         deferred=deferred,
-        foreign_keys=frozenset(
-            ForeignKey(parent=parent, columns=tuple(columns), to_key=to_key)
-            for parent, columns, to_key in json.loads(foreign_keys)
-        ),
+        foreign_keys=frozenset(map(ForeignKey.parse, json.loads(foreign_keys))),
         children=frozenset(child for child, _, _ in references),
         actions=frozenset(step for reference in references for step in _actions(*reference)),
         sequences=frozenset(facts.sequences[name]),

@@ -16,12 +16,12 @@ __all__ = [
     "ADVISORY",
     "LOCAL",
     "OPAQUE",
-    "Access",
     "Change",
     "Footprint",
     "FootprintKey",
     "LockedKey",
     "Mode",
+    "SerializableAccess",
     "any_same_row",
     "collide",
     "dependent",
@@ -66,7 +66,7 @@ Change = tuple[FootprintKey, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class SerializableAccess:
     """What a step of a SERIALIZABLE transaction reads and writes, as far as other ones may be refused for it.
 
     A row without a key stands for more of its table than rows that are known: for what the server locks by pages or as
@@ -84,14 +84,14 @@ class Access:
     dangerous: bool = False
     """Whether a transaction may be refused because of the step; see `django_lockstep.lab.explorer.effects.overlap`."""
 
-    def may_conflict_with(self, other: Access) -> bool:
+    def may_conflict_with(self, other: SerializableAccess) -> bool:
         """Whether a read-write conflict between this reader and that writer depends on their order."""
         # The server locks an index page for a read, and only a later entry meets that lock. A conflict on a single row
         # is noted in both orders.
         written = other.written - self.certain_writes
         return any(read[0] == row[0] and None in (read[1], row[1]) for row in written for read in self.read)
 
-    def overlaps_commit_of(self, other: Access) -> bool:
+    def overlaps_commit_of(self, other: SerializableAccess) -> bool:
         """Whether the other step commits something that this transaction may have read."""
         return any_same_row(other.committed - self.certain_writes, self.read_set)
 
@@ -116,7 +116,7 @@ class Footprint:
     """Changes of single rows that are certain among those published."""
     late_for: frozenset[Change] = frozenset()
     """Changes because of which it was refused at its older snapshot, and would have been after any others as well."""
-    accesses: frozenset[Access] = frozenset()
+    accesses: frozenset[SerializableAccess] = frozenset()
     """Those of SERIALIZABLE transactions, which have one for each step."""
     opaque: bool = False
     """Whether it is not understood, so that it depends on everything."""

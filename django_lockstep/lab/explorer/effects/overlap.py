@@ -33,9 +33,9 @@ class Commit:
     """What a transaction that has committed did."""
 
     read: frozenset[FootprintKey]
-    """As in `Access`."""
+    """As in `SerializableAccess`."""
     written: frozenset[FootprintKey]
-    """As in `Access`: rows that it may have changed, and tables to whose indexes it has added entries."""
+    """As in `SerializableAccess`: rows that it may have changed, and tables to whose indexes it has added entries."""
     changed: frozenset[FootprintKey]
     """Those that it has changed for certain."""
     serializable: bool

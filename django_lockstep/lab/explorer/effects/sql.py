@@ -17,10 +17,9 @@ from django_lockstep.lab.explorer.effects.key_values import HASH, KeyValues, may
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.plpgsql import EVERY_COLUMN
 from django_lockstep.lab.explorer.effects.queries import Query, exp, identifier, only, read_text
-from django_lockstep.lab.explorer.effects.session_settings import changes_session, is_harmless_set, isolation_level_set
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Key, Statement, delete, insert, merge, update
 
-__all__ = ["Statement", "parse", "parse_cached"]
+__all__ = ["Statement", "changes_session", "isolation_level_set", "parse", "parse_cached"]
 
 _UNUSUAL = re.compile(r"\b[eE]'|\b[uU]&['\"]|\$\w*\$|--|/\*|%[bt]\b|==")
 """Strings with escapes, strings in dollars, comments, parameters of another kind, an operator that only sqlglot has."""
@@ -150,7 +149,12 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
         return replace(UNKNOWN, reasons=secured)
     keys = _keys(query, known[0], values, catalog) if len(known) == 1 else {None}
     rows = frozenset((table.name, key) for table in known for key in keys)
-    scanned = frozenset(table.name for table in known if not _is_found_by_key(query, table))
+    # Unless nothing but the index of the primary key leads to the rows that are named.
+    scanned = frozenset(
+        table.name
+        for table in known
+        if table.pk is None or EVERY_COLUMN in table.indexed or not query.finds_by(table.pk, table.indexed)
+    )
     statement = Statement(kind="SELECT", reads=rows)
     if query.verb != "SELECT":
         statement = _parse_write(query, known, rows, catalog=catalog, key=functools.partial(values.key, query))
@@ -163,11 +167,6 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
     row_locks = locks if plain else statement.row_locks
     locks |= statement.locks | values.advisory_locks(query)
     return replace(statement, locks=locks, row_locks=row_locks, scanned=scanned)
-
-
-def _is_found_by_key(query: Query, table: TableFacts) -> bool:
-    """Whether nothing but the index of the primary key leads to the rows that are named."""
-    return table.pk is not None and EVERY_COLUMN not in table.indexed and query.finds_by(table.pk, table.indexed)
 
 
 def _parse_write(
@@ -194,3 +193,75 @@ def _keys(query: Query, table: TableFacts, values: KeyValues, catalog: Catalog) 
         if query.table_of(column) == table.name and identifier(column) == table.pk and only(column, "this", "table"):
             return {values.key(query, each) for each in given}
     return {None}
+
+
+# SET and set_config(): whether they are harmless, set the isolation level, or change what names mean.
+
+_LEVEL = re.compile(
+    r"\b(?:ISOLATION\s+LEVEL\s+|transaction_isolation\s*(?:=|TO\b)\s*)'?"
+    r"(READ\s+COMMITTED|READ\s+UNCOMMITTED|REPEATABLE\s+READ|SERIALIZABLE)\b",
+    re.IGNORECASE,
+)
+_SET = re.compile(r'(?:SET|RESET)\s+(?:LOCAL\s+|SESSION\s+)?"?([\w.]+)"?', re.IGNORECASE)
+_OF_TRANSACTION = re.compile(r"SET\s+(TRANSACTION\s+(?!SNAPSHOT)|CONSTRAINTS\b)", re.IGNORECASE)
+_CONFIGURED = re.compile(r"\bset_config\s*\(\s*(?:'([^']*)'|(%s)|)", re.IGNORECASE)
+_HARMLESS_SETTINGS = frozenset(
+    [
+        "application_name",
+        "client_min_messages",
+        "datestyle",
+        "deadlock_timeout",
+        "idle_in_transaction_session_timeout",
+        "jit",
+        "lock_timeout",
+        "maintenance_work_mem",
+        "statement_timeout",
+        "synchronous_commit",
+        "time",  # TIME ZONE
+        "timezone",
+        "transaction_timeout",
+        "work_mem",
+    ]
+)
+
+
+def isolation_level_set(sql: str) -> str | None:
+    """Return the isolation level that the statement sets for its transaction; None if it does not."""
+    found = _LEVEL.search(sql)
+    return " ".join(found[1].lower().split()).replace("uncommitted", "committed") if found else None
+
+
+def changes_session(sql: str, params: Any) -> bool:
+    """Whether a statement that was not understood may change names, levels or transactions of the session."""
+    return any(_part_changes_session(part.strip()) for part in sql.split(";")) or not _sets_only_harmless(sql, params)
+
+
+def _part_changes_session(part: str) -> bool:
+    word = part.partition(" ")[0].upper()
+    if re.search(r"\btransaction_isolation\b|\bISOLATION LEVEL\b", part, re.IGNORECASE) and word != "SELECT":
+        return isolation_level_set(part) != "read committed" or "CHARACTERISTICS" in part.upper()
+    if word in {"SET", "RESET"}:
+        return not (_OF_TRANSACTION.match(part) or is_harmless_set(part))
+    return word in {"DISCARD", "CREATE", "ALTER", "DROP", "PREPARE", "COMMIT", "END", "ROLLBACK", "ABORT"}
+
+
+def is_harmless_set(sql: str) -> bool:
+    """Whether a SET changes only how the session waits or prints; not its role, schemas, triggers or plans."""
+    found = _SET.match(sql)
+    return found is not None and _is_harmless(found[1])
+
+
+def _is_harmless(name: str) -> bool:
+    # Names with a dot are the application's own.
+    return "." in name or name.lower() in _HARMLESS_SETTINGS
+
+
+def _sets_only_harmless(sql: str, params: Any) -> bool:
+    """Whether every ``set_config()`` in the statement is harmless."""
+    given: Sequence[Any] = params if isinstance(params, list | tuple) else ()
+    for found in _CONFIGURED.finditer(sql):
+        place = sql[: found.start()].count("%s")
+        name = given[place] if found[2] and place < len(given) else found[1]
+        if not name or not _is_harmless(str(name)):
+            return False
+    return True

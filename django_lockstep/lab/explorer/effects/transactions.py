@@ -11,12 +11,12 @@ from django_lockstep.lab.explorer.effects.footprints import (
     ADVISORY,
     LOCAL,
     OPAQUE,
-    Access,
     Change,
     Footprint,
     FootprintKey,
     LockedKey,
     Mode,
+    SerializableAccess,
     collide,
     dependent,
 )
@@ -91,7 +91,7 @@ class Transaction:
         self._deferred = LOCAL
         self._writes: frozenset[FootprintKey] = frozenset()
         self._entered: frozenset[FootprintKey] = frozenset()
-        """What it has written, as in `Access`."""
+        """What it has written, as in `SerializableAccess`."""
         self._named: frozenset[FootprintKey] = frozenset()
         """What it has read, before the server locks pages instead of rows."""
         self._since = 0
@@ -205,7 +205,7 @@ class Transaction:
         if operation.error is not None and sqlstate_of(operation.error) in _KEY_EXISTS:
             touched = touched | Footprint(locks=statement.key_conflicts)
             # A sequence has given a number that was there already: who gets which number matters.
-            if statement.keys is not None and not statement.keys.has_index(operation.constraint):
+            if statement.keys and operation.constraint not in {index.name for index, _ in statement.keys.parts}:
                 self._catalog.note_read({statement.keys.table})
         if operation.refused and not waited:
             # The end of its transaction releases only what was taken before.
@@ -251,7 +251,8 @@ class Transaction:
         self._catalog.note_filled(keys.table)
         if keys.table in self._catalog.ordered:
             return statement
-        return replace(statement, locks=statement.locks - {keys.every_key} | found)
+        any_key = (keys.table, None), Mode.UNIQUE
+        return replace(statement, locks=statement.locks - {any_key} | found)
 
     def _own(self, statement: Statement, operation: Operation) -> Footprint:
         if statement.kind == "LOCAL":
@@ -267,12 +268,12 @@ class Transaction:
             accesses=frozenset({self._access(operation)}) if serializable else frozenset(),
         )
 
-    def _access(self, operation: Operation) -> Access:
+    def _access(self, operation: Operation) -> SerializableAccess:
         # As a whole, even if it found nothing or failed: elsewhere among the others it might not.
         statement = self.statement(operation)
         checked = _parents(self._deferred.locks) if statement.kind == "COMMIT" else frozenset()
         written = self._with_entries(statement)
-        return Access(
+        return SerializableAccess(
             read=self._locked(_found(statement) | checked),
             written=written,
             certain_writes=self._certain,

@@ -1,19 +1,21 @@
-"""A run move by move, as pages step through it: what each one sent, what came of it, and which rows are locked then."""
+"""What pages show of a run: each move, what came of it and which rows are locked then; and of each outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from django_lockstep.lab.explorer.render.explanations import find_explanation
+from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step
 from django_lockstep.lab.explorer.render.timelines import actor_title, actors_of, describe_wait
-from django_lockstep.lab.explorer.results import Run, Step, Swap
+from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Step, Swap
 
-__all__ = ["Move", "moves_of"]
+__all__ = ["OutcomeCard", "ShownMove", "moves_of", "outcome_cards"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class ShownMove:
     """One letter of a schedule."""
 
     number: int
@@ -44,7 +46,7 @@ class Move:
     """Earlier moves of others before which it could come instead."""
 
 
-def moves_of(run: Run) -> Iterator[Move]:
+def moves_of(run: Run) -> Iterator[ShownMove]:
     """Yield the moves of a run; values are shown of runs that `replay` made, rows and locks where it was asked to."""
     sent = {step.begun: step for step in run.steps}
     letters = sorted(set(run.schedule))
@@ -52,7 +54,7 @@ def moves_of(run: Run) -> Iterator[Move]:
     for number, letter in enumerate(run.schedule):
         step = sent.get(number)
         held = {actor: _locks(run, actor, number) for actor in actors_of(run)}
-        yield Move(
+        yield ShownMove(
             number=number + 1,
             letter=letter,
             lane=letters.index(letter),
@@ -79,3 +81,31 @@ def _seen(run: Run, move: int) -> dict[str, str]:
             rows = "; ".join(", ".join(f"{name}={value}" for name, value in row.items()) for row in each.rows)
             texts.setdefault(each.actor, []).append(f"{each.table}: {rows or 'no row'}")
     return {actor_title(actor, run) if actor else "": "\n".join(lines) for actor, lines in texts.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeCard:
+    """An outcome with what is known about it."""
+
+    outcome: Outcome
+    serial: bool | None
+    """Whether the actors one after the other end so, in any order; None if that is not known."""
+    anomaly: str
+    """The anomaly's name; empty if the outcome is right, or its simplest run was not drawn."""
+
+
+def outcome_cards(report: RaceReport) -> Iterator[OutcomeCard]:
+    """Yield a card for each outcome of the report's exploration, the wrong ones first."""
+    found = report.exploration
+    drawn = {run.schedule: run for run in report.runs if not run.holds}
+    for outcome in found.outcomes if found else ():
+        run = drawn.get(outcome.schedule)
+        anomaly = find_explanation(run).kind if run else ""
+        yield OutcomeCard(outcome=outcome, serial=_is_serial(outcome, found, report.serial), anomaly=anomaly)
+
+
+def _is_serial(outcome: Outcome, found: Exploration | None, serial: tuple[Run, ...]) -> bool | None:
+    if any((run.state, run.errors, run.results) == (outcome.state, outcome.errors, outcome.results) for run in serial):
+        return True
+    # Values that differ from run to run would make equal ends look different.
+    return None if found is None or found.not_compared or not serial else False

@@ -1,36 +1,218 @@
-"""Explorations as text, JSON and one self-contained HTML page."""
+"""Reports on any number of races, as text, JSON, one self-contained HTML page, JUnit XML, SARIF and SVG."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
 
 from django.template import Context, Engine
 from django.utils import translation
 from django.utils.safestring import mark_safe
 
 from django_lockstep.lab.explorer.render.drawing import svg
-from django_lockstep.lab.explorer.render.drawing.elements import STYLE
-from django_lockstep.lab.explorer.render.explanations import explain
-from django_lockstep.lab.explorer.render.text_width import truncate
+from django_lockstep.lab.explorer.render.drawing.svg import STYLE
+from django_lockstep.lab.explorer.render.explanations import explain, find_explanation
+from django_lockstep.lab.explorer.render.summaries import clean, describe_step, truncate
 from django_lockstep.lab.explorer.render.timelines import fitting_width, timeline
 from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run
 from django_lockstep.lab.wording import counted
 
 __all__ = [
+    "ENDINGS",
+    "FORMATS",
+    "CheckResult",
+    "CheckStep",
+    "Location",
     "RaceReport",
     "as_html",
     "as_json",
+    "as_junit",
+    "as_sarif",
     "as_text",
+    "check_results",
+    "format_of",
     "render_page",
     "run_data",
     "summary_lines",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """A line of source code."""
+
+    path: str
+    """Relative to the project's root, or absolute."""
+    line: int
+    """From 1."""
+
+    @classmethod
+    def parse(cls, source: str) -> Location | None:
+        """Return the location of a text such as ``shows/booking.py:12``; None for any other text."""
+        path, _, line = source.rpartition(":")
+        return cls(path=path, line=int(line)) if path and line.isdecimal() and int(line) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckStep:
+    """One of the steps that lead to what was found."""
+
+    actor: str
+    """Who made it."""
+    text: str
+    """What it does, in a few words."""
+    location: Location | None = None
+    """The line that made it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """The result of one check, such as a race that was explored."""
+
+    name: str
+    """What was examined."""
+    ok: bool
+    """Whether the result is as it should be."""
+    kind: str = ""
+    """What was found, such as ``lost update``; empty if there is nothing to report."""
+    message: str = ""
+    """What was found, in a sentence."""
+    location: Location | None = None
+    """The line where it breaks."""
+    details: str = ""
+    """Text of several lines, such as a timeline."""
+    steps: tuple[CheckStep, ...] = ()
+    """The steps that lead to it."""
+    suppressed: str = ""
+    """Why it is accepted, if it is."""
+    skipped: str = ""
+    """Why it was not examined, if it was not."""
+    seconds: float = 0.0
+    """How long it was examined."""
+
+
+# JUnit XML, as CI systems show it: a test case for each check, which fails unless its result is right. One that is
+# accepted, or was not examined, is skipped.
+
+
+def as_junit(checks: Iterable[CheckResult], *, suite: str) -> str:
+    """Return one test suite with this name."""
+    found = list(checks)
+    counts = {
+        "name": clean(suite),
+        "tests": str(len(found)),
+        "failures": str(sum(not check.ok and not _why_skipped(check) for check in found)),
+        "errors": "0",
+        "skipped": str(sum(bool(_why_skipped(check)) for check in found)),
+        "time": f"{sum(check.seconds for check in found):.3f}",
+    }
+    root = ET.Element("testsuites")
+    element = ET.SubElement(root, "testsuite", counts)
+    for check in found:
+        _add_case(element, check, suite)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode")
+
+
+def _add_case(parent: ET.Element, check: CheckResult, suite: str) -> None:
+    facts = {"classname": clean(suite), "name": clean(check.name), "time": f"{check.seconds:.3f}"}
+    if check.location is not None:
+        facts |= {"file": clean(check.location.path), "line": str(check.location.line)}
+    case = ET.SubElement(parent, "testcase", facts)
+    if why := _why_skipped(check):
+        ET.SubElement(case, "skipped", {"message": clean(why)})
+    elif not check.ok:
+        failure = ET.SubElement(case, "failure", {"type": clean(check.kind), "message": clean(check.message)})
+        failure.text = _clean_lines(check.details or check.message)
+    elif check.kind:
+        ET.SubElement(case, "system-out").text = _clean_lines(f"{check.message}\n{check.details}")
+
+
+def _why_skipped(check: CheckResult) -> str:
+    return f"suppressed: {check.suppressed}" if check.suppressed else check.skipped
+
+
+def _clean_lines(text: str) -> str:
+    """Return the text with its line breaks and columns, without characters that XML cannot hold."""
+    # Word by word, because clean() makes one space of several.
+    return "\n".join(" ".join(map(clean, line.split(" "))) for line in text.splitlines())
+
+
+# SARIF 2.1.0 (OASIS, 2020), as code scanning of GitHub and editors show it.
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_TOOL = {
+    "name": "django-lockstep",
+    "informationUri": "https://github.com/django-lockstep/django-lockstep",
+}
+
+
+def as_sarif(checks: Iterable[CheckResult]) -> str:
+    """Return one run: a result for each check with something to report, a rule for each kind.
+
+    What is as it should be, such as a race that has to break, is a note, anything else an error. The steps are a thread
+    flow for each actor.
+    """
+    found = [check for check in checks if check.kind]
+    kinds = list(dict.fromkeys(check.kind for check in found))
+    rules = [{"id": _rule_id(kind), "name": kind, "shortDescription": {"text": kind}} for kind in kinds]
+    run = {
+        "tool": {"driver": {**_TOOL, "rules": rules}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(check, kinds.index(check.kind)) for check in found],
+    }
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _rule_id(kind: str) -> str:
+    return kind.replace(" ", "-")
+
+
+def _result(check: CheckResult, rule: int) -> dict[str, Any]:
+    result = {
+        "ruleId": _rule_id(check.kind),
+        "ruleIndex": rule,
+        "level": "note" if check.ok else "error",
+        "message": {"text": f"{check.name}: {check.message}"},
+        # The same race with the same anomaly is the same alert, wherever its lines have moved.
+        "partialFingerprints": {"race/v1": f"{check.name}: {check.kind}"},
+    }
+    if check.suppressed:
+        # Not in the source: a file of the project names the place.
+        result["suppressions"] = [{"kind": "external", "justification": check.suppressed}]
+    if check.location is not None:
+        result["locations"] = [_location(check.location)]
+    if check.steps:
+        result["codeFlows"] = [{"threadFlows": list(_thread_flows(check.steps))}]
+    return result
+
+
+def _thread_flows(steps: Sequence[CheckStep]) -> Iterator[dict[str, Any]]:
+    for actor in dict.fromkeys(step.actor for step in steps):
+        own = [
+            {"executionOrder": order, "location": {**_location(step.location), "message": {"text": step.text}}}
+            for order, step in enumerate(steps, start=1)
+            if step.actor == actor
+        ]
+        yield {"id": actor, "locations": own}
+
+
+def _location(location: Location | None) -> dict[str, Any]:
+    if location is None:
+        return {}
+    absolute = Path(location.path).is_absolute()
+    artifact = {"uri": Path(location.path).as_uri()} if absolute else {"uri": quote(Path(location.path).as_posix())}
+    # Relative paths are below the root of the checkout.
+    artifact |= {} if absolute else {"uriBaseId": "%SRCROOT%"}
+    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": location.line}}}
+
 
 _ROOM = Path(__file__).parents[2]
 _MOST_WAYS = 8
@@ -62,14 +244,11 @@ class RaceReport:
 
     def drawings(self) -> Iterator[dict[str, Any]]:
         """Yield what templates show of each run."""
+        slug = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in self.name)
         for number, run in enumerate(self.runs, start=1):
-            picture = svg(run, ident=f"{_slug(self.name)}-{number}", styled=False)
+            picture = svg(run, ident=f"{slug}-{number}", styled=False)
             # svg() has escaped everything that came from outside.
             yield {"run": run, "svg": mark_safe(picture), "text": timeline(run), "why": explain(run)}  # noqa: S308
-
-
-def _slug(name: str) -> str:
-    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
 
 
 def run_data(run: Run) -> dict[str, Any]:
@@ -158,3 +337,54 @@ def render_page(template: str, context: Mapping[str, Any], *, scripts: Sequence[
 def _engine() -> Engine:
     # Not the project's engine, so that reports need no template settings.
     return Engine(dirs=[str(_ROOM / "templates")], libraries={"i18n": "django.templatetags.i18n"})
+
+
+ENDINGS = {".txt": "text", ".json": "json", ".html": "html", ".svg": "svg", ".xml": "junit", ".sarif": "sarif"}
+"""The format that a file's ending asks for."""
+
+
+def format_of(path: Path | None) -> str:
+    """Return the format that the file's ending asks for; text for any other, and without a file."""
+    return ENDINGS.get(path.suffix.lower(), "text") if path else "text"
+
+
+def check_results(reports: Sequence[RaceReport]) -> Iterator[CheckResult]:
+    """Yield a result for each race; one that ends as it is meant to is all right, even if it is meant to break."""
+    for report in reports:
+        found = report.exploration
+        wrong = found.failure if found else next((run for run in report.runs if not run.holds), None)
+        seconds = found.seconds if found else 0.0
+        if wrong is not None and (found is None or found.verdict == "broken"):
+            yield _broken(report, wrong, seconds)
+        else:
+            verdict, reason = (found.verdict, found.reason) if found else ("holds", "")
+            kind = "" if report.as_expected else verdict
+            yield CheckResult(name=report.name, ok=report.as_expected, kind=kind, message=reason, seconds=seconds)
+
+
+def _broken(report: RaceReport, run: Run, seconds: float) -> CheckResult:
+    why = find_explanation(run)
+    sources = [why.step.source if why.step else "", *(raised.source for raised in run.raised.values())]
+    return CheckResult(
+        name=report.name,
+        ok=report.as_expected,
+        kind=why.kind,
+        message=run.reason if why.kind == "unexplained" else why.text,
+        location=next(filter(None, map(Location.parse, sources)), None),
+        details=timeline(run),
+        steps=tuple(
+            CheckStep(actor=step.actor, text=describe_step(step, run), location=Location.parse(step.source))
+            for step in run.steps
+        ),
+        seconds=seconds,
+    )
+
+
+FORMATS: Mapping[str, Callable[[Sequence[RaceReport]], str]] = {
+    "text": as_text,
+    "json": as_json,
+    "html": as_html,
+    "junit": lambda reports: as_junit(check_results(reports), suite="races"),
+    "sarif": lambda reports: as_sarif(check_results(reports)),
+}
+"""The formats that hold any number of races in one text."""

@@ -155,7 +155,8 @@ class Search:
         for node in self._nodes():
             candidates = self._open(node)
             if candidates and not (self._reduce and node.running):
-                actor = self._preferred(node, candidates)
+                # Fewest preemptions first: explanations of simple schedules are short.
+                actor = min(candidates, key=lambda each: (node.cost(each), each))
                 node.running.add(actor)
                 return self._run_from(node, _beginning(node, actor))
         return None
@@ -170,7 +171,11 @@ class Search:
         node = self._running.pop(branch.number)
         nodes = node.path if node else []
         if node is not None and branch.unreached:
-            self._leave_out(node, branch.states[len(nodes) - 1].chosen)
+            # A branch was taken of which nothing is known.
+            actor = branch.states[len(nodes) - 1].chosen
+            node.running.remove(actor)
+            node.done[actor] = Move(actor=actor, footprint=OPAQUE)
+            self._drop_finished(node.path)
             return
         # Races between the moves before were looked for after earlier runs.
         fresh = max(0, len(nodes) - 1)
@@ -187,12 +192,6 @@ class Search:
         if self._reduce:
             _Races(nodes, moves, known=known).add_backtracks(fresh)
         self._drop_finished(nodes)
-
-    def _leave_out(self, node: _Node, actor: int) -> None:
-        """Note that a branch was taken of which nothing is known."""
-        node.running.remove(actor)
-        node.done[actor] = Move(actor=actor, footprint=OPAQUE)
-        self._drop_finished(node.path)
 
     def _run_from(self, node: _Node | None, beginning: list[State]) -> Branch:
         self._taken += 1
@@ -246,11 +245,6 @@ class Search:
 
     def _allowed(self, node: _Node, actor: int) -> bool:
         return self._bound is None or node.cost(actor) <= self._bound
-
-    @staticmethod
-    def _preferred(node: _Node, candidates: list[int]) -> int:
-        # Fewest preemptions first: explanations of simple schedules are short.
-        return min(candidates, key=lambda actor: (node.cost(actor), actor))
 
 
 def _beginning(node: _Node, actor: int) -> list[State]:

@@ -61,10 +61,10 @@ class TreeLine:
 
 
 @dataclass(slots=True, eq=False)
-class _Node:
+class _TreeNode:
     enabled: tuple[int, ...] = ()
     asleep: frozenset[int] = frozenset()
-    children: dict[int, _Node] = field(default_factory=dict)
+    children: dict[int, _TreeNode] = field(default_factory=dict)
     end: Hashable = None
     """The key of the outcome, where a run ended."""
 
@@ -77,7 +77,7 @@ class TreeBuilder:
 
     def clear(self) -> None:
         """Forget everything, as `Search.start_over` does."""
-        self._root = _Node()
+        self._root = _TreeNode()
 
     def add(self, states: Sequence[State], end: Hashable) -> None:
         """Add a run that reached these states; ``end`` is a key of its outcome, or None if it was abandoned."""
@@ -86,7 +86,7 @@ class TreeBuilder:
             if not node.enabled:
                 # In a branch that repeats the beginning the siblings that were run sleep, too.
                 node.enabled, node.asleep = state.enabled, frozenset(state.sleep)
-            node = node.children.setdefault(state.chosen, _Node())
+            node = node.children.setdefault(state.chosen, _TreeNode())
         node.end = end
 
     def build(self, outcomes: Mapping[Hashable, int], *, finished: bool, bounded: bool) -> tuple[TreeLine, ...]:
@@ -97,7 +97,7 @@ class TreeBuilder:
         otherwise: Reason = "bound" if bounded else "independent" if finished else "left"
         lines: list[TreeLine] = []
         # A stack instead of recursion: runs may have more forks than the interpreter has frames.
-        waiting: list[tuple[_Node, str, str, int]] = [(self._root, "", "", 0)]
+        waiting: list[tuple[_TreeNode, str, str, int]] = [(self._root, "", "", 0)]
         while waiting:
             node, start, moves, depth = waiting.pop()
             cuts = list(_cuts(node, start + moves, otherwise))
@@ -115,7 +115,7 @@ class TreeBuilder:
         return tuple(_summed(lines))
 
 
-def _cuts(node: _Node, schedule: str, otherwise: Reason) -> Iterator[Cut]:
+def _cuts(node: _TreeNode, schedule: str, otherwise: Reason) -> Iterator[Cut]:
     """Yield what was not run in a state; ``otherwise`` is why, for actors that did not sleep."""
     for actor in node.enabled:
         if actor not in node.children:

@@ -1,4 +1,4 @@
-"""The sessions and steps of a spec for isolationtester, and the order of the steps."""
+"""The sessions and steps of a spec for isolationtester, the order of the steps, and their SQL with literals."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any
 
+from psycopg import ClientCursor, ProgrammingError
+
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
-from django_lockstep.lab.explorer.effects.layouts import quote_name
+from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.errors import NotWritable
-from django_lockstep.lab.explorer.spec.literals import escape_braces, literal_sql
 
-__all__ = ["SCHEMA", "Permutation", "block"]
+__all__ = ["SCHEMA", "Permutation", "block", "escape_braces"]
 
 SCHEMA = "race"
 """The schema that a spec creates for its tables, so that it can run in any database."""
@@ -124,3 +125,64 @@ def block(head: str, sql: str, *, line: bool = False) -> str:
     """Return a block of a spec; ``line``: in one line."""
     text = escape_braces(sql)
     return f"{head} {{ {text}; }}" if line else f"{head}\n{{\n{text};\n}}"
+
+
+# Operations as SQL with literals.
+
+_IN_SMALL_LETTERS = "set|reset|show|lock|savepoint|release|rollback|start transaction|discard|listen|notify|table"
+"""First words of statements that may consist of words only."""
+_PROTOCOL = re.compile(
+    rf"(?!(?:{_IN_SMALL_LETTERS})\b)[a-z_ ]+|CLOSE|COPY\b.*|FETCH (?:SELECT|WITH|VALUES|TABLE)\b.*", re.DOTALL
+)
+"""How the hooks name round trips without a statement of their own: FETCH, COPY, transaction blocks of the driver."""
+_BY_ITSELF = frozenset({"abort", "begin", "commit", "end", "rollback"})
+_SAVEPOINT = re.compile(r'"?(s\d+_x\d+)"?')
+_TOKEN = re.compile(
+    r"""(?P<dollar>\$(?P<tag>\w*)\$(?P<body>.*?)\$(?P=tag)\$)
+      | (?P<escaped>\b[eE]'(?:[^'\\]|\\.|'')*')
+      | (?P<plain>'(?:[^']|'')*')
+      | (?P<name>"(?:[^"]|"")*")
+      | (?P<comment>--[^\n]*|/\*.*?\*/)""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def literal_sql(operation: Operation, connection: Any, *, savepoints: dict[str, str]) -> str:
+    """Return what the operation sent as SQL that needs no parameters; several statements where it sent several.
+
+    ``connection`` is the driver's, whose adapters write the values. ``savepoints`` collects short names for the
+    generated ones. Raises `NotWritable` for what was not sent as a statement.
+    """
+    sql = operation.sql.strip().rstrip(";")
+    if _PROTOCOL.fullmatch(sql) and sql not in _BY_ITSELF:
+        raise NotWritable(f"{sql!r} went over the wire without a statement of its own (server-side cursor, COPY)")
+    sets = operation.params if operation.many else [operation.params]
+    try:
+        # The driver's own adapters, so that values are written as they were sent.
+        texts = [ClientCursor(connection).mogrify(sql, params) for params in sets]
+    except ProgrammingError as error:
+        raise NotWritable(f"{sql!r} has parameters that cannot be written as literals: {error}") from error
+
+    def short(savepoint: re.Match[str]) -> str:
+        return savepoints.setdefault(savepoint[1], f"sp{len(savepoints) + 1}")
+
+    return "; ".join(_SAVEPOINT.sub(short, text) for text in texts)
+
+
+def escape_braces(sql: str) -> str:
+    """Return the SQL without closing braces, which end a block of a spec and cannot be escaped there."""
+    return _TOKEN.sub(_without_brace, sql) if "}" in sql else sql
+
+
+def _without_brace(found: re.Match[str]) -> str:
+    token = found[0]
+    if "}" not in token:
+        return token
+    if found["comment"]:
+        return token.replace("}", ")")
+    if found["name"]:
+        return "U&" + token.replace("\\", "\\\\").replace("}", "\\007D")
+    if found["escaped"]:
+        return token.replace("}", "\\x7D")
+    text = found["body"].replace("'", "''") if found["dollar"] else token[1:-1]
+    return "E'" + text.replace("\\", "\\\\").replace("}", "\\x7D") + "'"

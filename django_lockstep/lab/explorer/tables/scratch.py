@@ -29,10 +29,10 @@ from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.migrations.loader import MigrationLoader
 
-from django_lockstep.lab.explorer.effects.layouts import quote_name
+from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.errors import NotExplorable
+from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from django_lockstep.lab.explorer.tables.databases import SCRATCH_PREFIX, is_scratch
-from django_lockstep.lab.explorer.tables.idle_pool import close_idle_sessions
 
 __all__ = ["enter_scratch", "further_copies", "scratch_databases"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from psycopg.pq import TransactionStatus
 
-from django_lockstep.lab.explorer.effects.layouts import quote_literal
+from django_lockstep.lab.explorer.effects.catalog import quote_literal
 from django_lockstep.lab.explorer.tables.control_session import ControlSession
 
 __all__ = ["CROWDED", "FEW_ROWS", "Storage", "Usage"]

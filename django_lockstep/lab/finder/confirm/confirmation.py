@@ -12,11 +12,17 @@ from typing import TypeVar
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Run
 from django_lockstep.lab.finder.confirm.committed import committed_tests
-from django_lockstep.lab.finder.confirm.forks import Fork, RequestActor
+from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
 from django_lockstep.lab.finder.confirm.judging import Attempts, is_known
-from django_lockstep.lab.finder.confirm.pairings import Earlier, Pairing, with_another_user, with_earlier, with_itself
-from django_lockstep.lab.finder.confirm.partners import Partners, partner_tests
-from django_lockstep.lab.finder.confirm.points import Point, Points
+from django_lockstep.lab.finder.confirm.pairings import (
+    Earlier,
+    Pairing,
+    Partners,
+    partner_tests,
+    with_another_user,
+    with_earlier,
+    with_itself,
+)
 from django_lockstep.lab.finder.confirm.reproduction import TestPlace, with_test_file
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import FinderError
@@ -154,10 +160,6 @@ class Confirmation:
             return not _obstacle(candidate)
         return not attempts.confirmed and not attempts.is_exhausted and attempts.places < MOST_WITNESSES
 
-    def _is_undecided(self, candidate: Candidate) -> bool:
-        attempts = self._attempts.get(candidate.id)
-        return attempts is None or attempts.confirmed is None
-
     # Forks
 
     def _reach(self, point: Point) -> None:
@@ -201,7 +203,8 @@ class Confirmation:
             attempts = self._attempts[candidate.id]
             if attempts.schedules > before[candidate.id]:
                 attempts.explored.setdefault(place.path, self._test)
-        if undecided := [one for one in related.values() if self._is_undecided(one)]:
+        confirmed = {name for name, attempts in self._attempts.items() if attempts.confirmed is not None}
+        if undecided := [one for name, one in related.items() if name not in confirmed]:
             self._keep(point, there, undecided)
         return list(changed)
 

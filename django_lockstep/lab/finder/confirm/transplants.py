@@ -4,22 +4,113 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import resolve
 
-from django_lockstep.lab.finder.confirm.forks import RequestActor
-from django_lockstep.lab.finder.confirm.trials import Trial
-from django_lockstep.lab.finder.confirm.users import KnownUser
+from django_lockstep.lab.finder.confirm.clones import KnownUser
+from django_lockstep.lab.finder.confirm.forks import RequestActor, apart_from_the_test
+from django_lockstep.lab.finder.derive.history import History, Row, UnitStep
 from django_lockstep.lab.finder.errors import CannotClone
+from django_lockstep.lab.finder.record.fingerprints import NULL, Fingerprints
+from django_lockstep.lab.finder.record.reader import StatementReader, is_of_interest
+from django_lockstep.lab.finder.record.recording import RecordedStatement, Table, Unit
 
-__all__ = ["Captured"]
+__all__ = ["Captured", "DryRun", "Identity"]
+
+Identity = Mapping[str, str]
+"""What a row can be found by: the values of its columns that are unique, the primary key among them."""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a request answered that was sent alone, and what it did: with the keys as they are, which stay in memory."""
+
+    answer: str
+    history: History
+
+    @classmethod
+    def of(cls, actor: Callable[[Any], Any]) -> DryRun:
+        """Send it. What it writes stays there, and its errors are raised."""
+        tables: dict[str, Table] = {}
+        # Without a key: values are needed as they are, to be put into other requests.
+        reader = StatementReader(
+            Fingerprints(None), lambda found: tables.update({table.name: table for table in found})
+        )
+        statements: list[RecordedStatement] = []
+
+        def note(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+            result = execute(sql, params, many, context)
+            driver = context["connection"].connection
+            text = sql if isinstance(sql, str) else sql.as_string(driver)
+            if is_of_interest(text) and hasattr(driver, "pgconn"):
+                statements.append(reader.read(text, params, context, keys={}, many=many))
+            return result
+
+        with ExitStack() as stack:
+            stack.enter_context(apart_from_the_test())
+            for connection in connections.all():
+                stack.enter_context(connection.execute_wrapper(note))
+            answer = str(actor(None))
+        unit = Unit(test="", kind="request", name="", number=0, statements=tuple(statements))
+        return cls(answer, History(unit, tables))
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the request was not refused."""
+        return self.answer.startswith(("2", "3"))
+
+    @cached_property
+    def changed(self) -> frozenset[Row]:
+        """The rows that it changed or locked, less those that it made."""
+        rows = (self.history.locked_rows(step) for step in self.history.steps)
+        return frozenset().union(*rows) - self.history.made
+
+    @cached_property
+    def met(self) -> Mapping[Row, Identity]:
+        """The rows that it read, changed or referred to, less those that it made."""
+        found: dict[Row, dict[str, str]] = {}
+        for step in self.history.steps:
+            for (table, key), values in self._met_in(step):
+                if (table, key) not in self.history.made and len(self.history.table(table).key) == 1:
+                    named = {self.history.table(table).key[0]: key.removeprefix("=")}
+                    found.setdefault((table, key), named).update(values)
+        return found
+
+    def _met_in(self, step: UnitStep) -> Iterator[tuple[Row, Identity]]:
+        history = self.history
+        for each in step.statement.read:
+            columns = {index.columns[0] for index in history.table(each.table).unique if len(index.columns) == 1}
+            if key := history.key_of(step, each):
+                known = {name: text for name, text in each.values.items() if name in columns and text != NULL}
+                yield (each.table, key), {name: text.removeprefix("=") for name, text in known.items()}
+        for row in history.locked_rows(step) | history.references(step, step.template.table):
+            yield row, {}
+
+    def rows(self, table: str) -> list[Identity]:
+        """Return its rows of a table: those that it changed or locked, then the others; both in the order of keys."""
+        met = [row for row in self.met if row[0] == table]
+        return [self.met[row] for row in sorted(met, key=lambda row: (row not in self.changed, _sortable(row[1])))]
+
+    def interferes_with(self, other: DryRun) -> bool:
+        """Whether it changes or locks a row that the other one met, or writes into a table that the other one reads."""
+        writes = self.history.writes("INSERT", "UPDATE", "DELETE")
+        anywhere = {step.template.table for step in writes if not self.history.changed_rows(step)}
+        looked = {table for step in other.history.steps for table in step.template.tables}
+        return bool(self.changed & other.met.keys() or anywhere & looked)
+
+
+def _sortable(key: str) -> tuple[int, str]:
+    text = key.removeprefix("=")
+    return (int(text) if text.isdigit() else 0, text)
+
 
 _OF_REQUEST = re.compile(r"REQUEST_METHOD|PATH_INFO|QUERY_STRING|CONTENT_TYPE|HTTP_.*")
 _OF_USER = re.compile(r"HTTP_(HOST|COOKIE|(?!X_CSRF).*(AUTH|TOKEN|API_KEY).*)")
@@ -35,16 +126,16 @@ class Captured:
     test: str
     number: int
     request: RequestActor
-    trial: Trial
+    trial: DryRun
     user: KnownUser | None
 
     @classmethod
     def of(cls, request: RequestActor, *, test: str = "", number: int = 0) -> Captured:
         """Send it alone. What it writes stays there, and its errors are raised."""
         user = KnownUser.of(request.environ, using=DEFAULT_DB_ALIAS)
-        return cls(test, number, request, Trial.of(request), user)
+        return cls(test, number, request, DryRun.of(request), user)
 
-    def moved_to(self, place: RequestActor, trial: Trial) -> RequestActor:
+    def moved_to(self, place: RequestActor, trial: DryRun) -> RequestActor:
         """Return the request as it would be sent beside another one, of which a trial is known.
 
         Each row that it met becomes the row of the same table that the other one met. Its user is the other one's,
@@ -52,7 +143,8 @@ class Captured:
         has no counterpart.
         """
         environ = {name: value for name, value in place.environ.items() if not _OF_REQUEST.fullmatch(name)}
-        environ |= {name: value for name, value in self.request.environ.items() if _is_of_request_alone(name)}
+        own = (name for name in self.request.environ if _OF_REQUEST.fullmatch(name) and not _OF_USER.fullmatch(name))
+        environ |= {name: self.request.environ[name] for name in own}
         environ |= self._by_user_of(place)
         keys = _Keys.between(self.trial, trial)
         environ["PATH_INFO"] = _path(environ["PATH_INFO"], keys)
@@ -76,10 +168,6 @@ class Captured:
         return {**headers, "HTTP_COOKIE": "; ".join(filter(None, cookies))}
 
 
-def _is_of_request_alone(name: str) -> bool:
-    return bool(_OF_REQUEST.fullmatch(name)) and not _OF_USER.fullmatch(name)
-
-
 @dataclass(frozen=True, slots=True)
 class _Keys:
     """What rows are called in one test, and in another one."""
@@ -90,7 +178,7 @@ class _Keys:
     """What fields that refer to a table may be called."""
 
     @classmethod
-    def between(cls, source: Trial, target: Trial) -> _Keys:
+    def between(cls, source: DryRun, target: DryRun) -> _Keys:
         """Pair the rows of each table by their places among those that each side met, the changed tables first."""
         found: dict[str, list[tuple[str, str | None]]] = {}
         tables = list(dict.fromkeys([*sorted(row[0] for row in source.changed), *(row[0] for row in source.met)]))
@@ -124,9 +212,10 @@ class _Keys:
         return any(each in name.lower() for each in self.names.get(table, ()))
 
 
-def _names(table: str, trial: Trial) -> frozenset[str]:
+def _names(table: str, trial: DryRun) -> frozenset[str]:
     tables = trial.history.tables.values()
-    referring = {key.column.removesuffix("_id") for each in tables for key in each.foreign_keys if key.table == table}
+    keys = (key for each in tables for key in each.foreign_keys if key.parent == table)
+    referring = {key.columns[0].removesuffix("_id") for key in keys}
     model = trial.history.table(table).model.rpartition(".")[2].lower()
     return frozenset(filter(None, {model, *referring}))
 

@@ -14,7 +14,7 @@ import pytest
 
 from django_lockstep.lab.explorer import Exploration, timeline
 from django_lockstep.lab.finder.confirm.committed import committed_tests
-from django_lockstep.lab.finder.confirm.forks import Fork, RequestActor
+from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
 from django_lockstep.lab.finder.confirm.pairings import (
     Earlier,
     put_back,
@@ -23,7 +23,6 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_itself,
     with_partner,
 )
-from django_lockstep.lab.finder.confirm.points import Point, Points
 from django_lockstep.lab.finder.confirm.transplants import Captured
 from django_lockstep.lab.finder.record.calls import intercept_calls
 from django_lockstep.lab.finder.record.requests import intercept

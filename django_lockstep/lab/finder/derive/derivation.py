@@ -9,9 +9,8 @@ from itertools import chain
 
 from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness, candidate_id
 from django_lockstep.lab.finder.derive.history import History, Hit, UnitStep
-from django_lockstep.lab.finder.derive.insert_races import insert_races
 from django_lockstep.lab.finder.derive.pair_races import lock_orders, mails_before_commit, write_skews
-from django_lockstep.lab.finder.derive.row_races import row_races
+from django_lockstep.lab.finder.derive.row_races import insert_races, row_races
 from django_lockstep.lab.finder.record.recording import Recording, Table, Unit
 from django_lockstep.lab.wording import listed
 

@@ -104,12 +104,11 @@ class History:
         return (
             step
             for step in self.steps
-            if step.template.verb in verbs and step.statement.rows != 0 and not self._is_session(step.template.table)
+            if step.template.verb in verbs
+            and step.statement.rows != 0
+            # By its columns: projects have session models of their own.
+            and not self.table(step.template.table).types.keys() >= {"session_key", "session_data"}
         )
-
-    def _is_session(self, table: str) -> bool:
-        # By its columns: projects have session models of their own.
-        return self.table(table).types.keys() >= {"session_key", "session_data"}
 
     def key_of(self, step: UnitStep, row: RowRead) -> str:
         """Return the row's key, also where only the condition names it."""
@@ -187,12 +186,12 @@ class History:
         if step.template.verb == "INSERT":
             given = {name: frozenset(step.values(value)) for name, value in step.template.assignments.items()}
         keys = self.table(table).foreign_keys
-        return frozenset((each.table, value) for each in keys for value in given.get(each.column, ()))
+        return frozenset((key.parent, value) for key in keys for value in given.get(key.columns[0], ()))
 
     def row_references(self, row: RowRead) -> frozenset[Row]:
         """Return the rows that a row refers to."""
         keys = self.table(row.table).foreign_keys
-        return frozenset((each.table, row.values[each.column]) for each in keys if each.column in row.values)
+        return frozenset((key.parent, row.values[key.columns[0]]) for key in keys if key.columns[0] in row.values)
 
     def is_guarded(self, read: UnitStep, write: UnitStep, rows: Iterable[Row]) -> bool:
         """Whether a lock on one of the rows is held from before the read until the write is committed."""

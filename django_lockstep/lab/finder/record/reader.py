@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
-from django_lockstep.lab.finder.record.catalog import TableCatalog
-from django_lockstep.lab.finder.record.fingerprints import Fingerprints
-from django_lockstep.lab.finder.record.parameters import first, positional, type_name
-from django_lockstep.lab.finder.record.recording import RecordedStatement, Table
-from django_lockstep.lab.finder.record.rows import RowReader
+from django.apps import apps
+from django.utils import timezone
+from psycopg.pq import ExecStatus, TransactionStatus
 
-__all__ = ["StatementReader", "is_of_interest"]
+from django_lockstep.lab.explorer.effects.catalog import (
+    FOREIGN_KEYS,
+    TABLE_NAME,
+    UNIQUE_INDEXES,
+    ForeignKey,
+    UniqueIndex,
+)
+from django_lockstep.lab.finder.record.fingerprints import Fingerprints, comparable
+from django_lockstep.lab.finder.record.recording import RecordedStatement, RowRead, Table
+
+__all__ = ["StatementReader", "first", "is_of_interest"]
 
 _OF_INTEREST = re.compile(r"[\s(]*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|LOCK)\b", re.IGNORECASE)
 
@@ -56,3 +67,193 @@ class StatementReader:
         if name not in self._catalogs:
             self._catalogs[name] = TableCatalog(self._on_tables)
         return self._catalogs[name]
+
+
+# Parameters by position, with a name for the type of each.
+
+_NAMED = re.compile(r"%\((\w+)\)s")
+# From when code asks for the time until the statement is sent.
+_MOMENT = timedelta(minutes=1)
+
+
+def first(sets: Any) -> Any:
+    """Return the first of many sets of parameters."""
+    return next(iter(sets), ()) if isinstance(sets, Iterable) else ()
+
+
+def positional(sql: str, params: Any) -> tuple[str, list[Any]]:
+    """Return the SQL with placeholders by position, and their values."""
+    if isinstance(params, Mapping):
+        names = _NAMED.findall(sql)
+        return _NAMED.sub("%s", sql), [params.get(name) for name in names]
+    return sql, list(params or ())
+
+
+def type_name(value: object) -> str:
+    """Return the type of a parameter; ``now`` for the current time, which a test may have frozen."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "int"  # the driver has classes of its own for integers
+    if isinstance(value, datetime):
+        return "now" if _is_now(value) else "datetime"
+    return type(value).__name__
+
+
+def _is_now(value: datetime) -> bool:
+    now = timezone.now()
+    if timezone.is_naive(value) and timezone.is_aware(now):
+        now = timezone.make_naive(now)
+    return timezone.is_naive(value) == timezone.is_naive(now) and abs(value - now) < _MOMENT
+
+
+# The rows that a result holds, led back to their tables: joins, select_related and raw SQL alike.
+
+_MOST_ROWS = 200
+"""Of a statement; units that read more do so in loops, in which the first rows tell as much."""
+_INTEGERS = frozenset({20, 21, 23})
+
+
+@dataclass(slots=True)
+class _Group:
+    """Columns of a result that came from one row of a table."""
+
+    table: ServerTable
+    columns: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By name, the place in the result and the type's OID."""
+
+
+class RowReader:
+    """Reads rows, and notes the order of their keys."""
+
+    def __init__(self, catalog: TableCatalog, fingerprints: Fingerprints) -> None:
+        self._catalog = catalog
+        self._fingerprints = fingerprints
+
+    def read(self, result: Any, driver: Any, keys: dict[str, int | str]) -> tuple[RowRead, ...]:
+        """Return the rows; add the values of their keys to ``keys``, by fingerprint."""
+        self._catalog.ensure_loaded(driver)
+        if result is None or not result.nfields:
+            return ()
+        groups = self._groups(result, driver)
+        count = min(result.ntuples, _MOST_ROWS)
+        return tuple(
+            row for number in range(count) for group in groups for row in self._row(result, number, group, keys)
+        )
+
+    def _groups(self, result: Any, driver: Any) -> list[_Group]:
+        groups: list[_Group] = []
+        last: dict[str, _Group] = {}
+        for place in range(result.nfields):
+            oid = result.ftable(place)
+            table = self._catalog.get(oid, driver) if oid else None
+            # Binary values would have to be decoded by type; where a project asks for them, they are left out.
+            if table is None or result.fformat(place) or not comparable(result.ftype(place)):
+                continue
+            column = table.columns.get(result.ftablecol(place), "")
+            group = last.get(table.table.name)
+            # The column a second time: the table is joined to itself.
+            if group is None or column in group.columns:
+                group = last[table.table.name] = _Group(table)
+                groups.append(group)
+            group.columns[column] = (place, result.ftype(place))
+        return groups
+
+    def _row(self, result: Any, number: int, group: _Group, keys: dict[str, int | str]) -> list[RowRead]:
+        texts = {name: result.get_value(number, place) for name, (place, _) in group.columns.items()}
+        values = {name: self._fingerprints.of_column(texts[name], group.columns[name][1]) for name in texts}
+        columns = group.table.table.key
+        if not columns or not all(name in values for name in columns):
+            return [RowRead(table=group.table.table.name, values=values)]
+        if any(texts[name] is None for name in columns):
+            return []  # nothing was found by an outer join
+        key = ",".join(values[name] for name in columns)
+        if len(columns) == 1:
+            text = texts[columns[0]].decode(errors="replace")
+            # As a number, so that 10 comes after 9.
+            keys[key] = int(text) if group.columns[columns[0]][1] in _INTEGERS else text
+        return [RowRead(table=group.table.table.name, key=key, values=values)]
+
+
+_TABLES = f"""
+SELECT coalesce(jsonb_agg(jsonb_build_object(
+    'oid', c.oid::bigint,
+    'name', {TABLE_NAME.format("c.oid::regclass")},
+    'columns', (SELECT jsonb_object_agg(a.attnum, jsonb_build_array(a.attname, a.atttypid::regtype::text))
+                FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+    'key', ARRAY(SELECT a.attname FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k (n, place)
+                 JOIN pg_attribute a ON a.attnum = k.n
+                 WHERE i.indrelid = c.oid AND i.indisprimary AND a.attrelid = c.oid ORDER BY k.place),
+    'unique', {UNIQUE_INDEXES},
+    'foreign', {FOREIGN_KEYS}
+)), '[]')::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTable:
+    """A table with the numbers that the driver knows its columns by."""
+
+    table: Table
+    columns: Mapping[int, str]
+
+
+class TableCatalog:
+    """The tables of one database, read when an unknown one is met: tests create tables."""
+
+    def __init__(self, on_loaded: Callable[[list[Table]], None]) -> None:
+        """Call ``on_loaded`` with all tables whenever they were read."""
+        self._by_oid: dict[int, ServerTable | None] = {}
+        self._on_loaded = on_loaded
+
+    def get(self, oid: int, driver: Any) -> ServerTable | None:
+        """Return the table; None for one of the server's own, and where the catalog cannot be read now."""
+        if oid not in self._by_oid and not self._load(driver):
+            return None
+        # Not there although the catalog was read: one of the server's own. Noted, or each row would have it read again.
+        return self._by_oid.setdefault(oid, None)
+
+    def ensure_loaded(self, driver: Any) -> None:
+        """Read the catalog unless that was done: a unit may write without reading anything."""
+        if not self._by_oid:
+            self._load(driver)
+
+    def _load(self, driver: Any) -> bool:
+        # Past Django's and the driver's cursors, so that nobody who counts statements counts this one, and never where
+        # it would fail: in an aborted transaction, or amid a pipeline.
+        connection = driver.pgconn
+        if connection.pipeline_status or connection.transaction_status not in _USABLE:
+            return False
+        result = connection.exec_(_TABLES.encode())
+        if result.status != ExecStatus.TUPLES_OK:
+            return False
+        listed = json.loads(result.get_value(0, 0))
+        # A proxy has the table of its model, which is the one to name.
+        models = {model._meta.db_table: model for model in apps.get_models() if not model._meta.proxy}
+        self._by_oid |= {each["oid"]: _server_table(each, models.get(each["name"])) for each in listed}
+        self._on_loaded([known.table for known in self._by_oid.values() if known is not None])
+        return True
+
+
+_USABLE = frozenset({TransactionStatus.IDLE, TransactionStatus.INTRANS})
+
+
+def _server_table(listed: dict[str, Any], model: Any) -> ServerTable:
+    columns = {int(number): name for number, (name, _) in (listed["columns"] or {}).items()}
+    foreign = [key for key in map(ForeignKey.parse, listed["foreign"]) if len(key.columns) == 1]
+    table = Table(
+        name=listed["name"],
+        model=model._meta.label if model else "",
+        key=tuple(listed["key"]),
+        types=dict((listed["columns"] or {}).values()),
+        unique=tuple(index for index in map(UniqueIndex.parse, listed["unique"]) if index.valid),
+        foreign_keys=tuple({key.columns: key for key in (*_unchecked(model), *foreign)}.values()),
+    )
+    return ServerTable(table=table, columns=columns)
+
+
+def _unchecked(model: Any) -> Iterator[ForeignKey]:
+    """Yield the references of a model, which the server need not know of: ``db_constraint=False``."""
+    for column in model._meta.local_concrete_fields if model else ():
+        if column.many_to_one or column.one_to_one:
+            yield ForeignKey(parent=column.related_model._meta.db_table, columns=(column.column,))

@@ -21,11 +21,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from django_lockstep.lab.explorer.tables.databases import is_test_database
-from django_lockstep.lab.finder.record.files import RecordingWriter
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
-from django_lockstep.lab.finder.record.inputs import call_inputs, request_inputs
 from django_lockstep.lab.finder.record.reader import StatementReader, is_of_interest
-from django_lockstep.lab.finder.record.recording import SENT_MAIL, RecordedStatement, Site
+from django_lockstep.lab.finder.record.recording import SENT_MAIL, RecordedStatement, RecordingWriter, Site
 from django_lockstep.lab.finder.record.redaction import mask_message
 from django_lockstep.lab.finder.record.requests import (
     CallNext,
@@ -36,8 +34,7 @@ from django_lockstep.lab.finder.record.requests import (
     intercept_async,
 )
 from django_lockstep.lab.finder.record.stack import CodeMap
-from django_lockstep.lab.finder.record.transactions import Transactions
-from django_lockstep.lab.finder.record.units import Calls, Draft
+from django_lockstep.lab.finder.record.units import Calls, Draft, Transactions, call_inputs, request_inputs
 
 __all__ = ["Recorder"]
 

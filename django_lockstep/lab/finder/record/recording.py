@@ -1,20 +1,28 @@
-"""What was recorded of a test suite: units of work with their statements, and the tables that these touch."""
+"""What was recorded of a test suite: units of work with their statements, and the tables that these touch; its file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from django_lockstep.lab.explorer.effects.catalog import ForeignKey, UniqueIndex
+from django_lockstep.lab.finder.errors import NotARecording
 
 __all__ = [
     "SENT_MAIL",
-    "ForeignKey",
     "RecordedStatement",
     "Recording",
+    "RecordingWriter",
     "RowRead",
     "Site",
     "Table",
-    "UniqueIndex",
     "Unit",
+    "merge_recordings",
+    "read_recording",
 ]
 
 SENT_MAIL = "SEND MAIL"
@@ -90,24 +98,6 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UniqueIndex:
-    """A unique index, or an exclusion constraint."""
-
-    columns: tuple[str, ...]
-    """With those that only expressions of the index name."""
-    predicate: tuple[str, ...] = ()
-    """Columns of its WHERE clause."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignKey:
-    """A column that refers to another table's primary key."""
-
-    column: str
-    table: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """A table that the recorded statements may touch."""
 
@@ -121,6 +111,7 @@ class Table:
     unique: tuple[UniqueIndex, ...] = ()
     """The primary key's index is one of them."""
     foreign_keys: tuple[ForeignKey, ...] = ()
+    """Its references of one column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,3 +124,168 @@ class Recording:
     """How many tests were recorded."""
     notes: tuple[str, ...] = ()
     """Sentences on what could not be recorded."""
+
+
+_VERSION = 2
+
+
+class RecordingWriter:
+    """Writes a recording, one JSON object a line, appended while the tests run; threads may share it.
+
+    A killed run leaves a file that can be read, less its last line. Templates and sites are written once, before the
+    unit that is the first to use them, and are numbered in their order.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._lock = threading.Lock()
+        self._templates: dict[str, int] = {}
+        self._sites: dict[Site, int] = {}
+        self._file = path.open("w", encoding="utf-8")
+        self._write({"recording": _VERSION})
+
+    def write_unit(self, unit: Unit) -> None:
+        """Append a unit, in one piece: threads may share the file."""
+        with self._lock:
+            statements = [self._statement(statement) for statement in unit.statements]
+            self._write({"unit": {**_set_fields(unit), "inputs": sorted(unit.inputs), "statements": statements}})
+            # With each unit: what a killed run has recorded so far is worth trying.
+            self._file.flush()
+
+    def write_tables(self, tables: Iterable[Table]) -> None:
+        """Append tables; of one that was written before, what is true now."""
+        with self._lock:
+            for table in tables:
+                unique = [{"columns": index.columns, "predicate": index.predicate} for index in table.unique]
+                keys = [{"column": key.columns[0], "table": key.parent} for key in table.foreign_keys]
+                self._write({"table": {**asdict(table), "unique": unique, "foreign_keys": keys}})
+
+    def close(self, *, tests: int, notes: Iterable[str] = ()) -> None:
+        """Append what is known at the end, and close the file."""
+        with self._lock, self._file:
+            self._write({"end": {"tests": tests, "notes": list(notes)}})
+
+    def _statement(self, statement: RecordedStatement) -> dict[str, Any]:
+        # Once: a suite sends few texts, but each of them very often.
+        if statement.sql not in self._templates:
+            self._templates[statement.sql] = len(self._templates)
+            self._write({"sql": statement.sql})
+        short: dict[str, Any] = {**_set_fields(statement), "sql": self._templates[statement.sql]}
+        if statement.site is not None:
+            short["site"] = self._site(statement.site)
+        if statement.read:
+            short["read"] = [_set_fields(row) for row in statement.read]
+        return short
+
+    def _site(self, site: Site) -> int:
+        if site not in self._sites:
+            self._sites[site] = len(self._sites)
+            self._write({"site": asdict(site)})
+        return self._sites[site]
+
+    def _write(self, record: dict[str, Any]) -> None:
+        self._file.write(json.dumps(record, separators=(",", ":")) + "\n")
+
+
+def _set_fields(record: Any) -> dict[str, Any]:
+    """Return the fields that differ from their defaults; most do not."""
+    pairs = ((field, getattr(record, field.name)) for field in fields(record))
+    return {field.name: value for field, value in pairs if value != field.default and value not in ((), {})}
+
+
+def read_recording(path: Path) -> Recording:
+    """Return what the file holds. Raises `NotARecording` unless this version wrote it."""
+    reader = _Reader()
+    for record in _records(path):
+        for kind, value in record.items():
+            reader.take(kind, value)
+    return Recording(tables=reader.tables, units=tuple(reader.units), tests=reader.tests, notes=tuple(reader.notes))
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    # A killed run may have cut its last character in two.
+    with path.open(encoding="utf-8", errors="replace") as file:
+        first = _decoded(next(file, ""))
+        if first is None or first.get("recording") != _VERSION:
+            raise NotARecording(
+                f"{path} is not a recording of version {_VERSION}: record the tests again with --find-races"
+            )
+        for line in file:
+            record = _decoded(line)
+            if record is None:  # a killed run's last line
+                return
+            yield record
+
+
+def _decoded(line: str) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.tables: dict[str, Table] = {}
+        self.units: list[Unit] = []
+        self.notes: dict[str, None] = {}
+        self.tests = 0
+        self._templates: list[str] = []
+        self._sites: list[Site] = []
+
+    def take(self, kind: str, value: Any) -> None:
+        """Add a record of the file, in the order in which they stand there."""
+        match kind:
+            case "sql":
+                self._templates.append(value)
+            case "site":
+                self._sites.append(Site(**value))
+            case "unit":
+                self.units.append(self._unit(value))
+            case "table":
+                self.tables[value["name"]] = _table(value)
+            case "end":
+                self.tests += value["tests"]
+                self.notes |= dict.fromkeys(value["notes"])
+
+    def _unit(self, value: dict[str, Any]) -> Unit:
+        statements = tuple(self._statement(each) for each in value["statements"])
+        order = tuple(value.get("key_order", ()))
+        return Unit(**{**value, "inputs": frozenset(value["inputs"]), "statements": statements, "key_order": order})
+
+    def _statement(self, value: dict[str, Any]) -> RecordedStatement:
+        site = value.get("site")
+        given = {
+            **value,
+            "sql": self._templates[value["sql"]],
+            "site": None if site is None else self._sites[site],
+            "params": tuple(value.get("params", ())),
+            "types": tuple(value.get("types", ())),
+            "read": tuple(RowRead(**row) for row in value.get("read", ())),
+        }
+        return RecordedStatement(**given)
+
+
+def _table(value: Mapping[str, Any]) -> Table:
+    unique = tuple(map(UniqueIndex.parse, value["unique"]))
+    keys = tuple(ForeignKey(parent=each["table"], columns=(each["column"],)) for each in value["foreign_keys"])
+    return Table(**{**value, "key": tuple(value["key"]), "unique": unique, "foreign_keys": keys})
+
+
+def merge_recordings(parts: Sequence[Path], target: Path) -> None:
+    """Write the recordings of several processes into one file, and delete the parts."""
+    writer = RecordingWriter(target)
+    tests, notes = 0, dict[str, None]()
+    for part in parts:
+        recording = read_recording(part)
+        for unit in recording.units:
+            writer.write_unit(unit)
+        writer.write_tables(recording.tables.values())
+        tests += recording.tests
+        notes |= dict.fromkeys(recording.notes)
+    writer.close(tests=tests, notes=notes)
+    # Only now: if something fails before, the parts are still there.
+    for part in parts:
+        part.unlink()

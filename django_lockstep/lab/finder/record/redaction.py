@@ -9,8 +9,8 @@ that stands in quotes are masked.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from django_lockstep.lab.explorer import Outcome, Run, Step
@@ -37,20 +37,14 @@ _IN_MESSAGE = re.compile(
 )
 
 
-_SHOWN = ("steps", "results", "state", "differences", "reason", "raised")
-"""What a run and an outcome show of values."""
-
-
 def redact(outcome: Outcome, run: Run, *, ends: Iterable[FinalState]) -> tuple[Outcome, Run]:
     """Return both without long strings; differences also name those in ``ends``, the states that other runs left."""
     names = _Names()
-    states = [state for state in (run.state, *ends, outcome.state) if not isinstance(state, str)]
-    rows = [row for step in run.steps for row in step.values]
-    rows += [row for state in states for table in state.values() for row in table]
-    arguments = [step.arguments for step in run.steps]
-    texts = [state for state in (run.state, *ends) if isinstance(state, str)]
-    for text in _strings([arguments, [list(row.values()) for row in rows], list(run.results.values()), texts]):
-        names.add(text)
+    names.add_all([[step.arguments, step.values] for step in run.steps])
+    names.add_all([run.results, run.state, outcome.state, *ends])
+    for step in run.steps:
+        names.add_all(_LITERAL.findall(step.sql))
+        names.add_all(_WRITTEN.findall(step.params))
     return _hidden(outcome, names), _hidden(run, names)
 
 
@@ -61,7 +55,9 @@ def mask_message(message: str) -> str:
 
 def hide_strings(message: str) -> str:
     """Return a message of this library without the long strings that stand in quotes."""
-    return _Names().hide_written(message)
+    names = _Names()
+    names.add_all(_WRITTEN.findall(message))
+    return names.hide(message)
 
 
 class _Names:
@@ -70,9 +66,14 @@ class _Names:
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
-    def add(self, text: str) -> None:
-        if len(text) > _LONG and not _OPEN.fullmatch(text):
-            self._names.setdefault(text, f"str#{len(self._names) + 1}")
+    def add_all(self, value: Any) -> None:
+        """Add the strings in a value, which may be JSON; of that the keys, too."""
+        if isinstance(value, str):
+            if len(value) > _LONG and not _OPEN.fullmatch(value):
+                self._names.setdefault(value, f"str#{len(self._names) + 1}")
+        elif isinstance(value, Mapping | list | tuple):
+            for item in value.items() if isinstance(value, Mapping) else value:
+                self.add_all(item)
 
     def hide(self, text: str) -> str:
         """Return the text with a name for each known string in it, as it is or as Python writes it."""
@@ -82,42 +83,18 @@ class _Names:
                 text = text.replace(written, self._names[value])
         return text
 
-    def hide_literals(self, sql: str) -> str:
-        """Return a statement without long strings in it; tables and columns keep their names."""
-        return _LITERAL.sub(lambda found: f"'{self._hide_new(found[1])}'", sql)
-
-    def hide_written(self, text: str) -> str:
-        """Return parameters as Python writes them without long strings, known or not."""
-        return _WRITTEN.sub(lambda found: f"'{self._hide_new(found[1] or found[2] or '')}'", self.hide(text))
-
-    def _hide_new(self, text: str) -> str:
-        self.add(text)
-        return self.hide(text)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """Yield the strings in a value, which may be JSON; of that the keys, too."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from _strings(list(value.items()))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _strings(item)
-
 
 def _hidden(value: Any, names: _Names) -> Any:
     """Return data of whatever classes with each string hidden."""
     if isinstance(value, str):
         return names.hide(value)
-    if isinstance(value, Step):
-        hidden = {name: _hidden(getattr(value, name), names) for name in ("arguments", "waited_on", "values")}
-        sql, params = names.hide_literals(value.sql), names.hide_written(value.params)
-        return replace(value, sql=sql, params=params, **hidden)
-    if isinstance(value, Raised):
-        return replace(value, message=mask_message(names.hide(value.message)))
-    if isinstance(value, Outcome | Run):
-        return replace(value, **{name: _hidden(getattr(value, name), names) for name in _SHOWN if hasattr(value, name)})
+    if is_dataclass(value) and not isinstance(value, type):
+        hidden = {field.name: _hidden(getattr(value, field.name), names) for field in fields(value)}
+        if isinstance(value, Step):  # tables and columns keep their names
+            hidden["sql"] = _LITERAL.sub(lambda found: names.hide(found[0]), value.sql)
+        if isinstance(value, Raised):
+            hidden["message"] = mask_message(hidden["message"])
+        return replace(value, **hidden)
     if isinstance(value, Mapping):
         return {_hidden(key, names): _hidden(item, names) for key, item in value.items()}
     return type(value)(_hidden(item, names) for item in value) if isinstance(value, list | tuple) else value

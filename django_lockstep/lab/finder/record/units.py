@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import re
 import sys
 import threading
@@ -12,10 +13,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from traceback import walk_stack
 from types import FrameType
+from typing import Any
+from urllib.parse import parse_qsl
+from weakref import WeakKeyDictionary
 
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import Atomic
+from django.http import HttpRequest
+from psycopg import IsolationLevel
+
+from django_lockstep.lab.explorer.effects.sql import isolation_level_set
 from django_lockstep.lab.finder.record.recording import SENT_MAIL, RecordedStatement, Unit
 
-__all__ = ["Calls", "Draft"]
+__all__ = ["Calls", "Draft", "Transactions", "call_inputs", "request_inputs"]
 
 _MATTERS = re.compile(
     rf"\s*(?:INSERT|UPDATE|DELETE|MERGE|LOCK)\b|{SENT_MAIL}|\bFOR\s+(?:NO\s+KEY\s+)?(?:UPDATE|SHARE)\b|"
@@ -137,3 +148,132 @@ class Calls:
     def _finish(self, call: _OpenCall) -> None:
         if call.draft is not None:
             self._end(call.draft)
+
+
+# What came into a unit of work from outside: the values of a request, the arguments of a call. Nothing is evaluated
+# that the project's code has not evaluated: that could send statements.
+
+
+def request_inputs(request: HttpRequest, body: bytes) -> Iterator[object]:
+    """Yield the values in the query, the path and the body."""
+    yield from _pairs(request.META.get("QUERY_STRING", ""))
+    match = request.resolver_match
+    if match is not None:
+        yield from match.args
+        yield from match.kwargs.values()
+    content_type = request.META.get("CONTENT_TYPE", "")
+    if "json" in content_type:
+        yield from _json_values(body)
+    elif content_type.startswith("application/x-www-form-urlencoded"):
+        yield from _pairs(body.decode(errors="replace"))
+    elif (form := vars(request).get("_post")) is not None:  # a form in parts, that the view has read
+        for _, values in form.lists():
+            yield from values
+
+
+def _pairs(text: str) -> Iterator[str]:
+    try:
+        yield from (value for _, value in parse_qsl(text))
+    except ValueError:  # more fields than it takes
+        return
+
+
+def _json_values(body: bytes) -> Iterator[object]:
+    try:
+        waiting = [json.loads(body)]
+    except (ValueError, RecursionError):
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        else:
+            yield value
+
+
+def call_inputs(frame: FrameType) -> Iterator[object]:
+    """Yield the plain values among the arguments; what is computed from an object is not from outside."""
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    values = frame.f_locals
+    for name in names:
+        value = values.get(name)
+        # By the type alone: to compare or to print a model's instance may send a query.
+        if value is not None and type(value).__module__ in {"builtins", "decimal", "datetime", "uuid"}:
+            yield from value if isinstance(value, list | tuple) else (value,)
+
+
+_LEVELS = {
+    # In PostgreSQL the same as the next.
+    IsolationLevel.READ_UNCOMMITTED: "read committed",
+    IsolationLevel.READ_COMMITTED: "read committed",
+    IsolationLevel.REPEATABLE_READ: "repeatable read",
+    IsolationLevel.SERIALIZABLE: "serializable",
+}
+
+
+class Transactions:
+    """Numbers the transactions of connections, as production has them.
+
+    `TestCase` opens two blocks of its own around a test; the outermost block inside of them is production's
+    transaction. Which two of these are the same cannot be seen in what a connection holds, for a decorator's block is
+    one object in all calls, so that their beginnings are counted.
+    """
+
+    def __init__(self) -> None:
+        self._begun: WeakKeyDictionary[BaseDatabaseWrapper, int] = WeakKeyDictionary()
+        self._set_levels: WeakKeyDictionary[BaseDatabaseWrapper, tuple[int | None, str]] = WeakKeyDictionary()
+        self._defaults: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the blocks that begin."""
+        original: Any = Atomic.__enter__
+
+        def entered(block: Atomic) -> None:
+            original(block)
+            connection = connections[block.using or DEFAULT_DB_ALIAS]
+            if _own_blocks(connection) == [block]:
+                self._begun[connection] = self._begun.get(connection, 0) + 1
+
+        Atomic.__enter__ = entered  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            Atomic.__enter__ = original  # type: ignore[method-assign]
+
+    def current(self, connection: BaseDatabaseWrapper) -> int | None:
+        """Return the number of the transaction that is open; None with autocommit."""
+        blocks = connection.atomic_blocks
+        is_open = bool(_own_blocks(connection)) if blocks else not connection.autocommit
+        return self._begun.get(connection, 0) if is_open else None
+
+    def note_statement(self, connection: BaseDatabaseWrapper, sql: str) -> None:
+        """Note the isolation level that the statement may set for its transaction."""
+        if sql[:4].upper() == "SET " and (level := isolation_level_set(sql)):
+            self._set_levels[connection] = (self.current(connection), level)
+
+    def isolation(self, connection: BaseDatabaseWrapper) -> str:
+        """Return the level of the open transaction."""
+        at, level = self._set_levels.get(connection, (None, ""))
+        # SET TRANSACTION is over with its transaction.
+        if level and at == self.current(connection):
+            return level
+        driver: Any = connection.connection
+        chosen = driver.isolation_level
+        return _LEVELS[IsolationLevel(chosen)] if chosen is not None else self._default(driver)
+
+    def _default(self, driver: Any) -> str:
+        if driver not in self._defaults:
+            # Past the cursors: a test that counts statements does not count this one.
+            value = driver.pgconn.exec_(b"SHOW default_transaction_isolation").get_value(0, 0)
+            self._defaults[driver] = value.decode() if value else "read committed"
+        return self._defaults[driver]
+
+
+def _own_blocks(connection: BaseDatabaseWrapper) -> list[Atomic]:
+    """Return the blocks that are not a `TestCase`'s."""
+    blocks: list[Any] = connection.atomic_blocks
+    return [block for block in blocks if not block._from_testcase]

@@ -18,8 +18,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, write_spec
 from django_lockstep.lab.explorer.explore import runs_to_draw
 from django_lockstep.lab.explorer.options import ExploreOptions, Reduction
-from django_lockstep.lab.explorer.render.formats import FORMATS, format_of
-from django_lockstep.lab.explorer.render.reports import RaceReport, as_text
+from django_lockstep.lab.explorer.render.reports import FORMATS, RaceReport, as_text, format_of
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.tables.databases import is_test_database, other_sessions
 from django_lockstep.lab.explorer.tables.scratch import scratch_databases
@@ -179,8 +178,8 @@ class Command(BaseCommand):
         for report in reports:
             if not report.runs:
                 raise CommandError(f"{report.name} has no run to draw: {_reason(report)}", returncode=1)
-            inside = path / _file_name(report) if path and path.is_dir() else path
-            self._write(svg(report.runs[0]), inside)
+            name = re.sub(r"[^\w.-]+", "-", report.name) + ".svg"
+            self._write(svg(report.runs[0]), path / name if path and path.is_dir() else path)
 
     def _write(self, text: str, path: Path | None) -> None:
         if path is None:
@@ -224,10 +223,6 @@ def _spec(race: Race, report: RaceReport, **common: Any) -> str:
     failure = report.exploration.failure if report.exploration else report.runs[0]
     schedule = failure.schedule if failure else ""
     return write_spec(race.scenario, schedule, **common).text
-
-
-def _file_name(report: RaceReport) -> str:
-    return re.sub(r"[^\w.-]+", "-", report.name) + ".svg"
 
 
 @contextmanager

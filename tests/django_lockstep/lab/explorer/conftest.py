@@ -10,7 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_lockstep.lab.explorer import Scenario, processes
 from django_lockstep.lab.explorer.options import SessionOptions
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
-from django_lockstep.lab.explorer.tables.idle_pool import close_idle_sessions
+from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 
 Exploring = Callable[[Scenario], AbstractContextManager[ExplorationSession]]
 

@@ -9,9 +9,17 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
-from django_lockstep.lab.explorer.render.ci_reports import CheckResult, CheckStep, Location, as_junit, as_sarif
-from django_lockstep.lab.explorer.render.formats import FORMATS, check_results, format_of
-from django_lockstep.lab.explorer.render.reports import RaceReport
+from django_lockstep.lab.explorer.render.reports import (
+    FORMATS,
+    CheckResult,
+    CheckStep,
+    Location,
+    RaceReport,
+    as_junit,
+    as_sarif,
+    check_results,
+    format_of,
+)
 from tests.django_lockstep.lab.explorer import stories
 
 RIGHT = CheckResult(name="queue:locked", ok=True, seconds=0.25)

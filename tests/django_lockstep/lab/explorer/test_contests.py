@@ -12,8 +12,8 @@ from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, Mo
 from django_lockstep.lab.explorer.errors import Overtaken
 from django_lockstep.lab.explorer.render.moves import moves_of
 from django_lockstep.lab.explorer.search.branches import Move
-from django_lockstep.lab.explorer.search.contests import first_ones
 from django_lockstep.lab.explorer.search.dpor import Search
+from django_lockstep.lab.explorer.search.waits import first_ones
 from django_lockstep.lab.explorer.spec.specs import write_spec
 from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories

@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import F
 
 from django_lockstep.lab.explorer import Scenario, explore
-from django_lockstep.lab.explorer.tables.copies import LARGE
+from django_lockstep.lab.explorer.tables.saved_tables import LARGE
 from tests.testapps.shop.models import PlainSeat, Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)

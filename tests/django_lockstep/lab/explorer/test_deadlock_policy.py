@@ -2,8 +2,8 @@
 
 import pytest
 
-from django_lockstep.lab.explorer.driver import deadlock_policy
-from django_lockstep.lab.explorer.driver.deadlock_policy import DeadlockPolicy
+from django_lockstep.lab.explorer.driver import wait_monitor
+from django_lockstep.lab.explorer.driver.wait_monitor import DeadlockPolicy
 from django_lockstep.lab.explorer.effects.operations import Operation
 
 ONE_WAITS_FOR_THE_FIRST = {1: frozenset({0})}
@@ -14,8 +14,8 @@ LOSES = "SET LOCAL deadlock_timeout = '1ms'"
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits until another session has looked for a cycle; the clock stands still."""
     waits: list[float] = []
-    monkeypatch.setattr(deadlock_policy, "monotonic", lambda: 1.0)
-    monkeypatch.setattr(deadlock_policy, "sleep", waits.append)
+    monkeypatch.setattr(wait_monitor, "monotonic", lambda: 1.0)
+    monkeypatch.setattr(wait_monitor, "sleep", waits.append)
     return waits
 
 

@@ -6,9 +6,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from django_lockstep.lab.explorer import Run, Step, replay, svg
-from django_lockstep.lab.explorer.render.drawing.elements import COLUMN
-from django_lockstep.lab.explorer.render.drawing.layout import Layout
-from django_lockstep.lab.explorer.render.text_width import display_width, truncate, wrap
+from django_lockstep.lab.explorer.render.drawing.layout import COLUMN, Layout
+from django_lockstep.lab.explorer.render.summaries import display_width, truncate, wrap
 from tests.django_lockstep.lab.explorer import stories
 
 STRANGE = [

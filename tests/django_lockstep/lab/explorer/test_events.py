@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 
-from django_lockstep.lab.explorer.driver.events import Event, next_event
+from django_lockstep.lab.explorer.driver.trace import Event, next_event
 
 _AT_ONCE = 1e-9
 """Seconds that are over before a wait has begun."""

@@ -10,7 +10,7 @@ import pytest
 from django.db import IntegrityError, connection, connections, transaction
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Run, Scenario, ScheduleError, explore, replay
-from django_lockstep.lab.explorer.tables.idle_pool import close_idle_sessions
+from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from django_lockstep.locking import StaleVersionError, retry_on_conflict, retrying
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import Session, query, until

@@ -6,8 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from django_lockstep.lab.explorer import Run, Scenario, Step, replay, svg, timeline
-from django_lockstep.lab.explorer.render.folding import find_folds
-from django_lockstep.lab.explorer.render.timelines import fitting_width
+from django_lockstep.lab.explorer.render.timelines import find_folds, fitting_width
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import PlainSeat, Turnstile
 

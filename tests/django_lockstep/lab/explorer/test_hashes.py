@@ -5,7 +5,7 @@ from django.db import connection
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from django_lockstep.lab.explorer.effects.hashes import hashed_text
+from django_lockstep.lab.explorer.effects.key_values import hashed_text
 
 texts = st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=40)
 

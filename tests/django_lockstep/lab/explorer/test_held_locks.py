@@ -12,8 +12,8 @@ from pytest_django import Settings
 
 from django_lockstep.lab.explorer import Run, Scenario
 from django_lockstep.lab.explorer import replay as replay_schedule
-from django_lockstep.lab.explorer.held_locks import _held
-from django_lockstep.lab.explorer.masking import Masker
+from django_lockstep.lab.explorer.steps import Masker
+from django_lockstep.lab.explorer.watches import _held
 from tests.django_lockstep.lab.explorer import schemas, stories
 from tests.testapps.shop.models import Seat
 

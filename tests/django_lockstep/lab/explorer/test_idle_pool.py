@@ -10,8 +10,8 @@ from django.db.models import F
 from psycopg import IsolationLevel
 
 from django_lockstep.lab.explorer import Scenario, close_idle_sessions, explore
-from django_lockstep.lab.explorer.driver.session_state import SessionState
-from django_lockstep.lab.explorer.tables import idle_pool
+from django_lockstep.lab.explorer.driver.hooks import SessionState
+from django_lockstep.lab.explorer.tables import control_session
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, Session, query, until
 from tests.testapps.shop.models import Seat
@@ -44,7 +44,7 @@ def others() -> int:
 def test_the_next_exploration_goes_on_with_the_sessions_and_threads_of_the_one_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(idle_pool, "IDLE", 60.0)  # a machine may stand still for a second
+    monkeypatch.setattr(control_session, "IDLE", 60.0)  # a machine may stand still for a second
     explore(SCENARIO)
     first, threads = set(backends), set(threading.enumerate())
     explore(SCENARIO)

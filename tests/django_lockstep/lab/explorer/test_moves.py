@@ -6,8 +6,7 @@ import pytest
 
 from django_lockstep.lab.explorer import Exploration, Outcome, explore, replay
 from django_lockstep.lab.explorer.explore import runs_to_draw
-from django_lockstep.lab.explorer.render.moves import moves_of
-from django_lockstep.lab.explorer.render.outcome_cards import outcome_cards
+from django_lockstep.lab.explorer.render.moves import moves_of, outcome_cards
 from django_lockstep.lab.explorer.render.reports import RaceReport
 from tests.django_lockstep.lab.explorer import stories
 

@@ -11,9 +11,9 @@ from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.explorer.errors import NotWritable
-from django_lockstep.lab.explorer.spec.literals import escape_braces
+from django_lockstep.lab.explorer.spec.permutations import escape_braces
 from django_lockstep.lab.explorer.spec.specs import write_spec
-from django_lockstep.lab.explorer.tables.idle_pool import close_idle_sessions
+from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.isolationtester import disagreements, printed, seen, tables
 from tests.support.sessions import query, until

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from django_lockstep.lab.explorer import Run, Scenario, Step, explore, replay, svg, timeline
-from django_lockstep.lab.explorer.render.text_width import display_width
+from django_lockstep.lab.explorer.render.summaries import display_width
 from django_lockstep.lab.explorer.render.timelines import fitting_width
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat

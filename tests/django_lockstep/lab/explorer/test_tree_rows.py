@@ -9,8 +9,8 @@ from django.utils import translation
 
 from django_lockstep.lab.explorer.render import tree_rows as module
 from django_lockstep.lab.explorer.render.drawing import tree_svg
-from django_lockstep.lab.explorer.render.drawing.elements import COLUMN
-from django_lockstep.lab.explorer.render.text_width import display_width
+from django_lockstep.lab.explorer.render.drawing.layout import COLUMN
+from django_lockstep.lab.explorer.render.summaries import display_width
 from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
 from django_lockstep.lab.explorer.search.tree import Cut, TreeLine
 

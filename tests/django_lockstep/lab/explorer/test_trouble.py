@@ -15,7 +15,7 @@ from django_lockstep.lab.explorer import Scenario, explore, replay
 from django_lockstep.lab.explorer.driver.actors import Actor
 from django_lockstep.lab.explorer.driver.wait_monitor import WaitMonitor
 from django_lockstep.lab.explorer.errors import Abandoned
-from django_lockstep.lab.explorer.tables.idle_pool import close_idle_sessions
+from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat

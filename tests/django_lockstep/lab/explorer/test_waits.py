@@ -7,8 +7,7 @@ import pytest
 
 from django_lockstep.lab.explorer import Scenario, explore
 from django_lockstep.lab.explorer.search.branches import Move
-from django_lockstep.lab.explorer.search.contests import first_ones
-from django_lockstep.lab.explorer.search.waits import Waits, has_cycle, met_by_chance, overtaken
+from django_lockstep.lab.explorer.search.waits import Waits, first_ones, has_cycle, met_by_chance, overtaken
 from django_lockstep.lab.explorer.session import ExplorationSession
 from tests.django_lockstep.lab.explorer import stories
 

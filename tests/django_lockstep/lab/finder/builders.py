@@ -3,23 +3,22 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django_lockstep.lab.explorer.effects.catalog import ForeignKey, UniqueIndex
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recording import (
-    ForeignKey,
     RecordedStatement,
     Recording,
     RowRead,
     Site,
     Table,
-    UniqueIndex,
     Unit,
 )
 
 PLAIN = Fingerprints(None).of
 _KEY = UniqueIndex(columns=("id",))
-_OF_EVENT = (ForeignKey(column="event_id", table="event"),)
+_OF_EVENT = (ForeignKey(parent="event", columns=("event_id",)),)
 
 EVENT = Table(name="event", model="box.Event", key=("id",), types={"id": "bigint", "places": "integer"}, unique=(_KEY,))
 SEAT = Table(

@@ -1,7 +1,6 @@
 """A session beside a worker, and Ctrl-C while the search waits for it."""
 
 import signal
-import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -9,54 +8,46 @@ from typing import Any, cast
 
 import pytest
 
-from django_lockstep.lab.finder.cluster_sessions import ClusterSession, Glance, look
+from django_lockstep.lab.finder.second_session import ClusterSession, Glance, Host
 from django_lockstep.lab.finder.shares import Share
-from django_lockstep.lab.workers.cluster import ClusterWorkers
+from django_lockstep.lab.workers.cluster import Cluster
 
 RUNNING = Glance(found=b"", status=None, log=b"")
 INTERRUPTED = Glance(found=b"", status=pytest.ExitCode.INTERRUPTED, log=b"the last try is done")
 
 
 class Worker(Executor):
-    """A cluster of one worker, whose session runs until it is interrupted; Ctrl-C is pressed while it is waited for."""
+    """A cluster of one worker, whose session runs until it is interrupted; Ctrl-C is pressed at the first look."""
 
-    addresses = ("tcp://worker",)
+    threads = {"tcp://worker": 1}
 
     def __init__(self) -> None:
-        self.waited_for = threading.Event()
         self._looks = 0
 
-    def executor(self, worker: str, prepare: Callable[[], Any]) -> Executor:
+    def executor(self, prepare: Callable[[], Any], *, worker: str) -> Executor:
         return self
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         answer: Future[Any] = Future()
-        answer.set_result(self._glance(**kwargs) if function is look else None)
+        answer.set_result(self._glance(**kwargs) if function is Host.look else RUNNING)
         return answer
 
     def _glance(self, *, interrupt: bool) -> Glance:
         self._looks += 1
         if self._looks == 1:
-            self.waited_for.wait()
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
         return INTERRUPTED if interrupt else RUNNING
 
 
 def test_the_end_of_an_interrupted_session_is_waited_for(tmp_path: Path) -> None:
     (recording := tmp_path / "races.jsonl").write_text("")
-    worker = Worker()
     session = ClusterSession(
-        cast("ClusterWorkers", worker),
-        "tcp://worker",
-        arguments=[],
-        code={},
-        recording=recording,
-        share=Share(1, 1),
+        cast("Cluster", Worker()), "tcp://worker", arguments=[], recording=recording, share=Share(1, 1)
     )
     with pytest.raises(KeyboardInterrupt):
-        worker.waited_for.set()
-        session.wait()
+        session.wait(1.0)
     session.interrupt()
-    session.wait()
+    while session.status is None:
+        session.wait(1.0)
     assert session.status == pytest.ExitCode.INTERRUPTED
     assert session.log.read_text() == "the last try is done"

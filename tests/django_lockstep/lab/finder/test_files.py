@@ -5,8 +5,13 @@ from pathlib import Path
 import pytest
 
 from django_lockstep.lab.finder.errors import NotARecording
-from django_lockstep.lab.finder.record.files import RecordingWriter, merge_recordings, read_recording
-from django_lockstep.lab.finder.record.recording import Recording, Unit
+from django_lockstep.lab.finder.record.recording import (
+    Recording,
+    RecordingWriter,
+    Unit,
+    merge_recordings,
+    read_recording,
+)
 from tests.django_lockstep.lab.finder.builders import BOOKING, TABLES, row, sent, unit, with_index
 
 SELL = unit(

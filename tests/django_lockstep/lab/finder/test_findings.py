@@ -8,8 +8,7 @@ import pytest
 
 from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings, consequence_of, findings_path, tables_of
-from django_lockstep.lab.finder.report.reports import as_text, in_a_line, report_on
-from django_lockstep.lab.finder.report.suppressions import Suppression
+from django_lockstep.lab.finder.report import Suppression, as_text, in_a_line, report_on
 from tests.django_lockstep.lab.finder.builders import site
 
 

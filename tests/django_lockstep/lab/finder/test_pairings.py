@@ -13,7 +13,7 @@ from django.test import Client, RequestFactory
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable
 from django_lockstep.lab.finder.confirm.clones import session_of, session_user
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy
-from django_lockstep.lab.finder.confirm.forks import Fork, RequestActor
+from django_lockstep.lab.finder.confirm.forks import Fork, Point, RequestActor
 from django_lockstep.lab.finder.confirm.pairings import (
     Earlier,
     Pairing,
@@ -22,7 +22,6 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_earlier,
     with_itself,
 )
-from django_lockstep.lab.finder.confirm.points import Point
 from django_lockstep.lab.finder.errors import CannotClone
 from tests.testapps.seeded_shop.racing.models import Product, Shift
 

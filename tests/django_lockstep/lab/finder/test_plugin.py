@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from django_lockstep.lab.finder.findings import Findings
-from django_lockstep.lab.finder.record.files import read_recording
+from django_lockstep.lab.finder.record.recording import read_recording
 from tests.support.processes import ROOT
 
 FILES = {

@@ -20,10 +20,9 @@ from django.test import Client, override_settings
 from django.test.client import ClientHandler
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.lab.finder.record.files import RecordingWriter, read_recording
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
-from django_lockstep.lab.finder.record.recording import SENT_MAIL, Recording, Unit
+from django_lockstep.lab.finder.record.recording import SENT_MAIL, Recording, RecordingWriter, Unit, read_recording
 from django_lockstep.lab.finder.record.stack import CodeMap
 from tests.support.processes import ROOT
 from tests.testapps.shop import office
@@ -255,7 +254,7 @@ def test_tables_come_with_model_keys_indexes_and_references(tape: Tape, seat: Pl
     assert tables["shop_plainseat"].types["price"] == "numeric"
     made = tables["made"]
     assert sorted((index.columns, index.predicate) for index in made.unique) == [(("a",), ("b",)), (("id",), ())]
-    assert [(key.column, key.table) for key in made.foreign_keys] == [("seat", "shop_plainseat")]
+    assert [(key.columns, key.parent) for key in made.foreign_keys] == [(("seat",), "shop_plainseat")]
 
 
 # Nothing else changes.

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.finder.confirm.forks import Fork
-from django_lockstep.lab.finder.confirm.remedies import REMEDIES, try_lock
+from django_lockstep.lab.finder.confirm.judging import REMEDIES, try_lock
 from tests.django_lockstep.lab.finder.test_findings import candidate
 from tests.testapps.seeded_shop.racing import services
 from tests.testapps.seeded_shop.racing.models import Basket, Payment, Subscription, Wallet

@@ -15,11 +15,15 @@ from django_lockstep.lab.explorer import Run, Step, svg, timeline
 from django_lockstep.lab.explorer.render.reports import run_data
 from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings
-from django_lockstep.lab.finder.record.files import RecordingWriter
-from django_lockstep.lab.finder.record.recording import Site
-from django_lockstep.lab.finder.report.files import require_report, write_report
-from django_lockstep.lab.finder.report.reports import Report, entries_of, report_on
-from django_lockstep.lab.finder.report.suppressions import Suppression
+from django_lockstep.lab.finder.record.recording import RecordingWriter, Site
+from django_lockstep.lab.finder.report import (
+    Report,
+    Suppression,
+    entries_of,
+    report_on,
+    require_report,
+    write_report,
+)
 from django_lockstep.lab.management.commands import find_races
 from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, unit
 

@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.finder.plugin import _test_id
-from django_lockstep.lab.finder.second_session import _arguments, _LocalSession
+from django_lockstep.lab.finder.second_session import LocalSession, _arguments
 from django_lockstep.lab.finder.shares import Share
+from tests.support.sessions import PATIENCE
 
 ADDED = ["--maxfail=0"]
 
@@ -70,11 +72,15 @@ def test_a_test_has_the_id_that_it_has_without_workers(nodeid: str, marks: list[
     assert _test_id(item) == "test_seats.py::test_it"
 
 
-def started(program: str) -> "subprocess.Popen[bytes]":
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
-    assert process.stdout
-    process.stdout.readline()
-    return process
+@contextmanager
+def started(program: str) -> Iterator[LocalSession]:
+    """Yield a session that runs this program."""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        session = object.__new__(LocalSession)
+        session._process = process
+        yield session
 
 
 WAITING = """
@@ -88,19 +94,15 @@ raise SystemExit(2)
 
 
 def test_an_interrupt_is_passed_on() -> None:
-    with started(WAITING) as process:
-        session = _LocalSession(process, Path("log"))
+    with started(WAITING) as session:
         assert session.status is None
         session.interrupt()
-        session.wait()
-
-    assert session.status == 2
+        session.wait(PATIENCE)
+        assert session.status == 2
 
 
 def test_one_that_has_ended_is_not_disturbed() -> None:
-    with started("print(flush=True)") as process:
-        session = _LocalSession(process, Path("log"))
-        session.wait()
+    with started("print(flush=True)") as session:
+        session.wait(PATIENCE)
         session.interrupt()
-
-    assert session.status == 0
+        assert session.status == 0

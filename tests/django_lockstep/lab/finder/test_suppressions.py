@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from django_lockstep.lab.finder.errors import NotASuppression
-from django_lockstep.lab.finder.report.suppressions import Suppression, read_suppressions
+from django_lockstep.lab.finder.report import Suppression, read_suppressions
 from tests.django_lockstep.lab.finder.test_findings import candidate
 
 

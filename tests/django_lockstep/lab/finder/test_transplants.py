@@ -19,8 +19,7 @@ from django.urls import path
 from django_lockstep.lab.finder.confirm.clones import session_user
 from django_lockstep.lab.finder.confirm.forks import RequestActor
 from django_lockstep.lab.finder.confirm.pairings import with_partner
-from django_lockstep.lab.finder.confirm.transplants import Captured
-from django_lockstep.lab.finder.confirm.trials import Trial
+from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun
 from django_lockstep.lab.finder.errors import CannotClone
 from tests.testapps.seeded_shop.racing.models import Article, Order, Product
 
@@ -106,7 +105,7 @@ def here() -> RequestActor:
 def moved(partner: RequestActor, here: RequestActor) -> RequestActor:
     captured = Captured.of(partner)
     Product.objects.exclude(pk=3).delete()
-    return captured.moved_to(here, Trial.of(here))
+    return captured.moved_to(here, DryRun.of(here))
 
 
 @pytest.mark.usefixtures("other_test")
@@ -151,7 +150,7 @@ def test_a_row_that_is_found_by_another_unique_column() -> None:
     Article.objects.update(slug="tea")
     here = request("/articles/tea/")
 
-    assert captured.moved_to(here, Trial.of(here)).environ["PATH_INFO"] == "/articles/tea/"
+    assert captured.moved_to(here, DryRun.of(here)).environ["PATH_INFO"] == "/articles/tea/"
 
 
 @pytest.mark.usefixtures("other_test")
@@ -161,7 +160,7 @@ def test_a_row_without_counterpart() -> None:
     here = request("/articles/tea/")
 
     with pytest.raises(CannotClone, match="its row of racing_product has no counterpart here"):
-        captured.moved_to(here, Trial.of(here))
+        captured.moved_to(here, DryRun.of(here))
 
 
 def refused(captured: Captured, here: RequestActor) -> str:
@@ -233,7 +232,7 @@ def test_a_user_who_may_more_is_copied(manager: User, here: RequestActor, anonym
     manager.delete()
     Group.objects.all().delete()
     place = here if anonymous else request("/products/3/sell/", user=User.objects.create_user("customer"))
-    sent = captured.moved_to(place, Trial.of(place))
+    sent = captured.moved_to(place, DryRun.of(place))
 
     assert sent(None) == "200"
     assert (user_of(sent).username, user_of(sent).email) == ("manager2", "manager@example.org")
@@ -253,7 +252,7 @@ def test_the_token_of_a_form_goes_with_its_cookie(manager: User, *, by_manager: 
         here = checked("/products/3/sell/", "a" * 32, customer)
         captured = Captured.of(checked("/products/7/sell/", "b" * 32, manager if by_manager else customer))
         manager.delete()
-        sent = captured.moved_to(here, Trial.of(here))
+        sent = captured.moved_to(here, DryRun.of(here))
 
         assert (captured.trial.answer, sent(None)) == ("200", "200")
         assert user_of(sent).username == ("manager2" if by_manager else "customer")

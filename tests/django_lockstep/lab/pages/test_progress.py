@@ -15,7 +15,7 @@ from django.test import AsyncClient, Client
 from django.urls import reverse
 
 from django_lockstep.lab.explorer import Scenario
-from django_lockstep.lab.pages import process, progress, runs, streams
+from django_lockstep.lab.pages import process, progress, views
 from django_lockstep.lab.pages.exploring import RaceProgress
 from django_lockstep.lab.pages.store import LiveRun, Store, open_store
 from tests.django_lockstep.lab.explorer import stories
@@ -211,21 +211,21 @@ def test_others_are_asked_to_log_in(settings: Any, url: str) -> None:
 
 def test_nothing_starts_where_the_setting_is_off(settings: Any) -> None:
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = False
-    with patch.object(runs, "_start_python") as started:
+    with patch.object(process, "_start_python") as started:
         assert Client().post(START, {"all": "1"}).status_code == 403
     assert not started.called
 
 
 def test_a_process_that_may_not_run_says_so(other: Session) -> None:
     other.run(query, process._LOCK)
-    with patch.object(runs, "exclusive_run", lambda connection: nullcontext()):
+    with patch.object(process, "exclusive_run", lambda connection: nullcontext()):
         start("LOCKED")
     assert "Another page is running a race" in end()
 
 
 def test_it_does_not_hide_the_run_that_goes_on(other: Session, store: Store) -> None:
     other.run(query, process._LOCK)
-    with patch.object(runs, "exclusive_run", lambda connection: nullcontext()):
+    with patch.object(process, "exclusive_run", lambda connection: nullcontext()):
         start("LOCKED")
     theirs = LiveRun(token="theirs", state="running", progress=RaceProgress(names=("a race",)))
     store.publish(theirs)
@@ -348,9 +348,9 @@ def test_a_page_that_is_closed_gives_its_place_back(store: Store) -> None:
     store.publish(running())
     answer: Any = Client().get(PROGRESS, headers=STREAM, **THREADS)
     next(iter(answer.streaming_content))
-    assert streams._taken == 1
+    assert views._streaming == 1
     answer.close()
-    assert streams._taken == 0
+    assert views._streaming == 0
 
 
 def test_it_is_read_once_for_all_who_ask_in_the_same_instant(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

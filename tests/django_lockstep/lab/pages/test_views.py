@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer import Scenario
-from django_lockstep.lab.pages import exploring, process, runs
+from django_lockstep.lab.pages import exploring, process
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, Session, query, until
@@ -136,7 +136,7 @@ def test_an_unknown_race_is_not_found(staff: Client) -> None:
 
 
 def test_looking_runs_nothing(staff: Client) -> None:
-    with patch.object(runs, "_start_python") as run:
+    with patch.object(process, "_start_python") as run:
         staff.get(page("NAIVE"), {"schedule": "AABBAB"})
     assert not run.called
 
@@ -243,7 +243,7 @@ def test_a_schedule_that_was_run_can_be_downloaded_without_another_run(
     assert staff.get(url).status_code == 404  # as long as it was not
     assert f'href="{url}"' in explored(staff, page("NAIVE"), "AABBAB")
 
-    with patch.object(runs, "_start_python") as run:
+    with patch.object(process, "_start_python") as run:
         file = staff.get(url)
     assert not run.called
     name = f"tests-django_lockstep-lab-pages-test_views-NAIVE-AABBAB.{form}"
@@ -278,7 +278,7 @@ def test_the_last_exploration_can_be_downloaded_without_a_run(
     assert staff.get(url).status_code == 404  # as long as there is none
     assert f'href="{url}"' in explored(staff, page("NAIVE"))
 
-    with patch.object(runs, "_start_python") as run:
+    with patch.object(process, "_start_python") as run:
         file = staff.get(url)
     assert not run.called
     assert (file["Content-Type"], file["Content-Disposition"]) == (
@@ -356,7 +356,7 @@ def test_a_link_with_a_wrong_schedule_is_refused_too(staff: Client) -> None:
 
 def test_nothing_runs_where_the_setting_is_off(staff: Client, running: Any) -> None:
     running.LOCKSTEP_LAB_RUNS_IN_PAGES = False
-    with patch.object(runs, "_start_python") as run:
+    with patch.object(process, "_start_python") as run:
         answer = staff.post(page("NAIVE"))
 
     assert answer.status_code == 403

@@ -9,22 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.render.drawing.elements import COLUMN
 from django_lockstep.lab.explorer.render.explanations import Explanation, find_explanation
-from django_lockstep.lab.explorer.render.folding import Fold, find_folds
-from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step, summarize
-from django_lockstep.lab.explorer.render.text_width import truncate, wrap
+from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step, summarize, truncate, wrap
 from django_lockstep.lab.explorer.render.timelines import (
+    Fold,
     actor_title,
     actors_of,
     describe_end,
     describe_wait,
+    find_folds,
     transaction_spans,
 )
 from django_lockstep.lab.explorer.results import Run, Step
 
-__all__ = ["LINE", "PAD", "Bar", "Box", "Layout", "Line"]
+__all__ = ["COLUMN", "LINE", "PAD", "Bar", "Box", "Layout", "Line"]
 
+COLUMN = 7.6
+"""Pixels of one column at 12 pixels; the widest common fixed-width fonts have 7.3."""
 _BOLD_COLUMN = 9
 """The same at 14 pixels, bold."""
 LINE = 16

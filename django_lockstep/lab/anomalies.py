@@ -11,12 +11,61 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Any
 
-from django_lockstep.lab.anomalies.table import Item, X, Y
+from django.apps.registry import Apps
+from django.db import connection, models, transaction
+from psycopg import IsolationLevel
 
-__all__ = ["ANOMALIES", "Anomaly", "RolledBack"]
+from django_lockstep.errors import sqlstate_of
+from django_lockstep.lab.races import Race
+from django_lockstep.lab.scenario import Scenario
+
+__all__ = ["ANOMALIES", "LEVELS", "POSSIBLE", "RACES", "REFUSALS", "SOURCES", "Anomaly", "Item", "race_name"]
+
+X, Y = 1, 2
+"""Primary keys of the two initial rows."""
+
+
+class Item(models.Model):
+    """A row with a value."""
+
+    id = models.IntegerField(primary_key=True)
+    value = models.IntegerField()
+
+    objects: models.Manager[Item] = models.Manager()
+
+    class Meta:
+        """A registry of its own, so that neither makemigrations nor database routers see the model."""
+
+        apps = Apps()
+        app_label = "lockstep_lab"
+        db_table = "lockstep_lab_anomalies"
+
+
+def make_table() -> None:
+    """Create the table if it is missing: a scratch database has the project's tables only."""
+    table = Item._meta.db_table
+    if table not in connection.introspection.table_names():
+        with connection.schema_editor() as editor:
+            editor.create_model(Item)
+        with connection.cursor() as cursor:
+            # Autovacuum would change plans, and with them what SERIALIZABLE locks, while schedules run.
+            cursor.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
+
+
+def make_items() -> None:
+    # One by one: the explorer does not know which tables a bulk_create() writes, and would copy all of them.
+    Item.objects.create(pk=X, value=10)
+    Item.objects.create(pk=Y, value=20)
+
+
+def items_at_the_end() -> dict[int, int]:
+    """Return the committed values, by primary key."""
+    return dict(Item.objects.order_by("pk").values_list("pk", "value"))
+
 
 Program = Callable[[], Any]
 """One transaction's statements; returns what it saw."""
@@ -105,16 +154,6 @@ def _observed_transaction_vanishes(seen: Mapping[str, Any], end: Mapping[int, in
     return y < x
 
 
-def _reads_of_two_writers(seen: Mapping[str, Any], end: Mapping[int, int]) -> bool:
-    x, y = seen.get("A", (0, 0))
-    return _writer(x) != _writer(y)
-
-
-def _two_answers(seen: Mapping[str, Any], end: Mapping[int, int]) -> bool:
-    first, second = seen.get("A", ((), ()))
-    return bool(first != second)
-
-
 _ANOMALIES = (
     Anomaly(
         name="G0",
@@ -157,7 +196,7 @@ _ANOMALIES = (
         title="predicate-many-preceders (phantom)",
         text="A searches twice; the second time it finds a row that B inserted in between.",
         programs=(lambda: (search(), search()), lambda: Item.objects.create(pk=3, value=32) and None),
-        shown_by=_two_answers,
+        shown_by=lambda seen, end: len(set(seen.get("A", ()))) > 1,
     ),
     Anomaly(
         name="P4",
@@ -172,7 +211,7 @@ _ANOMALIES = (
         title="read skew",
         text="B changes x and y together; A reads the old x and the new y.",
         programs=(lambda: read(X, Y), lambda: write_both(2)),
-        shown_by=_reads_of_two_writers,
+        shown_by=lambda seen, end: len(set(map(_writer, seen.get("A", ())))) > 1,
     ),
     Anomaly(
         name="G2-item",
@@ -192,3 +231,82 @@ _ANOMALIES = (
 
 ANOMALIES: Mapping[str, Anomaly] = MappingProxyType({anomaly.name: anomaly for anomaly in _ANOMALIES})
 """Every anomaly by its name, in the order of the published tables."""
+
+
+# A race for each anomaly at each isolation level, which must come out as published.
+
+LEVELS = ("read committed", "repeatable read", "serializable")
+"""PostgreSQL's isolation levels, weakest first; it accepts READ UNCOMMITTED and gives READ COMMITTED."""
+
+SOURCES = (
+    "Martin Kleppmann, Hermitage, https://github.com/ept/hermitage",
+    "PostgreSQL documentation, 13.2, https://www.postgresql.org/docs/current/transaction-iso.html",
+)
+"""Where the results are published."""
+
+POSSIBLE: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "read committed": frozenset({"PMP", "P4", "G-single", "G2-item", "G2"}),
+        "repeatable read": frozenset({"G2-item", "G2"}),
+        "serializable": frozenset(),
+    }
+)
+"""The anomalies that PostgreSQL allows by these sources; it prevents all others."""
+
+REFUSALS = frozenset({"40001", "40P01"})
+"""SQLSTATEs with which the server prevents an anomaly."""
+
+
+def race_name(anomaly: str, level: str) -> str:
+    """Return the name of the race, such as ``anomaly:G2-item:repeatable-read``."""
+    return f"anomaly:{anomaly}:{level.replace(' ', '-')}"
+
+
+def _race(anomaly: Anomaly, level: str) -> Race:
+    return Race(
+        name=race_name(anomaly.name, level),
+        text=f"{anomaly.title}: {anomaly.text}",
+        scenario=Scenario(
+            set_up=make_items,
+            actors={
+                name: _transaction(program, level=level)
+                for name, program in zip(ascii_uppercase, anomaly.programs, strict=False)
+            },
+            invariant=_not_shown(anomaly),
+            observe=lambda _: items_at_the_end(),
+            prepare=make_table,
+        ),
+        holds=anomaly.name not in POSSIBLE[level],
+    )
+
+
+def _transaction(program: Program, *, level: str) -> Callable[[None], Any]:
+    def act(_: None) -> Any:
+        connection.ensure_connection()
+        # As OPTIONS["isolation_level"] does it: as part of BEGIN, not as one more statement to interleave.
+        connection.connection.isolation_level = IsolationLevel[level.replace(" ", "_").upper()]
+        try:
+            with transaction.atomic():
+                return program()
+        except RolledBack:
+            return None
+
+    return act
+
+
+def _not_shown(anomaly: Anomaly) -> Callable[[None, Mapping[str, Any], Mapping[str, BaseException]], None]:
+    def check(_: None, results: Mapping[str, Any], errors: Mapping[str, BaseException]) -> None:
+        # A transaction that failed for another reason was never exposed to the anomaly.
+        others = {name: error for name, error in errors.items() if sqlstate_of(error) not in REFUSALS}
+        if others:
+            raise AssertionError(f"transactions failed with {others}")
+        if anomaly.shown_by(results, items_at_the_end()):
+            raise AssertionError(f"{anomaly.name}, {anomaly.title}: {anomaly.text}")
+
+    return check
+
+
+RACES: Mapping[str, Race] = MappingProxyType(
+    {race.name: race for anomaly in ANOMALIES.values() for level in LEVELS for race in [_race(anomaly, level)]}
+)
+"""By name, in the order of the published tables."""

@@ -1,6 +1,0 @@
-"""The isolation anomalies, as races: what each isolation level of the server at hand allows."""
-
-from django_lockstep.lab.anomalies.definitions import ANOMALIES, Anomaly
-from django_lockstep.lab.anomalies.races import LEVELS, POSSIBLE, RACES, REFUSALS, SOURCES, race_name
-
-__all__ = ["ANOMALIES", "LEVELS", "POSSIBLE", "RACES", "REFUSALS", "SOURCES", "Anomaly", "race_name"]

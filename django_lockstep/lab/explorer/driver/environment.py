@@ -1,0 +1,168 @@
+"""What surrounds the actors: the exploring thread's connections, Django's caches of rows, and the clocks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from django.apps import apps
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_lockstep.lab.explorer.driver.hooks import Hooks, one_value
+from django_lockstep.lab.explorer.driver.server import Server
+from django_lockstep.lab.explorer.effects.catalog import Catalog
+from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.sql import parse_cached
+from django_lockstep.lab.explorer.tables.databases import is_forbidden
+
+__all__ = ["RowCaches", "SetupMonitor", "VirtualClock"]
+
+
+class SetupMonitor:
+    """Copies tables before this thread writes them, and lets its commits not wait for the disk, until `close`."""
+
+    def __init__(self, server: Callable[[str], Server]) -> None:
+        self._server = server
+        self.before_actors = False
+        """Whether what the thread does comes before the actors, so that it sees nothing of them."""
+        self._watched: dict[str, tuple[Hooks, str]] = {}
+        try:
+            # No connection is opened here: Django's tests refuse databases that a test does not declare. One of another
+            # test may be open.
+            for wrapper in connections.all(initialized_only=True):
+                if wrapper.connection is not None and wrapper.vendor == "postgresql" and not is_forbidden(wrapper):
+                    self.connected(wrapper)
+        except BaseException:  # or what the thread writes later would be copied into closed sessions
+            self.close()
+            raise
+
+    def connected(self, wrapper: BaseDatabaseWrapper) -> None:
+        """Monitor a connection that this thread has just opened, perhaps again."""
+        if wrapper.alias in self._watched:
+            self._watched[wrapper.alias][0].remove()
+        server = self._server(wrapper.alias)
+        before = one_value(wrapper.connection, "SHOW synchronous_commit") or ""
+        self._watched[wrapper.alias] = Hooks(wrapper, _CopyingGate(self, server)), before
+        # set_up commits before every schedule, and nothing of it has to survive a crash.
+        self._watched[wrapper.alias][0].send_out_of_band("SET synchronous_commit = off")
+
+    def close(self) -> None:
+        """Remove the hooks, and restore the connections' setting."""
+        for hooks, before in self._watched.values():
+            hooks.remove()
+            hooks.send_out_of_band(f"SET synchronous_commit = {before}")
+
+
+class _CopyingGate:
+    """A gate that stops nothing, and copies tables before they are written."""
+
+    detailed = False
+
+    def __init__(self, monitor: SetupMonitor, server: Server) -> None:
+        self._monitor = monitor
+        self._server = server
+
+    def before(self, operation: Operation) -> None:
+        """Copy what is about to be written for the first time; note what is read of the actors' rows."""
+        catalog = self._server.catalog
+        statement = parse_cached(operation, catalog)
+        if not self._monitor.before_actors:
+            catalog.note_read(statement.tables_read)
+        if statement.kind == "UNKNOWN":
+            self._server.tables.save_all()
+        self._server.tables.save(table for table, _ in statement.writes)
+
+    def after(self, operation: Operation) -> None:
+        """Nothing to do: no actor waits for this thread."""
+
+
+# Django's own caches of rows: what one run has cached would keep the next one from asking the database.
+
+
+class RowCaches:
+    """Fills the caches of content types and sites from the database, as they are after a while in any process."""
+
+    def __init__(self, alias: str, catalog: Catalog) -> None:
+        self._filled = [(cache, dict(cache)) for cache in _filled(alias, catalog)]
+
+    def restore(self) -> None:
+        """Put the caches back as they were filled: a run may have cached rows that no longer exist."""
+        for cache, filled in self._filled:
+            cache.clear()
+            cache.update(filled)
+
+    def close(self) -> None:
+        """Empty the caches: the code under test may have added to them."""
+        for cache, _ in self._filled:
+            cache.clear()
+
+
+def _filled(alias: str, catalog: Catalog) -> Iterator[dict[Any, Any]]:
+    if apps.is_installed("django.contrib.contenttypes"):
+        from django.contrib.contenttypes.models import ContentType
+
+        manager: Any = ContentType.objects
+        # What is in it may come from other tests, whose rows are gone.
+        manager.clear_cache()
+        if catalog.get(ContentType._meta.db_table) is not None:
+            for content_type in manager.using(alias):
+                manager._add_to_cache(alias, content_type)
+            yield manager._cache.setdefault(alias, {})
+    if apps.is_installed("django.contrib.sites"):
+        from django.contrib.sites.models import SITE_CACHE, Site
+
+        SITE_CACHE.clear()
+        if catalog.get(Site._meta.db_table) is not None:
+            for site in Site._base_manager.using(alias):
+                SITE_CACHE[site.pk] = SITE_CACHE[site.domain] = site
+            yield SITE_CACHE
+
+
+# A clock for each actor that sleeps: no time passes, and the other actors can go on.
+
+_CLOCKS = ("time", "monotonic", "perf_counter")
+
+
+class VirtualClock(AbstractContextManager["VirtualClock"]):
+    """Replaces `time.sleep` and the clocks of `time` while it is entered; other threads than the actors' see no change.
+
+    ``pauses`` are called by the actors' threads instead of sleeping.
+    """
+
+    def __init__(self, pauses: Mapping[threading.Thread, Callable[[float], None]]) -> None:
+        self._pauses = pauses
+        self._ahead: dict[threading.Thread, float] = {}
+        self._real: dict[str, Callable[..., Any]] = {}
+
+    def __enter__(self) -> VirtualClock:
+        self._real = {name: getattr(time, name) for name in ("sleep", *_CLOCKS)}
+        replaced = {"sleep": self._sleep, **{name: self._clock(self._real[name]) for name in _CLOCKS}}
+        for name, function in replaced.items():
+            # In the module, because code calls `time.sleep()` by that name. What has imported the function itself keeps
+            # the real one.
+            setattr(time, name, function)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for name, real in self._real.items():
+            setattr(time, name, real)
+
+    def reset(self) -> None:
+        """Set every actor's clock back to the real one."""
+        self._ahead.clear()
+
+    def _sleep(self, seconds: float) -> None:
+        thread = threading.current_thread()
+        pause = self._pauses.get(thread)
+        if pause is None:
+            self._real["sleep"](seconds)
+        else:
+            self._ahead[thread] = self._ahead.get(thread, 0.0) + seconds
+            pause(seconds)
+
+    def _clock(self, real: Callable[[], float]) -> Callable[[], float]:
+        return lambda: real() + self._ahead.get(threading.current_thread(), 0.0)

@@ -1,1 +1,0 @@
-"""What was found, as text, JSON, SARIF, JUnit XML and a page."""
