@@ -8,7 +8,7 @@ from django.db import OperationalError
 
 from django_lockstep.leases import Holder, LeaseError, LeaseLost, LeaseNotAcquired, LeaseTimedOut, StaleToken
 from django_lockstep.locking import ConcurrencyError
-from tests.testapps.reports.models import Report
+from tests.testapps.press.models import Report
 
 HOLDER = Holder(
     key="k",

@@ -16,7 +16,7 @@ from django_lockstep.leases.testing import expire, steal
 from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.leases.test_handles import session_with
 from tests.support.sessions import Session, query, until
-from tests.testapps.reports.models import Note
+from tests.testapps.press.models import Note
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -15,7 +15,7 @@ from django.db import transaction
 
 from django_lockstep.leases.models import Lease
 from tests.accounts.races.commands import ROOT, environment
-from tests.testapps.reports.models import Note
+from tests.testapps.press.models import Note
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -12,7 +12,7 @@ from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire, steal
 from tests.django_lockstep.leases.test_admin import force
-from tests.testapps.reports.models import Report
+from tests.testapps.press.models import Report
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("replica")]
 
