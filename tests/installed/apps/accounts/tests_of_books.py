@@ -1,4 +1,4 @@
-"""What the project relies on."""
+"""What the project relies on of edit locks."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class EditingTests(TestCase):
 
     def test_a_table_is_out_with_what_it_refers_to(self) -> None:
         result = check_out(Book, self.ada)
-        self.assertEqual([one.table_name for one in result.fk_current_status], ["catalog.publisher"])
+        self.assertEqual([table.table_name for table in result.fk_current_status], ["accounts.publisher"])
         self.assertFalse(check_out(Publisher, self.bob).lock_result)
         check_in(Book, self.ada, token=result.token)
         self.assertFalse(EditLock.objects.exists())
@@ -35,9 +35,9 @@ class EditingTests(TestCase):
     def test_sql_cannot_write(self) -> None:
         check_out(self.book, self.ada)
         with self.assertRaises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("UPDATE catalog_book SET title = 'New'")
+            cursor.execute("UPDATE accounts_book SET title = 'New'")
 
     def test_the_admin_checks_out(self) -> None:
         self.client.force_login(self.ada)
-        page = self.client.get(f"/admin/catalog/book/{self.book.pk}/change/")
+        page = self.client.get(f"/admin/accounts/book/{self.book.pk}/change/")
         self.assertContains(page, "Checked out by you until")

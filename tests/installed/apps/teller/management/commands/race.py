@@ -22,7 +22,7 @@ def deposit_often(model: Any, pk: object) -> None:
 
 
 class Command(BaseCommand):
-    """Races for a new wallet."""
+    """Races for a new account."""
 
     def handle(self, **options: Any) -> None:
         """Start the threads and wait for them."""

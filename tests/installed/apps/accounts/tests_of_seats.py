@@ -103,17 +103,17 @@ class SeatTests(TestCase):
     @skipUnless(connection.vendor == "postgresql", "triggers are PostgreSQL's")
     def test_sql_counts(self) -> None:
         with connection.cursor() as cursor:
-            cursor.execute("UPDATE seats_seat SET guest = 'Ada'")
+            cursor.execute("UPDATE accounts_seat SET guest = 'Ada'")
         self.assertEqual(self.row(), ("Ada", 2))
 
     def test_the_admin_shows_a_seat(self) -> None:
         self.client.force_login(User.objects.create_superuser("root"))
-        page = self.client.get(reverse("admin:seats_seat_change", args=["A1"]))
+        page = self.client.get(reverse("admin:accounts_seat_change", args=["A1"]))
         self.assertEqual(page.status_code, 200)
 
     def test_a_conflict_in_the_admin_is_a_page(self) -> None:
         self.client.force_login(User.objects.create_superuser("root"))
-        address = reverse("admin:seats_seat_change", args=["A1"])
+        address = reverse("admin:accounts_seat_change", args=["A1"])
         token = self.client.get(address).context["adminform"].form.initial["_seen"]
         self.seat.update_if_unchanged(guest="Ada")
         page = self.client.post(address, {"number": "A1", "guest": "Bob", "_seen": token})
