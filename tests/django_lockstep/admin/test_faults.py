@@ -10,7 +10,7 @@ from django.test import Client
 
 from tests.django_lockstep.admin.browsing import change, fill, messages_of, text_of, url
 from tests.django_lockstep.admin.urls import PlainSeatAdmin, SeatAdmin
-from tests.django_lockstep.concurrency_bugs.conftest import PLAIN
+from tests.django_lockstep.test_concurrency_bugs import PLAIN
 from tests.support.sessions import Gate, Session, gated
 from tests.testapps.shop.models import Order, PlainOrder, PlainSeat, Seat
 
