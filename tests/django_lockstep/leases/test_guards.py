@@ -14,6 +14,7 @@ from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, gua
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire, steal
 from django_lockstep.locking import isolated_transaction
+from tests.django_lockstep.leases.holding import acquired, holder_of
 from tests.django_lockstep.leases.test_handles import session_with
 from tests.support.sessions import Session, query, until
 from tests.testapps.press.models import Note
@@ -23,9 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def handle(transactional_db: None) -> LeaseHandle:
-    handle = Lease.objects.acquire("k", 60)
-    assert handle is not None
-    return handle
+    return acquired()
 
 
 def write(handle: LeaseHandle) -> None:
@@ -146,8 +145,7 @@ def guarding(handle: LeaseHandle, other: Session) -> Iterator[LeaseHandle]:
 
 
 def test_the_holder_is_named_while_the_guard_keeps_the_lease(guarding: LeaseHandle) -> None:
-    holder = Lease.objects.holder("k")
-    assert holder is not None
+    holder = holder_of("k")
     assert (holder.token, holder.remaining, holder.under_guard) == (guarding.token, 0, True)
     with pytest.raises(
         LeaseNotAcquired, match=f"has expired, but an open transaction guards its token {guarding.token}"
@@ -165,8 +163,7 @@ def test_the_command_names_it_too(guarding: LeaseHandle, capsys: pytest.CaptureF
 
 def test_a_guard_of_one_key_is_none_of_another(guarding: LeaseHandle) -> None:
     assert Lease.objects.acquire("another", 60)
-    holder = Lease.objects.holder("another")
-    assert holder is not None
+    holder = holder_of("another")
     assert not holder.under_guard
 
 

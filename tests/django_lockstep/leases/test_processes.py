@@ -15,6 +15,7 @@ from django.db import transaction
 
 from django_lockstep.leases.models import Lease
 from tests.accounts.races.commands import ROOT, environment
+from tests.django_lockstep.leases.holding import acquired
 from tests.testapps.press.models import Note
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -73,8 +74,7 @@ def test_a_holder_that_was_paused_past_its_ttl_does_no_harm() -> None:
         holder.send("before")
         assert holder.answer() == {"written": "before"}
         holder.process.send_signal(signal.SIGSTOP)
-        successor = Lease.objects.acquire("k", 60, wait=30)
-        assert successor is not None
+        successor = acquired(wait=30)
         with transaction.atomic():
             successor.guard()
             Note.objects.create(text="successor", token=successor.token)

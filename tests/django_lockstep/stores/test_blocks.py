@@ -134,12 +134,16 @@ def test_an_unknown_store_is_named(settings: Settings) -> None:
 
 
 def test_the_commands(store: LeaseStore) -> None:
-    with lease("k", 60, store="tested", owner="ada") as handle:
+    with lease("k", 60, store="tested", owner="ada", data=[1]) as handle:
         (listed,) = json.loads(run("leases", "--format", "json"))
-        assert (listed["key"], listed["owner"], listed["state"]) == ("k", "ada", "held")
-        with pytest.raises(CommandError, match="Add --yes"):
+        assert (listed["key"], listed["owner"], listed["token"]) == ("k", "ada", handle.token)
+        assert (listed["state"], listed["data"]) == ("held", [1])
+        assert 30 < listed["remaining"] <= 60
+        with pytest.raises(CommandError, match=r"held by ada .* Add --yes") as refusal:
             run("leases", "--release", "k")
-        assert "was released" in run("leases", "--release", "k", "--yes")
+        assert refusal.value.returncode == 2
+        handle.refresh()
+        assert "it was held by ada" in run("leases", "--release", "k", "--yes")
         with pytest.raises(LeaseLost):
             handle.refresh()
     with pytest.raises(CommandError, match="is not held"):
