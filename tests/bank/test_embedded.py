@@ -31,7 +31,6 @@ def test_processes_share_one_server_and_the_last_to_end_stops_it(pgdata: Path) -
         assert first.sql(STARTED) == last.sql(STARTED)
         first.end()
         assert last.sql("SELECT 1") == "1"
-        last.end()
     assert server_is_gone(pgdata)
     assert not (data_of(pgdata) / "postmaster.pid").exists()
 
@@ -39,10 +38,8 @@ def test_processes_share_one_server_and_the_last_to_end_stops_it(pgdata: Path) -
 def test_data_outlives_the_server(pgdata: Path) -> None:
     with User(pgdata) as user:
         user.sql("CREATE TABLE kept AS SELECT 42 AS answer")
-        user.end()
     with User(pgdata) as user:
         assert user.sql("SELECT answer FROM kept") == "42"
-        user.end()
 
 
 def test_a_path_too_long_for_a_socket_is_no_matter(pgdata: Path, open_folder: Path) -> None:
@@ -58,20 +55,17 @@ def test_a_path_too_long_for_a_socket_is_no_matter(pgdata: Path, open_folder: Pa
 def test_a_path_may_hold_whatever_a_path_may_hold(pgdata: Path, open_folder: Path) -> None:
     with moved(pgdata, open_folder / "a $HOME, a 'quote', a \"quote\" and a `date`") as path, User(path) as user:
         assert user.sql("SHOW data_directory") == str(path)
-        user.end()
 
 
 def test_the_socket_is_for_its_owner_alone(pgdata: Path) -> None:
     with User(pgdata) as user:
         user.sql("SELECT 1")
         assert stat.S_IMODE(socket_of(pgdata).stat().st_mode) == 0o700
-        user.end()
 
 
 def test_a_missing_test_database_is_djangos_to_make(pgdata: Path) -> None:
     with User(pgdata, "missing_test_database") as user:
         assert 'database "test_bank" does not exist' in user.value()
-        user.end()
 
 
 def test_dbshell_reaches_the_server(pgdata: Path) -> None:
@@ -86,14 +80,12 @@ def test_a_spawned_child_that_was_the_only_user_stops_the_server(pgdata: Path) -
         assert parent.value() > "2"
         assert parent.value() == "0"
         assert server_is_gone(pgdata)
-        parent.end()
 
 
 def test_a_forked_child_does_not_end_its_parents_share(pgdata: Path) -> None:
     with User(pgdata, "forker_waits") as parent:
         started = parent.value()
         assert parent.sql(STARTED) == started
-        parent.end()
     assert server_is_gone(pgdata)
 
 
@@ -102,5 +94,4 @@ def test_a_forked_child_that_connects_has_a_share_of_its_own(pgdata: Path) -> No
         started = parent.value()
         parent.process.wait()
         assert parent.sql(STARTED) == started
-        parent.end()
     assert server_is_gone(pgdata)

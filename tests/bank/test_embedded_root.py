@@ -16,14 +16,12 @@ def test_the_server_is_not_roots(pgdata: Path) -> None:
     with User(pgdata) as user:
         user.sql("SELECT 1")
         assert Path(f"/proc/{postmaster(pgdata)}").stat().st_uid == data_of(pgdata).stat().st_uid != 0
-        user.end()
 
 
 def test_permissions_of_existing_folders_are_not_changed(new_pgdata: Path) -> None:
     before = [parent.stat().st_mode for parent in new_pgdata.parents]
     with User(new_pgdata) as user:
         user.sql("SELECT 1")
-        user.end()
     assert [parent.stat().st_mode for parent in new_pgdata.parents] == before
     assert not new_pgdata.exists()
 
@@ -33,7 +31,6 @@ def test_it_runs_a_copy_of_programs_that_its_account_cannot_reach(pgdata: Path, 
     with User(pgdata, PYTHONPATH=str(wheel)) as user:
         user.sql("SELECT 1")
         program = Path(f"/proc/{postmaster(pgdata)}/exe").resolve()
-        user.end()
     assert program.parts[:4] == ("/", "var", "lib", "bank-embedded")
     shutil.rmtree(Path(*program.parts[:5]))
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from django.db import DataError, IntegrityError, connection, transaction
-from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.locking import LockNotAvailable
@@ -34,18 +33,6 @@ def test_one_key_gives_an_instance_several_a_list(seats: list[Seat]) -> None:
         assert Seat.objects.lock_many([b.pk, a.pk]) == [a, b]
         assert Seat.objects.lock_many({b.pk}) == [b]
         assert Seat.objects.lock_many(Seat.objects.filter(row="C").values_list("pk", flat=True)) == [seats[2]]
-
-
-@pytest.mark.parametrize(("no_key", "clause"), [(False, "FOR UPDATE"), (True, "FOR NO KEY UPDATE")])
-def test_no_key_is_the_servers(seats: list[Seat], no_key: bool, clause: str) -> None:
-    with transaction.atomic(), CaptureQueriesContext(connection) as captured:
-        Seat.objects.lock(seats[0].pk, no_key=no_key)
-    assert captured[0]["sql"].endswith(f'{clause} OF "shop_seat"')
-
-
-def test_it_needs_a_transaction(seats: list[Seat]) -> None:
-    with pytest.raises(TransactionManagementError):
-        Seat.objects.lock(seats[0].pk)
 
 
 def test_it_obeys_nowait_skip_locked_and_timeout(seats: list[Seat], other: Session) -> None:
@@ -78,13 +65,6 @@ def test_it_returns_the_new_version_or_none(seats: list[Seat]) -> None:
     assert Seat.objects.update_if_unchanged(pk, 1, guest="Bob") is None
     assert Seat.objects.update_if_unchanged(0, 1, guest="Bob") is None
     assert (fresh(seats[0]).guest, fresh(seats[0]).version) == ("Ada", 2)
-
-
-def test_it_is_one_statement(seats: list[Seat]) -> None:
-    with CaptureQueriesContext(connection) as captured:
-        Seat.objects.update_if_unchanged(seats[0].pk, 1, guest="Ada")
-        Seat.objects.update_if_unchanged(seats[0].pk, 1, guest="Ada")
-    assert len(captured) == 2
 
 
 @pytest.mark.parametrize("version", [-1, 1.0, True, "1", None])

@@ -278,11 +278,6 @@ def test_an_older_state_made_by_hand_is_stale(seat: Seat) -> None:
     assert (fresh(seat).guest, fresh(seat).version) == ("Bob", 3)
 
 
-def test_an_unsaved_instance_cannot_be_deleted(db: None) -> None:
-    with pytest.raises(ValueError, match="id attribute"):
-        Seat().delete()
-
-
 def test_a_delete_takes_along_what_refers_to_the_row(seat: Seat) -> None:
     Ticket.objects.create(seat=seat)
     assert seat.delete() == (2, {"shop.Ticket": 1, "shop.Seat": 1})
