@@ -21,11 +21,6 @@ def client_of(user: Any) -> Client:
 
 
 @pytest.fixture
-def account(transactional_db: None) -> Account:
-    return AccountFactory.create(balance=100)
-
-
-@pytest.fixture
 def post(account: Account) -> Callable[..., Any]:
     """Return a function that sends a POST as the owner of the account."""
     client = client_of(account.user)

@@ -93,6 +93,17 @@ def gated(gate: Gate, function: Callable[..., R], *args: Any) -> R:
         return function(*args)
 
 
+def overtaken(
+    session: Session, gate: Gate, meanwhile: Callable[[], object], function: Callable[..., R], *args: Any
+) -> R:
+    """Run the function in the session; when it has reached the gate, do the other thing, and let it go on."""
+    answer = session.start(gated, gate, function, *args)
+    gate.wait_until_reached()
+    meanwhile()
+    gate.open()
+    return answer.result(PATIENCE)
+
+
 def until(condition: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:
     """Return as soon as the condition holds."""
     deadline = time.monotonic() + patience

@@ -1,5 +1,6 @@
 """Two people edit one object: nothing is lost, and nothing is said that is not so."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from tests.django_lockstep.admin.browsing import change, choose, fill, messages_of, text_of, url
-from tests.support.sessions import Gate, Session, gated
+from tests.support.sessions import Gate, Session, overtaken
 from tests.testapps.shop.models import OddSeat, Order, Poster, Seat, UuidSeat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
@@ -187,12 +188,7 @@ class TestBetweenCleanAndSave:
 
     def save_gated(self, client: Client, obj: Any, other: Session, meanwhile: Any, **typed: Any) -> Any:
         page = client.get(url(obj))
-        gate = Gate('UPDATE "shop_')
-        answer = other.start(gated, gate, lambda: client.post(url(obj), fill(page, **typed)))
-        gate.wait_until_reached()
-        meanwhile()
-        gate.open()
-        return answer.result(20)
+        return overtaken(other, Gate('UPDATE "shop_'), meanwhile, client.post, url(obj), fill(page, **typed))
 
     @pytest.mark.django_db(transaction=True)
     def test_a_change_is_shown(self, admin_client: Client, seat: Seat, other: Session) -> None:
@@ -212,14 +208,10 @@ class TestBetweenCleanAndSave:
         self, admin_client: Client, seat: Seat, other: Session
     ) -> None:
         order = Order.objects.create(seat=seat, dish="soup")
-        gate = Gate('UPDATE "shop_order"')
-        page = admin_client.get(url(seat))
-        data = fill(page, guest="Bob", order_set__0__dish="fish")
-        answer = other.start(gated, gate, lambda: admin_client.post(url(seat), data))
-        gate.wait_until_reached()
-        change(Order, order.pk, dish="cake")
-        gate.open()
-        assert answer.result(20).status_code == 409
+        data = fill(admin_client.get(url(seat)), guest="Bob", order_set__0__dish="fish")
+        meanwhile = partial(change, Order, order.pk, dish="cake")
+        response = overtaken(other, Gate('UPDATE "shop_order"'), meanwhile, admin_client.post, url(seat), data)
+        assert response.status_code == 409
         assert (stored(seat).guest, stored(order).dish, LogEntry.objects.count()) == ("Ada", "cake", 0)
 
 

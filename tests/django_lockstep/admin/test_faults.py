@@ -1,5 +1,6 @@
 """What django-concurrency's own admin gets wrong: each holds for ours and fails for theirs."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.test import Client
 from tests.django_lockstep.admin.browsing import change, fill, messages_of, text_of, url
 from tests.django_lockstep.admin.urls import PlainSeatAdmin, SeatAdmin
 from tests.django_lockstep.test_concurrency_bugs import PLAIN
-from tests.support.sessions import Gate, Session, gated
+from tests.support.sessions import Gate, Session, overtaken
 from tests.testapps.shop.models import Order, PlainOrder, PlainSeat, Seat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
@@ -55,12 +56,8 @@ def test_both_save_where_nobody_is_in_the_way(staff: Client, either: Any) -> Non
 @pytest.mark.django_db(transaction=True)
 def test_success_is_told_only_of_what_was_saved(staff: Client, model: Any, seat: Any, other: Session) -> None:
     data = fill(staff.get(url(seat)), guest="Bob")
-    gate = Gate("UPDATE")
-    answer = other.start(gated, gate, lambda: staff.post(url(seat), data))
-    gate.wait_until_reached()
-    change(model, seat.pk, guest="Eve")
-    gate.open()
-    response = answer.result(20)
+    meanwhile = partial(change, model, seat.pk, guest="Eve")
+    response = overtaken(other, Gate("UPDATE"), meanwhile, staff.post, url(seat), data)
     assert guest(seat) == "Eve"
     assert (response.status_code, messages_of(staff, response), LogEntry.objects.count()) == (409, [], 0)
 

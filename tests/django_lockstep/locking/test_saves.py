@@ -13,20 +13,9 @@ from django.forms import modelform_factory
 from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.locking import SerializationFailure, StaleVersionError, isolated_transaction
-from tests.django_lockstep.locking.looks import fresh, statements
+from tests.django_lockstep.locking.looks import every_kind, fresh, statements
 from tests.support.sessions import Session
 from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, Place, Seat, Stage, StampedSeat, Ticket, UuidSeat
-
-MAKERS: dict[str, Any] = {
-    "plain": Seat.objects.create,
-    "stamped": StampedSeat.objects.create,
-    "child": BoxSeat.objects.create,
-    "version in the child": Stage.objects.create,
-    "proxy": CheapSeat.objects.create,
-    "uuid": UuidSeat.objects.create,
-    "odd names": lambda: OddSeat.objects.create(code="A/1 'x'"),
-}
-every_kind = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
 @pytest.fixture
