@@ -1,9 +1,14 @@
 """The life of the embedded server, seen from the processes that share it."""
 
+import os
+import shutil
 import stat
 from pathlib import Path
 
-from tests.bank.processes import STARTED, User, data_of, moved, server_is_gone, socket_of
+import pytest
+
+from bank.embedded import binaries
+from tests.bank.processes import STARTED, User, data_of, moved, postmaster, server_is_gone, socket_of
 
 
 def test_the_first_processes_find_the_data_the_server_and_the_database_made_once(new_pgdata: Path) -> None:
@@ -95,3 +100,44 @@ def test_a_forked_child_that_connects_has_a_share_of_its_own(pgdata: Path) -> No
         parent.process.wait()
         assert parent.sql(STARTED) == started
     assert server_is_gone(pgdata)
+
+
+# As root, as which PostgreSQL itself refuses to run.
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="what only root needs")
+
+
+@needs_root
+def test_the_server_is_not_roots(pgdata: Path) -> None:
+    with User(pgdata) as user:
+        user.sql("SELECT 1")
+        assert Path(f"/proc/{postmaster(pgdata)}").stat().st_uid == data_of(pgdata).stat().st_uid != 0
+
+
+@needs_root
+def test_permissions_of_existing_folders_are_not_changed(new_pgdata: Path) -> None:
+    before = [parent.stat().st_mode for parent in new_pgdata.parents]
+    with User(new_pgdata) as user:
+        user.sql("SELECT 1")
+    assert [parent.stat().st_mode for parent in new_pgdata.parents] == before
+    assert not new_pgdata.exists()
+
+
+@needs_root
+def test_it_runs_a_copy_of_programs_that_its_account_cannot_reach(pgdata: Path, tmp_path: Path) -> None:
+    wheel = hidden_wheel(tmp_path)
+    with User(pgdata, PYTHONPATH=str(wheel)) as user:
+        user.sql("SELECT 1")
+        program = Path(f"/proc/{postmaster(pgdata)}/exe").resolve()
+    assert program.parts[:4] == ("/", "var", "lib", "bank-embedded")
+    shutil.rmtree(Path(*program.parts[:5]))
+
+
+def hidden_wheel(folder: Path) -> Path:
+    """Return a folder, closed to all but root, by which alone the wheel is found."""
+    package = binaries.installed().parents[1]
+    hidden = folder / "hidden"
+    hidden.mkdir(mode=0o700)
+    for name in (package.name, f"{package.name}.libs"):
+        (hidden / name).symlink_to(package.with_name(name))
+    return hidden

@@ -9,7 +9,7 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection
 from django.test import Client
 
-from tests.django_lockstep.admin.browsing import change, fill, messages_of, text_of, url
+from tests.django_lockstep.admin.browsing import change, conflict_of, fill, messages_of, text_of, url
 from tests.django_lockstep.admin.urls import PlainSeatAdmin, SeatAdmin
 from tests.django_lockstep.test_concurrency_bugs import PLAIN
 from tests.support.sessions import Gate, Session, overtaken
@@ -63,9 +63,7 @@ def test_success_is_told_only_of_what_was_saved(staff: Client, model: Any, seat:
 
 
 def test_a_form_without_its_version_is_refused(staff: Client, model: Any, seat: Any) -> None:
-    data = fill(staff.get(url(seat)), without=(TOKEN[model],), guest="Bob")
-    change(model, seat.pk, guest="Eve")
-    assert staff.post(url(seat), data).status_code == 200
+    assert conflict_of(staff, seat, {"guest": "Eve"}, without=(TOKEN[model],), guest="Bob").status_code == 200
     assert guest(seat) == "Eve"
 
 
@@ -85,9 +83,7 @@ def test_a_forged_version_is_a_message(staff: Client, model: Any, seat: Any) -> 
 
 
 def test_a_conflict_shows_both_sides_and_a_way_out(staff: Client, model: Any, seat: Any) -> None:
-    data = fill(staff.get(url(seat)), guest="Bob")
-    change(model, seat.pk, guest="Eve")
-    conflict = staff.post(url(seat), data)
+    conflict = conflict_of(staff, seat, {"guest": "Eve"}, guest="Bob")
     assert conflict.status_code == 409
     assert {"Ada", "Eve", "Bob"} <= set(text_of(conflict).split())
     assert staff.post(url(seat), fill(conflict) | {"choice-guest": "mine"}).status_code == 302
@@ -97,9 +93,7 @@ def test_a_conflict_shows_both_sides_and_a_way_out(staff: Client, model: Any, se
 def test_a_row_that_begins_at_version_0_is_compared_too(staff: Client, model: Any, seat: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE {model._meta.db_table} SET version = 0")
-    data = fill(staff.get(url(seat)), guest="Bob")
-    change(model, seat.pk, guest="Eve")
-    assert staff.post(url(seat), data).status_code == 409
+    assert conflict_of(staff, seat, {"guest": "Eve"}, guest="Bob").status_code == 409
     assert guest(seat) == "Eve"
 
 
