@@ -50,7 +50,3 @@ def test_no_deposit_is_lost(project: Project) -> None:
 def test_the_books_can_be_checked(project: Project) -> None:
     printed = project.manage("reconcile", "--model", "teller.Wallet")
     assert printed.endswith("Every balance of teller.Wallet matches its entries.\n")
-
-
-def test_no_migration_is_missing(project: Project) -> None:
-    assert "No changes detected" in project.manage("makemigrations", "--check", "--dry-run")

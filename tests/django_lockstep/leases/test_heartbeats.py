@@ -115,22 +115,17 @@ def failing(monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[str]:
     return failures
 
 
-def test_an_error_of_the_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("heartbeat", [True, False])
+def test_an_error_of_the_callback_is_logged_and_does_not_hide_the_loss(
+    caplog: pytest.LogCaptureFixture, heartbeat: bool
+) -> None:
     def complain(handle: LeaseHandle) -> None:
         raise RuntimeError("what now?")
 
-    with lease("k", TTL, heartbeat=True, on_lost=complain) as handle:
+    with lease("k", TTL if heartbeat else 60, heartbeat=heartbeat, on_lost=complain) as handle:
         steal("k")
-        until(lambda: handle.remaining == 0 and not beating(), "the loss")
-    assert "what now?" in caplog.text
-
-
-def test_an_error_of_the_callback_does_not_hide_the_loss(caplog: pytest.LogCaptureFixture) -> None:
-    def complain(handle: LeaseHandle) -> None:
-        raise RuntimeError("what now?")
-
-    with lease("k", 60, on_lost=complain) as handle:
-        steal("k")
+        if heartbeat:
+            until(lambda: handle.remaining == 0 and not beating(), "the loss")
         with pytest.raises(LeaseLost):
             handle.refresh()
     assert "what now?" in caplog.text
