@@ -89,12 +89,10 @@ def test_unknown_accounts_do_not_exist(account: Account) -> None:
 @pytest.mark.parametrize("options", [{"nowait": True}, {"timeout": 0.02}])
 def test_waiting_can_be_bounded(other: Session, options: Any) -> None:
     account = AccountFactory.create(balance=100)
-    other.begin()
-    other.run(lock, account.pk)
-    with pytest.raises(LockNotAvailable) as caught:
-        Account.deposit(account.pk, 1, **options)
-    assert (caught.value.model, caught.value.sqlstate) == (Account, "55P03")
-    other.end()
+    with other.holding(lock, account.pk):
+        with pytest.raises(LockNotAvailable) as caught:
+            Account.deposit(account.pk, 1, **options)
+        assert (caught.value.model, caught.value.sqlstate) == (Account, "55P03")
     assert Account.deposit(account.pk, 1, **options).balance == 101
 
 

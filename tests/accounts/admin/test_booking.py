@@ -123,10 +123,8 @@ class TestMeanwhile:
         self, admin_client: Client, account: Account, other: Session, monkeypatch: Any
     ) -> None:
         monkeypatch.setattr("accounts.admin.booking.WAIT", 0.05)
-        other.begin()
-        other.run(Account.deposit, account.pk, 7)
-        response = book(admin_client, account, "deposit", amount="5", locking="pessimistic")
-        other.end()
+        with other.holding(Account.deposit, account.pk, 7):
+            response = book(admin_client, account, "deposit", amount="5", locking="pessimistic")
         assert (response.status_code, balance_of(account)) == (409, 107)
         assert "locked by someone else" in text_of(response)
 

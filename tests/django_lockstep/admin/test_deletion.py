@@ -16,11 +16,6 @@ from tests.testapps.shop.models import Poster, Seat
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
 
 
-@pytest.fixture
-def seat(db: None) -> Seat:
-    return Seat.objects.create(guest="Ada")
-
-
 def confirmation(client: Client, seat: Any) -> tuple[str, Any]:
     """Open the confirmation; return its address and its page."""
     address = client.get(url(seat, "delete")).headers["Location"]

@@ -11,20 +11,16 @@ from django.test import Client
 
 from tests.django_lockstep.admin.browsing import change, conflict_of, fill, messages_of, text_of, url
 from tests.django_lockstep.admin.urls import PlainSeatAdmin, SeatAdmin
-from tests.django_lockstep.test_concurrency_bugs import PLAIN
+from tests.django_lockstep.test_concurrency_bugs import model
 from tests.support.sessions import Gate, Session, overtaken
 from tests.testapps.shop.models import Order, PlainOrder, PlainSeat, Seat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
 
+__all__ = ["model"]
+
 TOKEN = {Seat: "_seen", PlainSeat: "version"}
 ORDER: dict[Any, Any] = {Seat: Order, PlainSeat: PlainOrder}
-
-
-@pytest.fixture(params=[pytest.param(Seat, id="ours"), PLAIN])
-def model(request: pytest.FixtureRequest, db: None) -> Any:
-    """The model under test."""
-    return request.param
 
 
 @pytest.fixture

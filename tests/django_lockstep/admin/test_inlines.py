@@ -13,11 +13,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.adm
 
 
 @pytest.fixture
-def seat(db: None) -> Seat:
-    return Seat.objects.create(guest="Ada")
-
-
-@pytest.fixture
 def orders(seat: Seat) -> list[Order]:
     return [Order.objects.create(seat=seat, dish=dish) for dish in ("soup", "fish")]
 

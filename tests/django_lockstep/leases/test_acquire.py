@@ -14,7 +14,7 @@ from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire, steal
 from django_lockstep.stores.terms import Claim, claim
-from tests.django_lockstep.leases.holding import acquired, holder_of
+from tests.django_lockstep.leases.holding import acquired, holder_of, purge
 from tests.support.sessions import Session, query
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -58,19 +58,13 @@ def test_who_is_not_named_has_a_name_of_host_process_thread_and_chance(other: Se
 # Tokens
 
 
-def run_out(*, purge: bool = False) -> None:
-    expire("k")
-    if purge:
-        Lease.objects.purge(timedelta(microseconds=1))
-
-
 @pytest.mark.parametrize(
     "end",
     [
         lambda handle: handle.release(),
-        lambda handle: run_out(),
+        lambda handle: expire("k"),
         lambda handle: Lease.objects.filter(key="k").force_release(),
-        lambda handle: run_out(purge=True),
+        lambda handle: purge(),
         lambda handle: call_command("flush", interactive=False, verbosity=0),
     ],
     ids=["release", "expiry", "force", "purge", "flush"],

@@ -14,7 +14,7 @@ from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, gua
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire, steal
 from django_lockstep.locking import isolated_transaction
-from tests.django_lockstep.leases.holding import acquired, holder_of
+from tests.django_lockstep.leases.holding import acquired, holder_of, lock_rows, purge
 from tests.django_lockstep.leases.test_handles import session_with
 from tests.support.sessions import Session, query, until
 from tests.testapps.press.models import Note
@@ -43,11 +43,6 @@ def test_it_is_one_statement_that_locks_no_more_than_the_key(handle: LeaseHandle
         handle.guard()
     (entry,) = captured
     assert "FOR KEY SHARE SKIP LOCKED" in entry["sql"]
-
-
-def purge() -> None:
-    expire("k")
-    Lease.objects.purge(1e-6)
 
 
 @pytest.mark.parametrize(
@@ -107,11 +102,8 @@ def test_force_does_not_get_between_guard_and_commit(handle: LeaseHandle, other:
 
 def test_a_takeover_under_way_is_a_loss_without_a_wait(handle: LeaseHandle, other: Session) -> None:
     expire("k")
-    other.begin()
-    other.run(lambda: list(Lease.objects.select_for_update().filter(key="k")))
-    with pytest.raises(LeaseLost), transaction.atomic():
+    with other.holding(lock_rows), pytest.raises(LeaseLost), transaction.atomic():
         handle.guard()
-    other.end()
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
@@ -136,11 +128,9 @@ def test_a_refresh_since_the_snapshot_is_no_loss(handle: LeaseHandle, other: Ses
 @pytest.fixture
 def guarding(handle: LeaseHandle, other: Session) -> Iterator[LeaseHandle]:
     """A lease that has expired while another session has it under guard."""
-    other.begin()
-    other.run(handle.guard)
-    expire("k")
-    yield handle
-    other.end()
+    with other.holding(handle.guard):
+        expire("k")
+        yield handle
     assert Lease.objects.holder("k") is None
 
 

@@ -17,7 +17,7 @@ from django_lockstep.leases.models import Lease
 from django_lockstep.leases.postgresql import PostgresLeases
 from django_lockstep.leases.testing import steal
 from django_lockstep.stores.terms import claim
-from tests.django_lockstep.leases.holding import acquired, holder_of
+from tests.django_lockstep.leases.holding import acquired, holder_of, lock_rows
 from tests.support.sessions import Session, is_as_it_was, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -216,22 +216,16 @@ def test_inside_a_transaction_it_is_refused(handle: LeaseHandle, verb: str) -> N
 
 def test_no_statement_takes_longer_than_half_a_beat(other: Session) -> None:
     handle = acquired(ttl=6.0)
-    other.begin()
-    other.run(lambda: list(Lease.objects.select_for_update().filter(key="k")))
-    with pytest.raises(LeaseTimedOut) as caught:
+    with other.holding(lock_rows), pytest.raises(LeaseTimedOut) as caught:
         handle.refresh()
-    other.end()
     assert caught.value.sqlstate == "57014"
     handle.refresh()
 
 
 @pytest.mark.parametrize("verb", ["refresh", "release"])
 def test_a_wait_that_the_session_limits_is_a_timeout_too(handle: LeaseHandle, other: Session, verb: str) -> None:
-    other.begin()
-    other.run(lambda: list(Lease.objects.select_for_update().filter(key="k")))
-    with session_with(lock_timeout="1ms"), pytest.raises(LeaseTimedOut) as caught:
+    with other.holding(lock_rows), session_with(lock_timeout="1ms"), pytest.raises(LeaseTimedOut) as caught:
         getattr(handle, verb)()
-    other.end()
     assert caught.value.sqlstate == "55P03"
     assert Lease.objects.holder("k")
     getattr(handle, verb)()

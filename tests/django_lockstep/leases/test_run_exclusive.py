@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import steal
 from tests.django_lockstep.leases.commands import run_exclusive, running
-from tests.django_lockstep.leases.holding import acquired, holder_of
+from tests.django_lockstep.leases.holding import acquired, holder_of, lock_rows
 from tests.django_lockstep.leases.test_waiting import queued
 from tests.support.processes import alive
 from tests.support.sessions import Session, until
@@ -120,14 +120,12 @@ def test_a_signal_ends_the_wait_for_the_lease() -> None:
 
 def test_a_signal_during_the_release_does_not_stop_it(other: Session) -> None:
     with running("k", "--ttl", "60", "--", "sh", "-c", "echo here; read -r line; exit 7") as process:
-        other.begin()
-        other.run(lambda: list(Lease.objects.select_for_update()))
-        assert process.stdin
-        process.stdin.close()
-        process.stdin = None
-        until(other.is_waited_for, "the release")
-        process.send_signal(signal.SIGTERM)
-        other.end()
+        with other.holding(lock_rows):
+            assert process.stdin
+            process.stdin.close()
+            process.stdin = None
+            until(other.is_waited_for, "the release")
+            process.send_signal(signal.SIGTERM)
         assert ended(process)[0] == 7
     assert not Lease.objects.held().exists()
 

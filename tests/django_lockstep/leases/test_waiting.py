@@ -70,10 +70,8 @@ def test_waiters_get_it_in_the_order_of_asking(open_session: Callable[[], Sessio
 @pytest.fixture
 def first_in_the_queue(other: Session) -> Iterator[Session]:
     """A session that queues and does nothing else."""
-    other.begin()
-    other.run(lambda: store_on().queue("k", timeout=20, after=20))
-    yield other
-    other.end()
+    with other.holding(lambda: store_on().queue("k", timeout=20, after=20)):
+        yield other
 
 
 def test_for_a_moment_somebody_may_be_faster_than_the_first_in_the_queue(first_in_the_queue: Session) -> None:

@@ -1,6 +1,7 @@
 """The manager of versioned models: locks, guarded writes and creations by key, one or many."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -18,9 +19,8 @@ def seats(transactional_db: None) -> list[Seat]:
     return [Seat.objects.create(row=name) for name in "ABC"]
 
 
-def hold(session: Session, seat: Seat) -> None:
-    session.begin()
-    session.run(Seat.objects.lock, seat.pk)
+def held(session: Session, seat: Seat) -> AbstractContextManager[Any]:
+    return session.holding(Seat.objects.lock, seat.pk)
 
 
 # lock
@@ -36,24 +36,21 @@ def test_one_key_gives_an_instance_several_a_list(seats: list[Seat]) -> None:
 
 
 def test_it_obeys_nowait_skip_locked_and_timeout(seats: list[Seat], other: Session) -> None:
-    hold(other, seats[0])
-    with transaction.atomic():
-        assert Seat.objects.lock_many([seats[0].pk], skip_locked=True) == []
-        assert Seat.objects.lock_many([seats[0].pk, seats[1].pk], skip_locked=True) == [seats[1]]
-    options: list[dict[str, Any]] = [{"nowait": True}, {"timeout": 0.01}]
-    for option in options:
-        with pytest.raises(LockNotAvailable), transaction.atomic():
-            Seat.objects.lock(seats[0].pk, **option)
-    other.end()
+    with held(other, seats[0]):
+        with transaction.atomic():
+            assert Seat.objects.lock_many([seats[0].pk], skip_locked=True) == []
+            assert Seat.objects.lock_many([seats[0].pk, seats[1].pk], skip_locked=True) == [seats[1]]
+        options: list[dict[str, Any]] = [{"nowait": True}, {"timeout": 0.01}]
+        for option in options:
+            with pytest.raises(LockNotAvailable), transaction.atomic():
+                Seat.objects.lock(seats[0].pk, **option)
 
 
 def test_what_is_read_along_is_not_locked(seats: list[Seat], other: Session) -> None:
     ticket = Ticket.objects.create(seat=seats[0])
-    hold(other, seats[1])
-    with transaction.atomic():
+    with held(other, seats[1]), transaction.atomic():
         (seat,) = Seat.objects.prefetch_related("ticket_set").lock_many([seats[0].pk])
         assert list(seat.ticket_set.all()) == [ticket]
-    other.end()
 
 
 # update_if_unchanged
