@@ -6,6 +6,7 @@ import shlex
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import django
@@ -15,14 +16,14 @@ from django.db import DatabaseError
 from benchmarks.suite import SUITES, Options, Section, Suite, load, select_names
 from django_lockstep.lab.simulator.errors import SimulationError
 
-__all__ = ["main", "options_of"]
+__all__ = ["main"]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run suites; return 0, 1 if a contender that should be correct was not, 2 for wrong usage or no database."""
     given = _parser().parse_args(arguments)
     try:
-        options = options_of(given)
+        options = Options(**{option.name: getattr(given, option.name) for option in fields(Options)})
         django.setup()
         suites = _select_suites([load(name) for name in given.suites], options)
         bound = sum(suite.seconds(options) for suite in suites)
@@ -47,20 +48,6 @@ def _select_suites(suites: Sequence[Suite], options: Options) -> list[Suite]:
 def say(line: str) -> None:
     """Print a line of progress to stderr."""
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - a command's progress
-
-
-def options_of(given: Namespace) -> Options:
-    """Return the options. Raises ``ValueError`` for values that are not allowed."""
-    return Options(
-        rows=given.rows,
-        workers=given.workers,
-        rounds=given.rounds,
-        seconds=given.seconds,
-        durable=given.durable == "on",
-        flush_delay=given.flush_delay,
-        only=given.only,
-        repeat=given.repeat,
-    )
 
 
 def _run(suites: Sequence[Suite], options: Options, given: Namespace, *, command: str) -> int:
@@ -90,7 +77,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--workers", type=_numbers, default=defaults.workers, help="numbers of clients: 1,8,32")
     parser.add_argument("--rounds", type=int, default=defaults.rounds, help="how often everything is measured")
     parser.add_argument("--seconds", type=int, default=defaults.seconds, help="length of one measurement")
-    parser.add_argument("--durable", choices=["on", "off"], default="on", help="whether commits wait for the disk")
+    parser.add_argument("--durable", type=_on_or_off, default=True, help="whether commits wait for the disk")
     parser.add_argument("--flush-delay", type=float, default=0.0, help="ms to add to each wait for the disk")
     parser.add_argument("--only", type=_words, default=(), help="patterns of names: 'strategy:*,account:*'")
     parser.add_argument("--repeat", type=int, default=1, help="explore the ready-made races N times and compare")
@@ -103,6 +90,12 @@ def _suite(text: str) -> str:
     if text not in SUITES:
         raise ArgumentTypeError(f"must be one of {', '.join(SUITES)}, not {text!r}")
     return text
+
+
+def _on_or_off(text: str) -> bool:
+    if text not in {"on", "off"}:
+        raise ArgumentTypeError(f"must be on or off, not {text!r}")
+    return text == "on"
 
 
 def _numbers(text: str) -> tuple[int, ...]:

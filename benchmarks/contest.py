@@ -164,8 +164,7 @@ _COLUMNS = (
 )
 
 
-def _row(name: str, each: Figures) -> tuple[str | float | None, ...]:
-    return (
-        *(name, each.verdict, each.rate, each.ratio, each.lowest, each.highest, each.p50_ms, each.p95_ms, each.p99_ms),
-        *(each.retries, each.fairness, each.client_us, each.server_us),
-    )
+def _row(name: str, figures: Figures) -> tuple[str | float | None, ...]:
+    values = asdict(figures)
+    del values["rounds"]
+    return (name, values.pop("verdict"), *values.values())

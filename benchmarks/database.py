@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import quote, urlencode
 
+import psycopg
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 
 from django_lockstep.lab.simulator.database import environment
 
-__all__ = ["database_url", "describe_machine", "scratch_database"]
+__all__ = ["connect_alone", "describe_machine", "scratch_database"]
 
 _PATIENCE = 10.0
 """Seconds to wait until the server has reloaded its settings."""
@@ -84,13 +84,8 @@ def describe_machine() -> dict[str, Any]:
     return {**environment(DEFAULT_DB_ALIAS), **delay, **versions, "load before": round(os.getloadavg()[0], 1)}
 
 
-def database_url() -> str:
-    """Return the ``DATABASE_URL`` of Django's default database, for another process."""
-    given = connection.get_connection_params()
-    user = quote(str(given.get("user", "")), safe="") + (
-        f":{quote(given['password'])}" if given.get("password") else ""
-    )
-    place = f"{quote(str(given.get('host', '')), safe='')}:{given.get('port') or 5432}"
-    # With the options, or another process would measure with another durability.
-    options = f"?{urlencode({'options': given['options']})}" if given.get("options") else ""
-    return f"postgres://{user}@{place}/{given['dbname']}{options}"
+def connect_alone() -> psycopg.Connection[Any]:
+    """Connect as Django would, but with psycopg's own defaults, committing every statement."""
+    params = connection.get_connection_params()
+    names = ("host", "port", "user", "password", "dbname", "options")
+    return psycopg.connect(**{name: params[name] for name in names if params.get(name)}, autocommit=True)

@@ -16,9 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.database import database_url
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
-from tests.support.seeded_shop import copy_shop, run_suite
+from tests.support.seeded_shop import copy_shop, database_url, run_suite
 from tests.testapps.seeded_shop.units import UNITS
 
 __all__ = ["SUITE"]

@@ -11,21 +11,11 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+from benchmarks.database import connect_alone
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 from benchmarks.together import START, run_together
 
-__all__ = [
-    "CONTENDERS",
-    "PAUSE",
-    "SUITE",
-    "TTL",
-    "WAIT",
-    "Contender",
-    "LeaseCycle",
-    "measure",
-    "pairs_table",
-    "worker_counts",
-]
+__all__ = ["SUITE"]
 
 LeaseCycle = Callable[[str], None]
 """Acquires the lease of this key, waiting if need be, and releases it."""
@@ -72,7 +62,7 @@ def raw() -> LeaseCycle:
     from django_lockstep.leases.operations import quoted_names
     from django_lockstep.stores.waiting import pauses
 
-    session = _connect()
+    session = connect_alone()
     names = quoted_names(Lease._meta.db_table, lambda name: Identifier(name).as_string())
     acquire, release = (statement.sql.format(**names) for statement in (sql.ACQUIRE, sql.RELEASE))
     queue = sql.SETTINGS.format(milliseconds=LIMIT) + sql.QUEUE
@@ -119,7 +109,7 @@ def mutex() -> LeaseCycle:
 
 def advisory() -> LeaseCycle:
     """Return a session's advisory lock."""
-    session = _connect()
+    session = connect_alone()
 
     def hold(key: str) -> None:
         session.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [key])
@@ -144,17 +134,6 @@ CONTENDERS: Mapping[str, Contender] = {
     MUTEX: partial(_limited, mutex),
     "advisory lock": partial(_limited, advisory),
 }
-
-
-def _connect() -> Any:
-    import psycopg
-    from django.db import connection
-
-    given = connection.get_connection_params()
-    address = {
-        name: given[name] for name in ("dbname", "host", "port", "user", "password", "options") if given.get(name)
-    }
-    return psycopg.connect(**address, autocommit=True)
 
 
 def _prepare(make: Contender, seconds: float) -> Callable[[int], tuple[int, float]]:

@@ -38,12 +38,8 @@ def as_json(sections: Sequence[Section], *, machine: Mapping[str, Any], command:
 
 
 def as_text(sections: Sequence[Section], *, machine: Mapping[str, Any], command: str) -> str:
-    """Return aligned tables."""
-    blocks = [_machine(machine)]
-    for section in sections:
-        blocks.append(f"{section.suite}: {section.summary}")
-        blocks += [_text(table) for table in section.tables]
-    return "\n\n".join(blocks)
+    """Return the parts of the document alone."""
+    return "\n\n".join(_text(section, machine=machine, command=command) for section in sections)
 
 
 def as_markdown(sections: Sequence[Section], *, machine: Mapping[str, Any], command: str) -> str:
@@ -69,30 +65,23 @@ def _parts(document: str) -> dict[str, str]:
 
 
 def _part(section: Section, *, machine: Mapping[str, Any], command: str) -> str:
-    blocks = [f"## {section.suite}", section.summary, _machine(machine), f"```sh\n{command}\n```"]
-    blocks += [_markdown(table) for table in section.tables]
-    text = "\n\n".join(blocks)
+    text = _text(section, machine=machine, command=command)
     return f"<!-- suite: {section.suite} -->\n{text}\n<!-- end of {section.suite} -->\n"
 
 
-def _machine(machine: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in machine.items()) + "."
+def _text(section: Section, *, machine: Mapping[str, Any], command: str) -> str:
+    facts = ", ".join(f"{name} {value}" for name, value in machine.items()) + "."
+    blocks = [f"## {section.suite}", section.summary, facts, f"```sh\n{command}\n```"]
+    for table in section.tables:
+        blocks += [f"### {table.title}", _table(table), *table.notes]
+    return "\n\n".join(blocks)
 
 
-def _table(table: FigureTable, form: str) -> str:
-    bar = "\\|" if form == "github" else "|"
-    rows = [[_shown(value).replace("|", bar) for value in row] for row in table.rows]
+def _table(table: FigureTable) -> str:
+    rows = [[_shown(value).replace("|", "\\|") for value in row] for row in table.rows]
     alignment = ("left", *["right"] * (len(table.columns) - 1))
     # Figures are formatted already: a column of them is text.
-    return str(tabulate(rows, table.columns, tablefmt=form, colalign=alignment, disable_numparse=True))
-
-
-def _markdown(table: FigureTable) -> str:
-    return "\n\n".join([f"### {table.title}", _table(table, "github"), *table.notes])
-
-
-def _text(table: FigureTable) -> str:
-    return "\n".join([table.title, "-" * len(table.title), _table(table, "plain"), *table.notes])
+    return str(tabulate(rows, table.columns, tablefmt="github", colalign=alignment, disable_numparse=True))
 
 
 def _shown(value: Value) -> str:

@@ -2,7 +2,7 @@
 
 To add one, write a module with a ``SUITE`` that keeps to `Suite`, and name it in `SUITES`. A suite whose contenders do
 the same work gives them to `benchmarks.contest.Contest`, which interleaves them, takes medians and ratios and makes the
-tables; `benchmarks.workers` has the processes for those that are Python, and `benchmarks.figures.measured` makes a
+tables; `benchmarks.workers` has the processes for those that are Python, and `benchmarks.figures.build_sample` makes a
 sample of what they tell. `benchmarks.deposit` is one of that kind, `benchmarks.explore` is one that is not.
 """
 

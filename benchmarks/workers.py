@@ -17,7 +17,7 @@ from django_lockstep.lab.simulator.pool import WorkerPool
 from django_lockstep.lab.simulator.tally import Tally
 from django_lockstep.lab.simulator.worker_process import WorkerConnection
 
-__all__ = ["Metered", "WorkersError", "race", "require_no_errors", "worker_pool"]
+__all__ = ["Metered", "WorkersError", "race", "worker_pool"]
 
 
 class WorkersError(Exception):
@@ -60,7 +60,7 @@ def worker_pool(workers: int) -> Iterator[WorkerPool]:
 def race(pool: WorkerPool, load: Load, *, workers: int, seconds: float) -> tuple[list[Tally], float]:
     """Run the load on this number of workers; return their tallies and the CPU seconds that they used.
 
-    Raises `WorkersError` where one failed, `KeyboardInterrupt` where the user interrupted.
+    Raises `WorkersError` if a worker or an operation failed, `KeyboardInterrupt` if the user interrupted.
     """
     facts: dict[str, Any] = {"seconds": seconds, "operations": None, "think_time": 0.0}
     tasks = [Metered(task=LoadTask(load=load, worker=number, **facts)) for number in range(workers)]
@@ -71,18 +71,14 @@ def race(pool: WorkerPool, load: Load, *, workers: int, seconds: float) -> tuple
         raise KeyboardInterrupt
     if result.worker_failures:
         raise WorkersError(str(result.worker_failures[0]))
-    results = result.results[:workers]
-    return [tally for tally, _ in results], sum(cpu for _, cpu in results)
-
-
-def require_no_errors(tallies: list[Tally]) -> None:
-    """Raise `WorkersError` if some of the operations failed."""
+    tallies, cpu = zip(*result.results[:workers], strict=True)
     whole = Tally.merge(tallies)
     if whole.failed:
         kind, count = whole.errors.most_common(1)[0]
         raise WorkersError(
             f"{count} of {whole.failed + whole.succeeded} operations ended with {kind}: {whole.examples[kind]}"
         )
+    return list(tallies), sum(cpu)
 
 
 def _cpu_seconds() -> float:

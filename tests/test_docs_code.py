@@ -24,8 +24,7 @@ from accounts.operations import AppendOnly
 from django_lockstep import editing, locking
 from tests.support.factories import AccountFactory, UserFactory
 from tests.support.pages import ROOT
-from tests.testapps.press.models import Article, Author
-from tests.testapps.reports.models import Report
+from tests.testapps.press.models import Article, Author, Report
 from tests.testapps.shop.models import Seat
 
 _BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)

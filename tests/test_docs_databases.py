@@ -24,8 +24,7 @@ from django_lockstep.locking import isolated_transaction, lock_row, lock_rows, r
 from tests.support.factories import AccountFactory, UserFactory
 from tests.support.pages import ROOT
 from tests.support.statements import Recording, recorded
-from tests.testapps.press.models import Article, Author, Review
-from tests.testapps.reports.models import Report
+from tests.testapps.press.models import Article, Author, Report, Review
 from tests.testapps.shop.models import Seat
 
 PAGE = ROOT / "docs" / "use" / "databases.md"

@@ -83,15 +83,8 @@ class Deposit:
         return names if YARDSTICK in names else (YARDSTICK, *names)
 
     def _contenders(self, pool: WorkerPool) -> list[Contender]:
-        contenders: list[Contender] = list(SCRIPTS)
-        for name in _MODULES:
-            module = import_module(name)
-            missing = getattr(module, "missing", lambda name: None)
-            contenders += [
-                WorkerContender(method=method, module=name, pool=pool, missing=missing(method.name))
-                for method in module.METHODS.values()
-            ]
-        return contenders
+        methods = ((name, method) for name in _MODULES for method in import_module(name).METHODS.values())
+        return [*SCRIPTS, *(WorkerContender(method=method, module=name, pool=pool) for name, method in methods)]
 
 
 SUITE = Deposit()

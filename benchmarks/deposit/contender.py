@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from django.db import connection
 
@@ -11,7 +12,7 @@ from benchmarks.cpu import server_seconds
 from benchmarks.deposit.methods import DepositLoad, DepositMethod
 from benchmarks.deposit.rows import check, reset_accounts
 from benchmarks.figures import Sample, build_sample
-from benchmarks.workers import race, require_no_errors
+from benchmarks.workers import race
 from django_lockstep.lab.simulator.pool import WorkerPool
 
 __all__ = ["WorkerContender"]
@@ -27,8 +28,6 @@ class WorkerContender:
     """The module whose ``METHODS`` has it, for the worker processes."""
     pool: WorkerPool
     """The workers, at least as many as any cell asks for."""
-    missing: str | None = None
-    """Why it cannot run on this machine, if so."""
 
     @property
     def name(self) -> str:
@@ -40,7 +39,8 @@ class WorkerContender:
         # On shared rows it would meet conflicts, which this method is to be without.
         if self.method.own_rows and cell.rows < cell.workers:
             return "each worker needs a row of its own"
-        return self.missing
+        package = self.method.package
+        return None if package is None or find_spec(package) else f"{package} is not installed"
 
     def run(self, cell: Cell, *, seconds: int) -> Sample:
         """Deposit on fresh rows. Raises `WorkersError`, also for operations that failed."""
@@ -51,7 +51,6 @@ class WorkerContender:
         tallies, client = race(self.pool, load, workers=cell.workers, seconds=seconds)
         # Before the check, whose queries are not the contender's.
         server_after = server_seconds(connection)
-        require_no_errors(tallies)
         reported = sum(tally.succeeded for tally in tallies) * method.size
         books = check(rows=cell.rows, reported=reported, with_entries=method.with_entries)
         return build_sample(

@@ -13,12 +13,16 @@ from typing import Any
 
 from django_lockstep.lab.simulator.tally import LoadOperation
 
-__all__ = ["DepositLoad", "DepositMethod", "DepositWorker"]
+__all__ = ["Deposit", "DepositLoad", "DepositMethod", "DepositWorker", "stateless"]
+
+
+Deposit = Callable[[Any], object]
+"""Deposits into an account by its number, or into a list of accounts."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DepositWorker:
-    """The state of one worker."""
+    """One worker: its deposits, and what it has counted."""
 
     worker: int
     """Its number, from 0."""
@@ -26,8 +30,24 @@ class DepositWorker:
     """How many there are."""
     rows: int
     """Accounts 1 to ``rows`` are drawn from evenly."""
-    retries: int = 0
+    size: int
+    """Deposits in one call."""
+    conflicts: int = 0
     """Retries so far; the method counts them."""
+    deadlocks: int = 0
+    refusals: tuple[type[Exception], ...] = ()
+    deposit: Deposit = field(init=False)
+    """What the method opened."""
+    draws: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.draws = random.Random(self.worker)  # noqa: S311 - no secret
+
+    def next_operation(self) -> LoadOperation:
+        """Return the next deposit, or batch of them."""
+        # Not randint(), which takes several times as long and would count as the client's time.
+        drawn = [1 + int(self.draws.random() * self.rows) for _ in range(self.size)]
+        return LoadOperation(perform=partial(self.deposit, drawn if self.size > 1 else drawn[0]), changes=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +56,16 @@ class DepositMethod:
 
     name: str
     """The name in reports."""
-    open: Callable[[DepositWorker], AbstractContextManager[Callable[[Any], object]]]
-    """Context manager of the function that deposits into an account, or a list of accounts, by number."""
+    open: Callable[[DepositWorker], AbstractContextManager[Deposit]]
+    """Context manager of the function that deposits."""
     size: int = 1
     """Deposits in one call; if more than one, the call takes a list."""
     with_entries: bool = True
     """Whether it writes entries."""
     own_rows: bool = False
     """Whether each worker needs a row of its own."""
+    package: str | None = None
+    """The package that it needs besides requirements.txt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,44 +82,19 @@ class DepositLoad:
     """Workers that draw."""
 
     @contextlib.contextmanager
-    def client(self, worker: int) -> Iterator[DepositClient]:
+    def client(self, worker: int) -> Iterator[DepositWorker]:
         """Yield this worker's client, connected and warmed up on an account that the check ignores."""
         method: DepositMethod = import_module(self.module).METHODS[self.method]
-        state = DepositWorker(worker=worker, workers=self.workers, rows=self.rows)
-        with method.open(state) as deposit:
+        state = DepositWorker(worker=worker, workers=self.workers, rows=self.rows, size=method.size)
+        with method.open(state) as state.deposit:
             # Thrice: what is prepared, cached or planned on first use is so by then.
             for _ in range(3):
-                deposit(self.rows + 1 if method.size == 1 else [self.rows + 1] * method.size)
+                state.deposit(self.rows + 1 if method.size == 1 else [self.rows + 1] * method.size)
             # Warm-up may have met conflicts on its one account.
-            state.retries = 0
-            yield DepositClient(state=state, deposit=deposit, size=method.size, draws=random.Random(worker))  # noqa: S311 - no secret
+            state.conflicts = 0
+            yield state
 
 
-@dataclass(slots=True, kw_only=True)
-class DepositClient:
-    """One worker's deposits."""
-
-    state: DepositWorker
-    deposit: Callable[[Any], object]
-    size: int
-    draws: random.Random
-    refusals: tuple[type[Exception], ...] = ()
-    deadlocks: int = field(default=0)
-
-    @property
-    def conflicts(self) -> int:
-        """Attempts that were repeated."""
-        return self.state.retries
-
-    @conflicts.setter
-    def conflicts(self, value: int) -> None:
-        self.state.retries = value
-
-    def next_operation(self) -> LoadOperation:
-        """Return the next deposit, or batch of them."""
-        if self.size == 1:
-            # Not randint(), which takes several times as long and would count as the client's time.
-            what: Any = 1 + int(self.draws.random() * self.state.rows)
-        else:
-            what = [1 + int(self.draws.random() * self.state.rows) for _ in range(self.size)]
-        return LoadOperation(perform=partial(self.deposit, what), changes=())
+def stateless(deposit: Deposit) -> Callable[[DepositWorker], AbstractContextManager[Deposit]]:
+    """Return what opens a method that keeps nothing from one deposit to the next."""
+    return lambda state: contextlib.nullcontext(deposit)

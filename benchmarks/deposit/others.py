@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -15,10 +15,10 @@ from django.db import models, transaction
 from django.db.models.functions import Now
 
 from accounts.models import Account, Entry
-from benchmarks.deposit.methods import DepositMethod, DepositWorker
+from benchmarks.deposit.methods import Deposit, DepositMethod, DepositWorker, stateless
 from benchmarks.deposit.rows import AMOUNT
 
-__all__ = ["METHODS", "missing"]
+__all__ = ["METHODS"]
 
 
 def _money() -> Any:
@@ -36,6 +36,9 @@ class _Account(models.Model):
 
     class Meta:
         abstract = True
+        app_label = "benchmarks"
+        managed = False
+        db_table = Account._meta.db_table
 
 
 class PlainAccount(_Account):
@@ -43,21 +46,11 @@ class PlainAccount(_Account):
 
     version = models.BigIntegerField()
 
-    class Meta:
-        app_label = "benchmarks"
-        managed = False
-        db_table = Account._meta.db_table
-
 
 class ConcurrentAccount(_Account):
     """The account with django-concurrency's own field."""
 
     version = AutoIncVersionField()
-
-    class Meta:
-        app_label = "benchmarks"
-        managed = False
-        db_table = Account._meta.db_table
 
 
 class PlainEntry(models.Model):
@@ -91,23 +84,19 @@ def _changed(account: PlainAccount) -> PlainAccount:
     return account
 
 
-@contextmanager
-def plain(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
+def article(account_id: int) -> object:
     """Lock with select_for_update(), save(), create the entry: as the well-known article has it.
 
     H. Benita, "How to Manage Concurrency in Django Models", 2017.
     """
-
-    def deposit(account_id: int) -> object:
-        with transaction.atomic():
-            account = PlainAccount._base_manager.select_for_update().get(pk=account_id)
-            return _changed(account)
-
-    yield deposit
+    with transaction.atomic():
+        account = PlainAccount._base_manager.select_for_update().get(pk=account_id)
+        return _changed(account)
 
 
-def concurrency(pause: Callable[[int], float]) -> Callable[[DepositWorker], Any]:
-    """Return the method of django-concurrency's save(); ``pause`` returns the seconds before each retry."""
+@contextmanager
+def concurrency(state: DepositWorker) -> Iterator[Deposit]:
+    """Save with django-concurrency; retry after a random pause below a bound that doubles from 1 ms up to 100 ms."""
 
     def attempt(account_id: int) -> object:
         # A transaction for each attempt: after a conflict the block can only be rolled back.
@@ -118,63 +107,33 @@ def concurrency(pause: Callable[[int], float]) -> Callable[[DepositWorker], Any]
             _book(account)
         return account
 
-    @contextmanager
-    def way(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
-        def deposit(account_id: int) -> object:
-            for number in count():
-                try:
-                    return attempt(account_id)
-                except RecordModifiedError:
-                    state.retries += 1
-                    time.sleep(pause(number))
-            raise AssertionError("count() does not end")
+    def deposit(account_id: int) -> object:
+        for number in count():
+            try:
+                return attempt(account_id)
+            except RecordModifiedError:
+                state.conflicts += 1
+                # Full jitter: workers that met once would else meet again.
+                time.sleep(random.uniform(0, min(0.1, 0.001 * 2 ** min(number, 10))))  # noqa: S311 - no secret
+        raise AssertionError("count() does not end")
 
-        yield deposit
-
-    return way
+    yield deposit
 
 
-def at_once(number: int) -> float:
-    """Return no pause."""
-    return 0.0
-
-
-def backoff(number: int) -> float:
-    """Return a random pause below a bound that doubles from 1 ms up to 100 ms."""
-    # Full jitter: those who met once would else meet again.
-    return random.uniform(0, min(0.1, 0.001 * 2 ** min(number, 10)))  # noqa: S311 - no secret
-
-
-@contextmanager
-def advisory(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
+def advisory(account_id: int) -> object:
     """Take pglock's advisory lock for the transaction, then read, save() and create the entry."""
     import pglock
 
-    def deposit(account_id: int) -> object:
-        with pglock.advisory(f"account:{account_id}", xact=True):
-            account = PlainAccount._base_manager.get(pk=account_id)
-            return _changed(account)
-
-    yield deposit
+    with pglock.advisory(f"account:{account_id}", xact=True):
+        account = PlainAccount._base_manager.get(pk=account_id)
+        return _changed(account)
 
 
 METHODS = {
     method.name: method
     for method in (
-        DepositMethod(name="django:article", open=plain),
-        DepositMethod(name="django-concurrency:immediate", open=concurrency(at_once)),
-        DepositMethod(name="django-concurrency:backoff", open=concurrency(backoff)),
-        DepositMethod(name="pglock:advisory", open=advisory),
+        DepositMethod(name="django:article", open=stateless(article)),
+        DepositMethod(name="django-concurrency:backoff", open=concurrency),
+        DepositMethod(name="pglock:advisory", open=stateless(advisory), package="pglock"),
     )
 }
-
-
-def missing(name: str) -> str | None:
-    """Return which package the method lacks; None if it can run."""
-    if name != "pglock:advisory":
-        return None
-    try:
-        import pglock  # noqa: F401
-    except ImportError:
-        return "django-pglock is not installed"
-    return None

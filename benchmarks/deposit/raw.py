@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import psycopg
 from django.db import connection
 
-from benchmarks.deposit.methods import DepositMethod, DepositWorker
+from benchmarks.database import connect_alone
+from benchmarks.deposit.methods import Deposit, DepositMethod, DepositWorker, stateless
 from benchmarks.deposit.pgbench import BATCH_SIZE
 from benchmarks.deposit.rows import AMOUNT
 from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UPDATE, WRITE, fill_template
@@ -19,28 +21,18 @@ __all__ = ["METHODS"]
 _NAMES = {name: f"%({name})s" for name in ("account", "accounts", "amount", "balance", "version")}
 
 
+@functools.cache
 def _sql(template: str) -> str:
     return fill_template(template, **{**_NAMES, "accounts": "%(accounts)s::bigint[]"})
-
-
-@contextmanager
-def own_connection() -> Iterator[psycopg.Connection[Any]]:
-    """Connect as Django would, but with psycopg's own defaults, committing every statement."""
-    params = connection.get_connection_params()
-    known = {
-        name: params[name] for name in ("host", "port", "user", "password", "dbname", "options") if params.get(name)
-    }
-    with psycopg.connect(**known, autocommit=True) as own:
-        yield own
 
 
 def one_statement(template: str, parameter: str = "account") -> Callable[[DepositWorker], Any]:
     """Return the method that sends this one statement, prepared, on psycopg's connection."""
 
     @contextmanager
-    def way(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
+    def way(state: DepositWorker) -> Iterator[Deposit]:
         sql = _sql(template)
-        with own_connection() as own, own.cursor() as cursor:
+        with connect_alone() as own, own.cursor() as cursor:
 
             def deposit(what: Any) -> object:
                 cursor.execute(sql, {parameter: what, "amount": AMOUNT}, prepare=True)
@@ -52,10 +44,10 @@ def one_statement(template: str, parameter: str = "account") -> Callable[[Deposi
 
 
 @contextmanager
-def lock_then_write(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
+def lock_then_write(state: DepositWorker) -> Iterator[Deposit]:
     """Lock, read, write and book in a transaction, all statements prepared."""
     lock, write, entry = map(_sql, (LOCK, WRITE, ENTRY))
-    with own_connection() as own, own.cursor() as cursor:
+    with connect_alone() as own, own.cursor() as cursor:
 
         def deposit(account: int) -> object:
             with own.transaction():
@@ -70,7 +62,7 @@ def lock_then_write(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
 
 
 @contextmanager
-def below_django(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
+def below_django(state: DepositWorker) -> Iterator[Deposit]:
     """Send the one statement, prepared, by a cursor of psycopg's that shares Django's connection."""
     sql = _sql(ONE_STATEMENT)
     connection.ensure_connection()
@@ -90,17 +82,11 @@ def below_django(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
         shared.prepare_threshold = before
 
 
-@contextmanager
-def django_cursor(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
+def by_djangos_cursor(account: int) -> object:
     """Send the one statement by Django's cursor: not prepared, with parameters interpolated by the client."""
-    sql = _sql(ONE_STATEMENT)
-
-    def deposit(account: int) -> object:
-        with connection.cursor() as cursor:
-            cursor.execute(sql, {"account": account, "amount": AMOUNT})
-            return cursor.fetchone()
-
-    yield deposit
+    with connection.cursor() as cursor:
+        cursor.execute(_sql(ONE_STATEMENT), {"account": account, "amount": AMOUNT})
+        return cursor.fetchone()
 
 
 METHODS = {
@@ -111,6 +97,6 @@ METHODS = {
         DepositMethod(name="psycopg:lock", open=lock_then_write),
         DepositMethod(name="psycopg:batch", open=one_statement(BATCH, "accounts"), size=BATCH_SIZE),
         DepositMethod(name="django:psycopg-cursor", open=below_django),
-        DepositMethod(name="django:cursor", open=django_cursor),
+        DepositMethod(name="django:cursor", open=stateless(by_djangos_cursor)),
     )
 }

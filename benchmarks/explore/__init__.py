@@ -12,8 +12,6 @@ from benchmarks.explore.cases import THREE, TWO
 from benchmarks.explore.long_code import LONG, measure_long
 from benchmarks.explore.measure import (
     Repetition,
-    count_leftovers,
-    count_present,
     measure_race,
     price,
     time_sequential,
@@ -53,17 +51,14 @@ class Explore:
     def run(self, options: Options, *, say: Say) -> Section:
         """Explore everything."""
         names = select_names(self.names(), options.only)
-        two = dict(_both_ways([TWO[name] for name in names if name in TWO], limit=_limit(_TWO, options), say=say))
-        three = dict(_reduced([THREE[name] for name in names if name in THREE], limit=_limit(_THREE, options), say=say))
+        two = dict(_both_ways([TWO[name] for name in names if name in TWO], limit=_TWO * options.seconds, say=say))
+        three = dict(
+            _reduced([THREE[name] for name in names if name in THREE], limit=_THREE * options.seconds, say=say)
+        )
         long = {name: measure_long(LONG[name]) for name in names if name in LONG}
         repeated = _repeated([TWO[name] for name in names if name in TWO], options, say=say)
         data = {"two": two, "three": three, "long": long, "repeated": repeated}
-        groups = (
-            _two_table(two),
-            _three_table(three, options),
-            _long_table(long),
-            _repeat_table(repeated),
-        )
+        groups = (_two_table(two), _three_table(three, options), _long_table(long), _repeat_table(repeated))
         return Section(
             suite=self.name,
             summary=_SUMMARY,
@@ -71,10 +66,6 @@ class Explore:
             data=data,
             sound=_sound(two, three, repeated),
         )
-
-
-def _limit(seconds: float, options: Options) -> float:
-    return seconds * options.seconds
 
 
 def _both_ways(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -107,8 +98,7 @@ def _reduced(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple
 def _repeated(races: Sequence[Race], options: Options, *, say: Say) -> dict[str, Any] | None:
     if options.repeat == 1 or not races:
         return None
-    # Counted before: the server may have sessions and rows of others.
-    before, repetition = count_present(), Repetition()
+    repetition = Repetition()
     deadline = time.monotonic() + _REPEAT * options.seconds * options.repeat
     while repetition.rounds < options.repeat and time.monotonic() < deadline:
         repetition.again(races)
@@ -119,14 +109,12 @@ def _repeated(races: Sequence[Race], options: Options, *, say: Say) -> dict[str,
         "asked": options.repeat,
         "schedules": repetition.schedules,
         "differing": sorted(repetition.differing),
-        "left_behind": count_leftovers(before),
     }
 
 
 def _sound(two: dict[str, Any], three: dict[str, Any], repeated: dict[str, Any] | None) -> bool:
     expected = all(each["reduced"]["expected"] and each["same_ends"] is not False for each in two.values())
-    steady = repeated is None or not (repeated["differing"] or any(repeated["left_behind"].values()))
-    return expected and steady and all(each["expected"] for each in three.values())
+    return expected and not (repeated and repeated["differing"]) and all(each["expected"] for each in three.values())
 
 
 def _two_table(two: dict[str, Any]) -> FigureTable:
@@ -170,7 +158,7 @@ def _three_table(three: dict[str, Any], options: Options) -> FigureTable:
             for name, each in three.items()
         ),
         notes=(
-            f"At most {_limit(_THREE, options):.0f} s each; incomplete: not finished by then.",
+            f"At most {_THREE * options.seconds:.0f} s each; incomplete: not finished by then.",
             *(f"{name}: {each['reason']}" for name, each in three.items() if not each["expected"]),
         ),
     )
@@ -189,19 +177,11 @@ def _long_table(long: dict[str, Any]) -> FigureTable:
 
 
 def _repeat_table(repeated: dict[str, Any] | None) -> FigureTable:
-    if repeated is None:
-        return FigureTable(title="Repetitions", columns=(), rows=())
-    left = ", ".join(f"{number} {name}" for name, number in repeated["left_behind"].items())
+    figures = None if repeated is None else [repeated[key] for key in ("races", "rounds", "asked", "schedules")]
     return FigureTable(
         title="Repetitions of the ready-made set",
-        columns=("races", "repetitions", "asked for", "schedules", "races that differed", "left behind"),
-        rows=(
-            (
-                *(repeated[key] for key in ("races", "rounds", "asked", "schedules")),
-                ", ".join(repeated["differing"]) or "none",
-                left,
-            ),
-        ),
+        columns=("races", "repetitions", "asked for", "schedules", "races that differed"),
+        rows=((*figures, ", ".join(repeated["differing"]) or "none"),) if repeated and figures else (),
     )
 
 

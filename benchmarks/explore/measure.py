@@ -5,33 +5,25 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from django.contrib.auth import get_user_model
 from django.db import connection
 
-from accounts.models import Account, Entry
 from accounts.races.ready_made import Race
-from django_lockstep.lab.explorer import Exploration, explore
+from django_lockstep.lab.explorer import explore
 from django_lockstep.lab.explorer.options import Reduction
 
 __all__ = [
     "Measurement",
     "Repetition",
-    "count_leftovers",
-    "count_present",
-    "ends",
     "measure_race",
     "price",
     "time_sequential",
 ]
 
 
-_PATIENCE = 5.0
-"""Seconds after which remaining sessions, locks and rows count as left behind."""
-_LOOK_AGAIN = 0.05
 _ALONE = 5
 
 
@@ -71,18 +63,12 @@ class Measurement:
         return {**asdict(self), "rate": self.rate}
 
 
-def measure_race(
-    race: Race, *, timeout: float, reduction: Reduction = "dpor", first: bool = False, most: int | None = None
-) -> Measurement:
-    """Explore the race for at most ``timeout`` seconds and ``most`` schedules.
-
-    With ``first`` stop at the first wrong outcome.
-    """
+def measure_race(race: Race, *, timeout: float, reduction: Reduction = "dpor", most: int | None = None) -> Measurement:
+    """Explore the race for at most ``timeout`` seconds and ``most`` schedules."""
     exploration = explore(
         race.scenario,
         reduction=reduction,
         timeout=max(timeout, 0.01),
-        stop_on_first=first,
         max_schedules=most,
         database_is_mine=True,
     )
@@ -94,7 +80,8 @@ def measure_race(
         schedules=exploration.schedules,
         seconds=exploration.seconds,
         deadlocks=exploration.deadlocks,
-        ends=ends(exploration),
+        # Without the number of their schedules.
+        ends=tuple(sorted({str((end.holds, end.state, dict(end.errors))) for end in exploration.outcomes})),
         left=exploration.left,
     )
 
@@ -158,11 +145,6 @@ def _empty() -> None:
         cursor.execute(f"TRUNCATE {', '.join(map(connection.ops.quote_name, tables))} RESTART IDENTITY CASCADE")
 
 
-def ends(exploration: Exploration) -> tuple[str, ...]:
-    """Return the distinct outcomes, without the number of their schedules."""
-    return tuple(sorted({str((each.holds, each.state, dict(each.errors))) for each in exploration.outcomes}))
-
-
 class Repetition:
     """Explores races repeatedly, and records those with differing results."""
 
@@ -186,34 +168,3 @@ class Repetition:
             if self._first.setdefault(race.name, kept) != kept:
                 self.differing.add(race.name)
         self.rounds += 1
-
-
-def count_leftovers(before: Mapping[str, int]) -> dict[str, int]:
-    """Return by how much there is more than before of what explorations must not leave; see `count_present`.
-
-    A closed session is visible for another moment, so this polls for some seconds.
-    """
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        now = count_present()
-        more = {name: max(0, now[name] - before[name]) for name in before}
-        if not any(more.values()) or time.monotonic() > deadline:
-            return more
-        time.sleep(_LOOK_AGAIN)
-
-
-def count_present() -> dict[str, int]:
-    """Return how many rows there are, other sessions on this database, and locks of theirs."""
-    with connection.cursor() as cursor:
-        cursor.execute(_OTHERS)
-        sessions, locks = cursor.fetchone()
-    rows = sum(model._base_manager.count() for model in (Account, Entry, get_user_model()))
-    return {"rows": rows, "sessions": sessions, "locks": locks}
-
-
-_OTHERS = """
-SELECT count(DISTINCT activity.pid), count(locks.pid)
-FROM pg_stat_activity AS activity LEFT JOIN pg_locks AS locks USING (pid)
-WHERE activity.datname = current_database() AND activity.backend_type = 'client backend'
-    AND activity.pid <> pg_backend_pid()
-"""

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from accounts.errors import InsufficientFunds, InvalidAmount
+from accounts.errors import InsufficientFunds
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
 from django_lockstep.locking import LockNotAvailable, SerializationFailure, isolated_transaction, lock_row
@@ -40,11 +40,6 @@ def test_a_deposit_changes_balance_and_version_and_writes_an_entry(account: Acco
     assert entries(account) == [("50.25", "150.25", 2)]
 
 
-def test_a_withdrawal_takes_off(account: Account) -> None:
-    assert Account.withdraw(account.pk, 30).balance == 70
-    assert entries(account) == [("-30.00", "70.00", 2)]
-
-
 def test_entries_are_dated_by_the_database(account: Account) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         Account.deposit(account.pk, 1)
@@ -63,13 +58,6 @@ def test_the_overdraft_limit_may_be_used_up_but_not_more(db: None) -> None:
     assert len(entries(account)) == 1
 
 
-def test_a_balance_that_would_not_fit_is_refused_not_an_sql_error(db: None) -> None:
-    account = AccountFactory.create(balance="99999999999999999.00")
-    with pytest.raises(InvalidAmount, match="a balance has at most 17 digits"):
-        Account.deposit(account.pk, 1)
-    assert account.try_deposit("0.99")
-
-
 def test_a_transfer_moves_between_two_accounts(db: None) -> None:
     source, target = AccountFactory.create(balance=100), AccountFactory.create()
     returned = Account.transfer(source.pk, target.pk, 40)
@@ -77,13 +65,6 @@ def test_a_transfer_moves_between_two_accounts(db: None) -> None:
     assert [entry.transfer for entry in Entry.objects.all()] == [Entry.objects.all()[0].transfer] * 2
     back = Account.transfer(target.pk, source.pk, 40)
     assert [(row.pk, row.balance) for row in back] == [(target.pk, 0), (source.pk, 100)]
-
-
-def test_a_transfer_without_cover_changes_neither(db: None) -> None:
-    source, target = AccountFactory.create(balance=10), AccountFactory.create()
-    with pytest.raises(InsufficientFunds):
-        Account.transfer(source.pk, target.pk, 40)
-    assert (state(source), state(target), Entry.objects.count()) == (("10.00", 1), ("0.00", 1), 0)
 
 
 def test_a_transfer_locks_both_rows_in_primary_key_order_in_one_statement(db: None) -> None:
@@ -108,12 +89,10 @@ def test_unknown_accounts_do_not_exist(account: Account) -> None:
 @pytest.mark.parametrize("options", [{"nowait": True}, {"timeout": 0.02}])
 def test_waiting_can_be_bounded(other: Session, options: Any) -> None:
     account = AccountFactory.create(balance=100)
-    other.begin()
-    other.run(lock, account.pk)
-    with pytest.raises(LockNotAvailable) as caught:
-        Account.deposit(account.pk, 1, **options)
-    assert (caught.value.model, caught.value.sqlstate) == (Account, "55P03")
-    other.end()
+    with other.holding(lock, account.pk):
+        with pytest.raises(LockNotAvailable) as caught:
+            Account.deposit(account.pk, 1, **options)
+        assert (caught.value.model, caught.value.sqlstate) == (Account, "55P03")
     assert Account.deposit(account.pk, 1, **options).balance == 101
 
 
@@ -203,14 +182,3 @@ def test_a_pessimistic_change_is_noticed_by_an_optimistic_one_that_waits(other: 
         other.wait_until_blocked()
     assert late.result() is False
     assert state(account) == ("101.00", 2)
-
-
-# Constraints and entries
-
-
-def test_the_chain_begins_with_what_the_account_was_opened_with(account: Account) -> None:
-    Account.deposit(account.pk, 50)
-    Account.objects.get(pk=account.pk).try_withdraw(30)
-    first = Entry.objects.filter(account=account)[0]
-    assert first.balance_after - first.amount == 100
-    assert not list(chain_breaks(Account))

@@ -73,25 +73,18 @@ def test_w002_a_database_without_guards(add_database: Any, monkeypatch: pytest.M
 # Models
 
 
+def shop_model(label: str, /, *bases: Any, **members: Any) -> Any:
+    """Return a model as the module of the shop would define it."""
+    return type(label, bases or (VersionedModel,), {"__module__": "tests.testapps.shop.models", **members})
+
+
 @isolate_apps("tests.testapps.shop")
 def test_w003_a_manager_that_hides_the_query_set() -> None:
-    class Hidden(VersionedModel):
-        objects = models.Manager()  # type: ignore[assignment]
+    class OwnManager(VersionedManager[Any]):
+        pass
 
-        class Meta:
-            app_label = "shop"
-
-    class Own(VersionedModel):
-        class OwnManager(VersionedManager[Any]):
-            pass
-
-        objects = OwnManager()
-
-        class Meta:
-            app_label = "shop"
-
-    assert ids(Hidden.check()) == ["lockstep.W003"]
-    assert ids(Own.check()) == []
+    assert ids(shop_model("Hidden", objects=models.Manager()).check()) == ["lockstep.W003"]
+    assert ids(shop_model("Own", objects=OwnManager()).check()) == []
 
 
 @pytest.mark.django_db
@@ -114,67 +107,37 @@ def test_w004_a_guard_that_is_disabled_does_not_count() -> None:
 
 @isolate_apps("tests.testapps.shop")
 def test_w040_keys_that_are_given_by_hand() -> None:
-    class Numbered(VersionedModel):
-        class Meta:
-            app_label = "shop"
+    def name() -> Any:
+        return models.CharField(max_length=10, primary_key=True)
 
-    class Named(VersionedModel):
-        name = models.CharField(max_length=10, primary_key=True)
-
-        class Meta:
-            app_label = "shop"
-
-    class OfOne(VersionedModel):
-        numbered = models.OneToOneField(Numbered, models.CASCADE, primary_key=True)
-
-        class Meta:
-            app_label = "shop"
-
-    class Inherited(Named):
-        class Meta:
-            app_label = "shop"
-
-    class Decided(VersionedModel):
-        name = models.CharField(max_length=10, primary_key=True)
-        version = VersionField(start="clock")
-
-        class Meta:
-            app_label = "shop"
-
-    assert [ids(model.check()) for model in (Named, OfOne)] == [["lockstep.W040"]] * 2
-    assert [ids(model.check()) for model in (Numbered, Inherited, Decided)] == [[]] * 3
+    numbered, named = shop_model("Numbered"), shop_model("Named", name=name())
+    of_one = shop_model("OfOne", numbered=models.OneToOneField(numbered, models.CASCADE, primary_key=True))
+    inherited = shop_model("Inherited", named)
+    decided = shop_model("Decided", name=name(), version=VersionField(start="clock"))
+    assert [ids(model.check()) for model in (named, of_one)] == [["lockstep.W040"]] * 2
+    assert [ids(model.check()) for model in (numbered, inherited, decided)] == [[]] * 3
 
 
 @isolate_apps("tests.testapps.shop")
 def test_a_method_of_a_project_that_has_the_hooks_name_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Restaurant(models.Model):
-        class Meta:
-            app_label = "shop"
+    def check_table(self: Any, guests: int) -> None:
+        raise AssertionError("nobody asked for a table")
 
-        def check_table(self, guests: int) -> None:
-            raise AssertionError("nobody asked for a table")
-
-    monkeypatch.setattr(apps, "get_models", lambda: [Restaurant])
+    restaurant = shop_model("Restaurant", models.Model, check_table=check_table)
+    monkeypatch.setattr(apps, "get_models", lambda: [restaurant])
     assert check_tables(None, databases=ALL) == []
 
 
 @isolate_apps("tests.testapps.shop")
 @pytest.mark.django_db
 def test_a_table_that_is_not_there_yet_lacks_nothing() -> None:
-    class Planned(VersionedModel):
-        class Meta:
-            app_label = "shop"
-
-    assert ids(Planned.check_table("default")) == []
+    assert ids(shop_model("Planned").check_table("default")) == []
 
 
 @isolate_apps("tests.testapps.shop", "django.contrib.auth", "django.contrib.contenttypes")
 def test_e001_an_account_without_entries() -> None:
-    class Wallet(AbstractAccount):
-        class Meta:
-            app_label = "shop"
-
-    assert "accounts.E001" in ids([m for m in Wallet.check() if str(m.id).startswith("accounts.")])
+    wallet = shop_model("Wallet", AbstractAccount)
+    assert "accounts.E001" in ids([m for m in wallet.check() if str(m.id).startswith("accounts.")])
 
 
 @pytest.mark.django_db

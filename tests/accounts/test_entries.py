@@ -1,4 +1,4 @@
-"""Entries are for ever: neither the ORM nor SQL changes or deletes one."""
+"""What the database refuses to every writer: entries are for ever, and balances keep their limits."""
 
 from collections.abc import Callable
 from typing import Any
@@ -59,3 +59,17 @@ def test_an_account_with_entries_cannot_be_deleted(entry: Entry) -> None:
 
 def test_an_entry_says_what_it_did(entry: Entry) -> None:
     assert str(entry) == "+50.00 = 150.00"
+
+
+# Accounts: the rules that the methods check too, with better errors.
+
+
+@pytest.mark.parametrize("values", [{"balance": -1}, {"overdraft_limit": -1}, {"balance": -6, "overdraft_limit": 5}])
+def test_the_database_refuses_what_the_rules_forbid(account: Account, values: dict[str, int]) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Account.objects.filter(pk=account.pk).update(**values)
+
+
+def test_a_user_with_an_account_cannot_be_deleted(account: Account) -> None:
+    with pytest.raises(IntegrityError):
+        account.user.delete()

@@ -163,22 +163,19 @@ def test_a_withdrawal_takes_from_as_many_slots_as_it_needs(slots: Any) -> None:
         slots.deposit("unknown", 1)
 
 
-def test_two_withdrawals_of_which_one_is_covered(race: RaceFixture, slots: Any) -> None:
+@pytest.mark.parametrize(
+    ("amount", "change", "balances"),
+    [(80, ("withdraw", 70), {20, 30}), (110, ("deposit", 20), {10, 120})],
+    ids=["one of two is covered", "a concurrent deposit covers it"],
+)
+def test_a_withdrawal_beside_another_change(
+    race: RaceFixture, slots: Any, amount: int, change: tuple[str, int], balances: set[int]
+) -> None:
     race(
-        lambda fund: slots.withdraw(fund, 80),
-        lambda fund: slots.withdraw(fund, 70),
+        lambda fund: slots.withdraw(fund, amount),
+        lambda fund: getattr(slots, change[0])(fund, change[1]),
         set_up=opened(slots),
-        invariant=lambda fund: balance(slots, fund) in {20, 30},
-        no_deadlock=True,
-    )
-
-
-def test_a_withdrawal_that_only_a_concurrent_deposit_covers(race: RaceFixture, slots: Any) -> None:
-    race(
-        lambda fund: slots.withdraw(fund, 110),
-        lambda fund: slots.deposit(fund, 20),
-        set_up=opened(slots),
-        invariant=lambda fund: balance(slots, fund) in {10, 120},
+        invariant=lambda fund: balance(slots, fund) in balances,
         no_deadlock=True,
     )
 

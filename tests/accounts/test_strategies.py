@@ -116,11 +116,7 @@ def test_a_transfer_without_cover_changes_nothing(strategy: Strategy) -> None:
     for source, target in [(one, two), (two, one)]:
         with pytest.raises(InsufficientFunds):
             strategy.transfer(source.pk, target.pk, 30)
-    assert (balance(one), balance(two), Entry.objects.count()) == (
-        0,
-        0,
-        0,
-    )
+    assert (balance(one), balance(two), Entry.objects.count()) == (0, 0, 0)
 
 
 @every
@@ -227,8 +223,5 @@ def test_many_at_once_lose_nothing(strategy: Strategy, open_session: Callable[[]
     orders = [[one.pk, two.pk], [two.pk, one.pk]] * 2
     ends = [open_session().start(work, strategy, pks) for pks in orders]
     assert sum(end.result() for end in ends) == 80
-    assert (balance(one) + balance(two), Entry.objects.count()) == (
-        280,
-        4 * 40,
-    )
+    assert (balance(one) + balance(two), Entry.objects.count()) == (280, 4 * 40)
     assert not breaks()

@@ -24,7 +24,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 class User(AbstractContextManager["User"]):
-    """A process that runs one of ``tests.bank.programs``; it is killed where a test leaves it running."""
+    """A process that runs one of ``tests.bank.programs``; it ends with its block, and is killed if the test fails."""
 
     def __init__(self, pgdata: Path, program: str = "user", **env: str) -> None:
         self.process = subprocess.Popen(
@@ -37,9 +37,12 @@ class User(AbstractContextManager["User"]):
             start_new_session=True,
         )
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        self.process.kill()
-        self.process.communicate()
+    def __exit__(self, error: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if error is None and self.process.poll() is None:
+            self.end()
+        else:
+            self.process.kill()
+            self.process.communicate()
 
     def send(self, statement: str) -> None:
         """Hand over a statement and do not wait for its answer."""

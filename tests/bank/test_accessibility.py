@@ -56,8 +56,9 @@ def test_every_room_with_the_demos_data(page: Page) -> None:
         assert serious_faults(page) == []
 
 
-def test_a_race_that_was_run(page: Page) -> None:
-    page.goto("/lab/lost-update:naive/")
+@pytest.mark.parametrize("race", ["lost-update:naive", "anomaly:G0:serializable"])
+def test_a_race_that_was_run(page: Page, race: str) -> None:
+    page.goto(f"/lab/{race}/")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_role("heading", name="Every interleaving")).to_be_visible()
     assert serious_faults(page) == []
@@ -80,11 +81,4 @@ def test_an_arena_that_runs_and_has_run(page: Page) -> None:
     expect(page.get_by_role("img", name="Operations per second")).to_be_visible()
     assert serious_faults(page) == []
     expect(page.get_by_role("heading", name="What it came to")).to_be_visible()
-    assert serious_faults(page) == []
-
-
-def test_an_anomaly_that_was_run(page: Page) -> None:
-    page.goto("/lab/anomaly:G0:serializable/")
-    page.get_by_role("button", name="Run", exact=True).click()
-    expect(page.get_by_role("heading", name="Every interleaving")).to_be_visible()
     assert serious_faults(page) == []

@@ -21,11 +21,6 @@ def client_of(user: Any) -> Client:
 
 
 @pytest.fixture
-def account(transactional_db: None) -> Account:
-    return AccountFactory.create(balance=100)
-
-
-@pytest.fixture
 def post(account: Account) -> Callable[..., Any]:
     """Return a function that sends a POST as the owner of the account."""
     client = client_of(account.user)
@@ -141,9 +136,7 @@ def test_a_row_that_stays_locked_is_503(
     account: Account, post: Any, other: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bank.api._LONGEST_WAIT", 0.1)
-    other.begin()
-    other.run(Account.objects.lock, account.pk)
-    body = {"source": str(account.pk), "target": str(AccountFactory.create().pk), "amount": "5"}
-    for answer in (post(f"accounts/{account.pk}/deposit", {"amount": "5"}), post("transfers", body)):
-        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-    other.end()
+    with other.holding(Account.objects.lock, account.pk):
+        body = {"source": str(account.pk), "target": str(AccountFactory.create().pk), "amount": "5"}
+        for answer in (post(f"accounts/{account.pk}/deposit", {"amount": "5"}), post("transfers", body)):
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")

@@ -58,7 +58,6 @@ def test_it_reaches_a_server_by_its_socket(pgdata: Path) -> None:
         data = user.sql("SHOW data_directory")
         url = f"postgresql://postgres@/bank?host={socket_of(pgdata)}"
         assert run(CONNECTION, DATABASE_URL=url) == ["bank", data, None]
-        user.end()
 
 
 @pytest.fixture
@@ -66,7 +65,6 @@ def port(pgdata: Path) -> Iterator[int]:
     """The port of 127.0.0.1 of a server that was started by hand in the folder of an embedded one."""
     with User(pgdata) as user:
         user.sql("SELECT 1")
-        user.end()
     with socket.create_server(("127.0.0.1", 0)) as free:
         number = int(free.getsockname()[1])
     options = f"-c listen_addresses=127.0.0.1 -p {number} -k {data_of(pgdata)}"
@@ -91,6 +89,5 @@ def test_it_reaches_a_server_on_the_network(pgdata: Path, port: int) -> None:
     assert run(CONNECTION, DATABASE_URL=url) == ["bank", data, port]
     with User(pgdata) as user:
         assert user.sql("SHOW port") == str(port), "an embedded user shares the server that it finds"
-        user.end()
     assert server_is_gone(pgdata)
     assert run(CONNECTION, DATABASE_URL=url) == ["bank", data, port], "and does not stop what it has not started"

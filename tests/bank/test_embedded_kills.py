@@ -40,7 +40,6 @@ def test_without_a_watchdog_the_next_user_adopts_and_stops_it(pgdata: Path) -> N
         assert not server_is_gone(pgdata)
         with User(pgdata) as user:
             assert user.sql(STARTED) == started
-            user.end()
     assert server_is_gone(pgdata)
 
 
@@ -48,7 +47,6 @@ def test_the_watchdog_ends_with_the_server(pgdata: Path) -> None:
     with User(pgdata) as user:
         user.sql("SELECT 1")
         assert not lock_is_free(pgdata, "watchdog")
-        user.end()
     locks.release(locks.take(pgdata.with_name("pgdata.locks") / "watchdog"))
 
 
@@ -58,7 +56,6 @@ def test_a_pool_has_a_server_again_at_once(pgdata: Path) -> None:
         os.kill(postmaster(pgdata), signal.SIGKILL)
         wait_for_servers_end(pgdata)
         assert user.sql(STARTED) > started, "and long before the pool gives up"
-        user.end()
     assert server_is_gone(pgdata)
 
 
@@ -66,7 +63,6 @@ def test_a_killed_user_is_not_counted_for_ever(pgdata: Path) -> None:
     with User(pgdata) as killed, User(pgdata) as user:
         assert killed.sql(STARTED) == user.sql(STARTED)
         killed.kill()
-        user.end()
     assert server_is_gone(pgdata)
 
 
@@ -77,7 +73,6 @@ def test_ctrl_c_ends_the_program_and_not_the_server_of_the_others(pgdata: Path) 
         os.killpg(starter.process.pid, signal.SIGINT)
         starter.process.wait()
         assert other.sql(STARTED) == started
-        other.end()
     assert server_is_gone(pgdata)
 
 
@@ -95,7 +90,6 @@ def test_what_was_committed_survives_a_killed_server(pgdata: Path) -> None:
         user.kill()
     with User(pgdata) as user:
         assert user.sql("SELECT answer FROM survivor") == "42"
-        user.end()
     assert server_is_gone(pgdata)
 
 
@@ -106,7 +100,6 @@ def test_a_living_process_has_a_server_again_with_its_next_connection(pgdata: Pa
         wait_for_servers_end(pgdata)
         assert "OperationalError" in user.error()
         assert user.sql(STARTED) > started
-        user.end()
     assert server_is_gone(pgdata)
 
 
@@ -124,7 +117,6 @@ def test_remains_whose_process_id_is_another_programs_now_do_not_stop_a_start(pg
             remains.write_text("\n".join([str(another.pid), *lines]) + "\n")
         with User(pgdata) as user:
             assert user.sql("SELECT 1") == "1"
-            user.end()
         another.communicate()
     assert server_is_gone(pgdata)
 
@@ -139,21 +131,18 @@ def test_a_kill_in_the_middle_of_initdb_leaves_nothing_half_made(open_pgdata: Pa
             assert not lock_is_free(open_pgdata, "guard"), "initdb still writes, and nobody may come between"
     with User(open_pgdata) as user:
         assert user.sql("SELECT 1") == "1"
-        user.end()
     assert not open_pgdata.with_name("pgdata.new").exists()
 
 
 def test_a_copied_data_folder_has_a_server_of_its_own(pgdata: Path, open_pgdata: Path) -> None:
     with User(pgdata) as user:
         user.sql("SELECT 1")
-        user.end()
     subprocess.run(["cp", "-a", data_of(pgdata), open_pgdata], check=True)
     with User(pgdata) as user, User(open_pgdata) as users_of_the_copy:
         user.sql("SELECT 1")
         subprocess.run(["cp", "-a", data_of(pgdata) / "postmaster.pid", open_pgdata], check=True)
         assert users_of_the_copy.sql("SHOW data_directory") == str(open_pgdata)
         users_of_the_copy.end()
-        user.end()
 
 
 def test_a_data_folder_deleted_under_its_server_is_made_anew(open_pgdata: Path) -> None:
@@ -165,7 +154,6 @@ def test_a_data_folder_deleted_under_its_server_is_made_anew(open_pgdata: Path) 
         assert other.sql(STARTED) > started
         user.end()
         assert other.sql("SELECT 1") == "1", "whoever used the deleted folder's server does not stop the new one"
-        other.end()
     assert server_is_gone(open_pgdata)
     with suppress(ProcessLookupError):  # it notices by itself within a minute
         os.kill(server_without_folder, signal.SIGQUIT)

@@ -86,7 +86,6 @@ def test_data_that_belongs_to_root(open_pgdata: Path) -> None:
 def test_a_server_that_does_not_start_gives_its_reason(pgdata: Path) -> None:
     with User(pgdata) as user:
         user.sql("SELECT 1")
-        user.end()
     configuration = data_of(pgdata) / "postgresql.conf"
     with changed(configuration, configuration.read_text() + "no_such_setting = on\n"):
         with refused(OperationalError, str(data_of(pgdata)), "did not start", 'parameter "no_such_setting"'):

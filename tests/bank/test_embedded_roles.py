@@ -26,7 +26,6 @@ def superuser(pgdata: Path, database: str = "postgres") -> psycopg.Connection:
 def test_an_injected_statement_reaches_neither_files_nor_programs(pgdata: Path, statement: str) -> None:
     with User(pgdata) as user:
         assert "permission denied" in user.error(statement)
-        user.end()
 
 
 def test_the_application_owns_its_database_and_may_make_another(pgdata: Path) -> None:
@@ -34,14 +33,12 @@ def test_the_application_owns_its_database_and_may_make_another(pgdata: Path) ->
         user.sql("CREATE TABLE mine ()")
         user.sql("CREATE DATABASE mine_too")
         user.sql("DROP DATABASE mine_too")
-        user.end()
 
 
 def test_the_server_keeps_no_secret_of_the_application(pgdata: Path) -> None:
     with User(pgdata, DJANGO_SECRET_KEY="not-to-be-read") as user:
         user.sql("SELECT 1")
         assert "DJANGO_SECRET_KEY" not in Path(f"/proc/{postmaster(pgdata)}/environ").read_text()
-        user.end()
 
 
 def test_the_application_may_race_its_own_append_only_tables(pgdata: Path) -> None:
@@ -63,12 +60,9 @@ def test_what_the_superuser_owned_is_handed_over_whole(pgdata: Path) -> None:
             next_user.sql("ALTER VIEW seen RENAME TO looked_at")
             next_user.sql("DROP FUNCTION old()")
             assert next_user.sql("INSERT INTO old DEFAULT VALUES RETURNING id") == "1"
-            next_user.end()
-        user.end()
 
 
 def test_no_session_waits_or_idles_for_ever(pgdata: Path) -> None:
     with User(pgdata) as user:
         shown = [user.sql(f"SHOW {name}") for name in ("lock_timeout", "statement_timeout")]
         assert [*shown, user.sql("SHOW idle_in_transaction_session_timeout")] == ["30s", "5min", "5min"]
-        user.end()

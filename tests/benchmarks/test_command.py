@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,10 @@ TABLE = FigureTable(
     title="1 worker", columns=("contender", "ops/s", "ratio"), rows=(("a|b", 12345.6, 0.25), ("c", None, None))
 )
 MACHINE = {"cpus": 2}
+WRONG = (
+    *((option, 0) for option in ("--rows", "--rounds", "--seconds", "--repeat")),
+    *(("--workers", -1), ("--flush-delay", -1), ("--flush-delay", 101)),
+)
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -32,25 +37,29 @@ def test_every_suite_keeps_to_the_contract() -> None:
         assert suite.seconds(Options()) > 0
 
 
-@pytest.mark.parametrize("only", ["nobody", "strategy:naive,"])
-def test_unknown_names_are_wrong_usage(only: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--only", only.rstrip(",") + "-x"]) == 2
-    assert "fits none of" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--only nobody-x", "fits none of"),
+        ("--only strategy:naive-x", "fits none of"),
+        *((f"{option} {value}", option) for option, value in WRONG),
+    ],
+)
+def test_wrong_usage_is_named(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments.split()) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    ["--rows 0", "--rounds 0", "--seconds 0", "--repeat 0", "--workers -1", "--flush-delay -1", "--flush-delay 101"],
+    ("arguments", "said"),
+    [("nosuch", "must be one of deposit, explore"), ("--durable yes", "must be on or off")],
 )
-def test_numbers_that_make_no_sense_are_named(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments.split()) == 2
-    assert arguments.split(maxsplit=1)[0] in capsys.readouterr().err
-
-
-def test_a_suite_that_there_is_not_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_that_there_are_not_are_wrong_usage(
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["nosuch"])
-    assert "must be one of deposit, explore" in capsys.readouterr().err
+        main(arguments.split())
+    assert said in capsys.readouterr().err
 
 
 def test_a_slow_disk_bounds_what_one_client_commits(tmp_path: Path) -> None:
@@ -80,12 +89,6 @@ def test_patterns_choose_names() -> None:
     assert select_names(names, ("*:naive",)) == ("strategy:naive",)
 
 
-def test_text_has_aligned_figures_and_leaves_the_unknown_out() -> None:
-    text = as_text([section()], machine=MACHINE, command="x")
-    assert "contender      ops/s    ratio\na|b           12,346     0.25\nc" in text
-    assert "cpus 2." in text
-
-
 def test_json_has_a_schema_version_and_all_data() -> None:
     data = json.loads(as_json([section()], machine=MACHINE, command="x"))
     assert data["schema_version"] == 1
@@ -93,10 +96,12 @@ def test_json_has_a_schema_version_and_all_data() -> None:
     assert (data["machine"], data["command"]) == (MACHINE, "x")
 
 
-def test_markdown_says_how_to_repeat_it() -> None:
-    text = as_markdown([section()], machine=MACHINE, command="python -m benchmarks --rounds 1")
+@pytest.mark.parametrize("form", [as_text, as_markdown])
+def test_tables_have_figures_and_say_how_to_repeat_them(form: Any) -> None:
+    text = form([section()], machine=MACHINE, command="python -m benchmarks --rounds 1")
+    assert "cpus 2." in text
     assert "```sh\npython -m benchmarks --rounds 1\n```" in text
-    assert re.search(r"\| a\\\|b +\| +12,346 \| +0.25 \|", text)
+    assert re.search(r"\| a\\\|b +\| +12,346 \| +0.25 \|\n\| c +\| +\| +\|", text)
 
 
 def test_a_part_of_the_results_replaces_only_itself(tmp_path: Path) -> None:

@@ -57,19 +57,20 @@ def test_twelve_races_and_no_twin_are_sound(monkeypatch: pytest.MonkeyPatch) -> 
     assert [row[:2] for row in trials.rows] == [(1, 12), (2, 12)]
 
 
-def test_a_race_that_is_not_confirmed_is_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not searched(monkeypatch, RACING[1:], [*TWINS, RACING[0]]).sound
+@pytest.mark.parametrize(
+    ("confirmed", "others"),
+    [(RACING[1:], [*TWINS, RACING[0]]), ([*RACING, TWINS[0]], TWINS[1:])],
+    ids=["a race is missed", "a twin is accused"],
+)
+def test_otherwise_it_is_not_sound(monkeypatch: pytest.MonkeyPatch, confirmed: list[Any], others: list[Any]) -> None:
+    assert not searched(monkeypatch, confirmed, others).sound
 
 
-def test_nor_is_one_that_two_processes_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nor_if_two_processes_miss_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
     section = searched(monkeypatch, RACING, TWINS, missed_by_two=1)
 
     assert not section.sound
     assert [row[:2] for row in section.tables[-1].rows] == [(1, 12), (2, 11)]
-
-
-def test_nor_is_a_twin_that_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not searched(monkeypatch, [*RACING, TWINS[0]], TWINS[1:]).sound
 
 
 def test_a_suite_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,11 +19,8 @@ LOG = """\
 """
 
 
-def test_how_much_was_done() -> None:
+def test_how_much_was_done_is_read_or_the_output_is_shown() -> None:
     assert processed(OUTPUT) == 3
-
-
-def test_other_output_is_an_error_that_shows_it() -> None:
     with pytest.raises(PgbenchError, match="no such thing"):
         processed("no such thing")
 
@@ -33,10 +30,7 @@ def test_the_log_is_a_tally_for_each_client() -> None:
     assert (first.succeeded, second.succeeded) == (2, 1)
     assert (first.ended - first.started, second.ended - second.started) == (1_000_000, 200_000)
     assert first.latencies.largest == 500_000
-
-
-def test_a_client_begins_where_its_first_transaction_does() -> None:
-    first, second = tallies(LOG.splitlines())
+    # A client begins when its first transaction does.
     assert second.started - first.started == 700_000
 
 

@@ -30,12 +30,17 @@ class CleanProjectTests:
 class ProjectTests(CleanProjectTests):
     """For one whose project has tests of its own."""
 
+    tests: tuple[str, ...] = ()
+    """The modules of those that it runs; all if there are none."""
+
     def test_its_own_tests_pass(self, project: Project) -> None:
-        assert "skipped" not in project.test()
+        assert "skipped" not in project.test(*self.tests)
 
 
 class AccountProjectTests(ProjectTests):
     """For projects whose ``TELLER_MODEL`` is an account model."""
+
+    tests = ("teller.tests",)
 
     def test_the_books_are_right(self, project: Project) -> None:
         label = project.evaluate("django.conf.settings.TELLER_MODEL")

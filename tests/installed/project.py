@@ -29,13 +29,16 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    dependencies = [("{app}", "{after}")]
+    dependencies = {dependencies}
 
     operations = [{operations}]
 """
 
-_OPERATIONS = {"AddVersionGuard": "django_lockstep.locking", "AppendOnly": "accounts.operations"}
-
+_OPERATIONS = {
+    "AddEditGuard": "django_lockstep.editing",
+    "AddVersionGuard": "django_lockstep.locking",
+    "AppendOnly": "accounts.operations",
+}
 
 _PYTEST = """#!{python}
 import sys
@@ -78,6 +81,12 @@ class Project:
         require_success(project.run("-m", "django", "startproject", "site_of_others", "."))
         return project
 
+    def sqlite(self) -> dict[str, Any]:
+        """Return settings of a database in the project's folder."""
+        # Without IMMEDIATE, SQLite refuses ("database is locked") transactions that read before others wrote.
+        options = {"transaction_mode": "IMMEDIATE"}
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(self.folder / "db.sqlite3"), "OPTIONS": options}
+
     def configure(self, *, apps: Sequence[str], database: dict[str, Any], **settings: Any) -> None:
         """Add to the settings that Django made."""
         lines = [f"{name} = {value!r}\n" for name, value in settings.items()]
@@ -93,8 +102,37 @@ class Project:
         """Write the migration that the documentation asks for, after the one that makemigrations made."""
         names = [operation.partition("(")[0] for operation in operations]
         imports = "\n".join(f"from {_OPERATIONS[name]} import {name}" for name in dict.fromkeys(names))
-        text = _GUARDS.format(app=app, after=after, imports=imports, operations=", ".join(operations))
+        dependencies = [(app, after)]
+        if "AddEditGuard" in names:
+            dependencies.append(("lockstep_editing", "0001_initial"))
+        text = _GUARDS.format(dependencies=dependencies, imports=imports, operations=", ".join(operations))
         self.write(f"{app}/migrations/{int(after[:4]) + 1:04}_guards.py", text)
+
+    def add_accounts(self, *rooms: str, database: dict[str, Any]) -> None:
+        """Add the app ``accounts``, which has nothing to do with the showcase, with its models for these rooms."""
+        self.add_app("accounts")
+        apps = ["django_lockstep", *(f"django_lockstep.{room}" for room in rooms), "accounts"]
+        self.configure(apps=apps, database=database)
+        self.manage("makemigrations", "accounts")
+        books = ['AddEditGuard("Book")'] if "editing" in rooms else []
+        self.add_guards("accounts", 'AddVersionGuard("Account")', 'AddVersionGuard("Seat")', *books)
+        self.manage("migrate")
+
+    def add_teller(
+        self,
+        *apps: str,
+        database: dict[str, Any],
+        model: str = "teller.Wallet",
+        showcase: str = "accounts",
+        **settings: Any,
+    ) -> None:
+        """Add the showcase, other apps, and the app ``teller``, whose tests are of this account model."""
+        self.add_app("teller")
+        installed = ["django_lockstep", showcase, *apps, "teller"]
+        self.configure(apps=installed, database=database, TELLER_MODEL=model, **settings)
+        self.manage("makemigrations", "teller")
+        self.add_guards("teller", 'AddVersionGuard("Wallet")', 'AppendOnly("WalletEntry")')
+        self.manage("migrate")
 
     def write(self, path: str, text: str = "") -> None:
         """Write a source file."""

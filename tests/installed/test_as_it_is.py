@@ -10,10 +10,7 @@ from tests.installed.project import Project
 @pytest.fixture(scope="module")
 def project(start_project_with_accounts: Projects, make_database: Databases) -> Project:
     project = start_project_with_accounts("as_it_is")
-    project.add_app("teller")
-    apps = ["django_lockstep", "django_lockstep.lab", "accounts", "teller"]
-    project.configure(apps=apps, database=make_database("as_it_is"), TELLER_MODEL="accounts.Account")
-    project.manage("migrate")
+    project.add_teller("django_lockstep.lab", database=make_database("as_it_is"), model="accounts.Account")
     return project
 
 

@@ -28,13 +28,7 @@ django_settings_module = site_of_others.settings
 @pytest.fixture(scope="module")
 def project(start_project_with_accounts: Projects, make_database: Databases) -> Project:
     project = start_project_with_accounts("own_accounts")
-    for app in ("wallets", "teller"):
-        project.add_app(app)
-    apps = ["django_lockstep", "django_lockstep.lab", "accounts", "wallets", "teller"]
-    project.configure(apps=apps, database=make_database("own_accounts"), TELLER_MODEL="wallets.Wallet")
-    project.manage("makemigrations", "wallets")
-    project.add_guards("wallets", 'AddVersionGuard("Wallet")', 'AppendOnly("WalletEntry")')
-    project.manage("migrate")
+    project.add_teller("django_lockstep.lab", database=make_database("own_accounts"))
     return project
 
 
@@ -43,10 +37,10 @@ class TestOwnAccounts(AccountProjectTests):
         assert project.tables("acme_") == ["acme_wallet", "acme_wallet_entry"]
 
     def test_its_processes_race_for_its_wallets(self, project: Project) -> None:
-        assert_right(simulate(project, "wallets.Wallet"))
+        assert_right(simulate(project, "teller.Wallet"))
 
     def test_a_strict_type_checker_sees_the_installed_packages_types(self, project: Project) -> None:
         shutil.copy(ROOT / "tests" / "typed" / "api.py", project.folder)
         project.write("mypy.ini", MYPY)
-        done = project.run("-W", "default", "-m", "mypy", "api.py", "wallets/models.py")
+        done = project.run("-W", "default", "-m", "mypy", "api.py", "teller/models.py")
         assert done.stdout == "Success: no issues found in 2 source files\n", done.stdout + done.stderr

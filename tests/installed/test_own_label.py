@@ -26,16 +26,17 @@ class LedgerConfig(AccountsConfig):
 @pytest.fixture(scope="module")
 def project(start_project_with_accounts: Projects, make_database: Databases) -> Project:
     project = start_project_with_accounts("own_label")
-    project.add_app("teller")
     project.write("crm/__init__.py")
     project.write("crm/accounts/__init__.py")
     project.write("crm/accounts/models.py", CUSTOMERS)
     project.write("ledger/__init__.py")
     project.write("ledger/apps.py", LEDGER)
-    apps = ["django_lockstep", "crm.accounts", "ledger.apps.LedgerConfig", "teller"]
-    project.configure(apps=apps, database=make_database("own_label"), TELLER_MODEL="ledger_accounts.Account")
-    project.manage("makemigrations", "accounts")
-    project.manage("migrate")
+    project.add_teller(
+        "crm.accounts",
+        database=make_database("own_label"),
+        model="ledger_accounts.Account",
+        showcase="ledger.apps.LedgerConfig",
+    )
     return project
 
 

@@ -10,18 +10,13 @@ from tests.installed.project import Project
 @pytest.fixture(scope="module")
 def project(start_project_with_accounts: Projects, make_database: Databases) -> Project:
     project = start_project_with_accounts("own_users")
-    for app in ("people", "teller"):
-        project.add_app(app)
-    apps = ["people", "django_lockstep", "django_lockstep.lab", "accounts", "teller"]
-    project.configure(
-        apps=apps,
+    project.add_teller(
+        "django_lockstep.lab",
         database=make_database("own_users"),
-        AUTH_USER_MODEL="people.Person",
-        TELLER_MODEL="accounts.Account",
+        model="accounts.Account",
+        AUTH_USER_MODEL="teller.Person",
         LOCKSTEP_LAB_RACES=["accounts.races.ready_made.RACES"],
     )
-    project.manage("makemigrations", "people")
-    project.manage("migrate")
     return project
 
 

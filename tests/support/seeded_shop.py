@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from django.db import connection
 
@@ -35,7 +35,9 @@ def database_url() -> str:
     user, host = (quote(str(server.get(name, "")), safe="") for name in ("user", "host"))
     password = f":{quote(server['password'], safe='')}" if server.get("password") else ""
     port = f":{server['port']}" if server.get("port") else ""
-    return f"postgres://{user}{password}@{host}{port}/{server['dbname']}_shop"
+    # With the options, or it would have another durability.
+    options = f"?{urlencode({'options': server['options']})}" if server.get("options") else ""
+    return f"postgres://{user}{password}@{host}{port}/{server['dbname']}_shop{options}"
 
 
 def run_suite(folder: Path, *options: str, url: str) -> subprocess.CompletedProcess[str]:

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from django.db import connection, connections, transaction
@@ -40,6 +41,13 @@ class Session:
     def end(self) -> None:
         """Commit it."""
         self.run(self._block.__exit__, None, None, None)
+
+    @contextmanager
+    def holding(self, function: Callable[..., R], *args: Any, **kwargs: Any) -> Iterator[R]:
+        """Run the function in a transaction that stays open for the length of a block."""
+        self.begin()
+        yield self.run(function, *args, **kwargs)
+        self.end()
 
     def is_blocked(self) -> bool:
         """Whether the server says that this session waits for a lock."""
@@ -91,6 +99,17 @@ def gated(gate: Gate, function: Callable[..., R], *args: Any) -> R:
     """Run the function with the gate in its session's way."""
     with connection.execute_wrapper(gate):
         return function(*args)
+
+
+def overtaken(
+    session: Session, gate: Gate, meanwhile: Callable[[], object], function: Callable[..., R], *args: Any
+) -> R:
+    """Run the function in the session; when it has reached the gate, do the other thing, and let it go on."""
+    answer = session.start(gated, gate, function, *args)
+    gate.wait_until_reached()
+    meanwhile()
+    gate.open()
+    return answer.result(PATIENCE)
 
 
 def until(condition: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:

@@ -24,6 +24,12 @@ def balance_of(account: Account) -> int:
     return int(Account.objects.get(pk=account.pk).balance)
 
 
+def book(client: Client, account: Account, operation: str, **typed: Any) -> Any:
+    """Open the form of the operation, and send what was typed."""
+    address = url(account, operation)
+    return client.post(address, fill(client.get(address), **typed))
+
+
 def logged() -> list[str]:
     return [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")]
 
@@ -39,8 +45,7 @@ class TestBooking:
     def test_is_done_and_logged(
         self, admin_client: Client, account: Account, operation: str, balance: int, locking: str
     ) -> None:
-        address = url(account, operation)
-        response = admin_client.post(address, fill(admin_client.get(address), amount="5", locking=locking))
+        response = book(admin_client, account, operation, amount="5", locking=locking)
         assert (response.status_code, balance_of(account)) == (302, balance)
         assert messages_of(admin_client, response) == [f"Done: the balance is {balance}.00."]
         entry = Entry.objects.get()
@@ -49,9 +54,7 @@ class TestBooking:
     def test_moves_money_between_two(
         self, admin_client: Client, account: Account, target: Account, locking: str
     ) -> None:
-        address = url(account, "transfer")
-        data = fill(admin_client.get(address), amount="5", locking=locking, target=target.pk)
-        assert admin_client.post(address, data).status_code == 302
+        assert book(admin_client, account, "transfer", amount="5", locking=locking, target=target.pk).status_code == 302
         assert (balance_of(account), balance_of(target)) == (95, 5)
         assert {entry.object_id for entry in LogEntry.objects.all()} == {str(account.pk), str(target.pk)}
 
@@ -89,8 +92,7 @@ class TestBooking:
     def test_what_the_account_does_not_cover_is_refused(
         self, admin_client: Client, account: Account, locking: str
     ) -> None:
-        address = url(account, "withdraw")
-        response = admin_client.post(address, fill(admin_client.get(address), amount="101", locking=locking))
+        response = book(admin_client, account, "withdraw", amount="101", locking=locking)
         assert (response.status_code, balance_of(account), LogEntry.objects.count()) == (200, 100, 0)
         assert "not enough for 101" in text_of(response)
 
@@ -121,11 +123,8 @@ class TestMeanwhile:
         self, admin_client: Client, account: Account, other: Session, monkeypatch: Any
     ) -> None:
         monkeypatch.setattr("accounts.admin.booking.WAIT", 0.05)
-        other.begin()
-        other.run(Account.deposit, account.pk, 7)
-        address = url(account, "deposit")
-        response = admin_client.post(address, fill(admin_client.get(address), amount="5", locking="pessimistic"))
-        other.end()
+        with other.holding(Account.deposit, account.pk, 7):
+            response = book(admin_client, account, "deposit", amount="5", locking="pessimistic")
         assert (response.status_code, balance_of(account)) == (409, 107)
         assert "locked by someone else" in text_of(response)
 
@@ -133,20 +132,17 @@ class TestMeanwhile:
 class TestRefused:
     @pytest.mark.parametrize("amount", ["", "0", "-5", "0.001", "many", "1E+5", "1_0", "\u0663", "0x10", "NaN"])
     def test_amounts(self, admin_client: Client, account: Account, amount: str) -> None:
-        address = url(account, "deposit")
-        response = admin_client.post(address, fill(admin_client.get(address), amount=amount, locking="pessimistic"))
+        response = book(admin_client, account, "deposit", amount=amount, locking="pessimistic")
         assert (response.status_code, balance_of(account)) == (200, 100)
 
     @pytest.mark.parametrize("token", ["", "forged"])
     def test_forms_that_do_not_say_what_they_showed(self, admin_client: Client, account: Account, token: str) -> None:
-        address = url(account, "deposit")
-        data = fill(admin_client.get(address), amount="5", locking="optimistic", _seen=token)
-        assert (admin_client.post(address, data).status_code, balance_of(account)) == (200, 100)
+        response = book(admin_client, account, "deposit", amount="5", locking="optimistic", _seen=token)
+        assert (response.status_code, balance_of(account)) == (200, 100)
 
     def test_a_transfer_to_oneself(self, admin_client: Client, account: Account) -> None:
-        address = url(account, "transfer")
-        data = fill(admin_client.get(address), amount="5", locking="optimistic", target=account.pk)
-        assert "The target must be another account." in text_of(admin_client.post(address, data))
+        response = book(admin_client, account, "transfer", amount="5", locking="optimistic", target=account.pk)
+        assert "The target must be another account." in text_of(response)
 
     def test_another_amount_with_a_form_that_was_booked(self, admin_client: Client, account: Account) -> None:
         address = url(account, "deposit")
@@ -183,9 +179,8 @@ class TestPermissions:
 
     def test_the_deposit_permission_is_enough_to_deposit(self, client: Client, clerk: Any, account: Account) -> None:
         clerk.user_permissions.set(Permission.objects.filter(codename="deposit_account"))
-        address = url(account, "deposit")
-        response = client.post(address, fill(client.get(address), amount="5", locking="pessimistic"))
-        assert (response.headers["Location"], balance_of(account)) == (address, 105)
+        response = book(client, account, "deposit", amount="5", locking="pessimistic")
+        assert (response.headers["Location"], balance_of(account)) == (url(account, "deposit"), 105)
 
     @pytest.mark.parametrize("locking", LOCKINGS)
     def test_what_is_on_the_account_is_not_theirs_to_see(

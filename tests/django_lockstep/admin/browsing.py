@@ -72,6 +72,13 @@ def change(model: Any, pk: Any, **values: Any) -> None:
     obj.save()
 
 
+def conflict_of(client: Client, obj: Any, theirs: dict[str, Any], *, row: Any = None, **typed: Any) -> Any:
+    """Open the object's form, let somebody else change it or a row of an inline, and send what was typed."""
+    page, changed = client.get(url(obj)), obj if row is None else row
+    change(type(changed), changed.pk, **theirs)
+    return client.post(url(obj), fill(page, **typed))
+
+
 def url(obj: Any, page: str = "change") -> str:
     """Return the address of the object's page, or of its list."""
     meta = obj._meta

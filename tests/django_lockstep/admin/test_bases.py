@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from tests.django_lockstep.admin.browsing import change, choose, fill, url
+from tests.django_lockstep.admin.browsing import choose, conflict_of, fill, url
 from tests.testapps.shop.models import Seat, UuidSeat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.bases_urls")]
@@ -21,9 +21,7 @@ def test_djangos_user_admin_adds_with_its_own_form(admin_client: Client) -> None
 
 def test_djangos_user_admin_compares_what_is_changed(admin_client: Client) -> None:
     seat = Seat.objects.create(guest="Ada")
-    page = admin_client.get(url(seat))
-    change(Seat, seat.pk, guest="Eve")
-    conflict = admin_client.post(url(seat), fill(page, guest="Bob"))
+    conflict = conflict_of(admin_client, seat, {"guest": "Eve"}, guest="Bob")
     assert conflict.status_code == 409
     assert admin_client.post(url(seat), choose(conflict, "mine", "guest")).status_code == 302
     assert Seat.objects.get().guest == "Bob"

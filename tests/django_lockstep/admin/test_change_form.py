@@ -1,13 +1,14 @@
 """Two people edit one object: nothing is lost, and nothing is said that is not so."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from tests.django_lockstep.admin.browsing import change, choose, fill, messages_of, text_of, url
-from tests.support.sessions import Gate, Session, gated
+from tests.django_lockstep.admin.browsing import change, choose, conflict_of, fill, messages_of, text_of, url
+from tests.support.sessions import Gate, Session, overtaken
 from tests.testapps.shop.models import OddSeat, Order, Poster, Seat, UuidSeat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
@@ -76,9 +77,7 @@ class TestRefused:
 
 class TestConflict:
     def test_the_page_shows_base_theirs_and_mine(self, admin_client: Client, seat: Seat) -> None:
-        page = admin_client.get(url(seat))
-        change(Seat, seat.pk, guest="Eve")
-        response = admin_client.post(url(seat), fill(page, guest="Bob"))
+        response = conflict_of(admin_client, seat, {"guest": "Eve"}, guest="Bob")
         text = text_of(response)
         assert response.status_code == 409
         assert "When you opened it (version 1) Theirs (saved) (version 2) Mine" in text
@@ -95,40 +94,30 @@ class TestConflict:
     def test_a_field_that_both_changed_is_decided(
         self, admin_client: Client, seat: Seat, decision: str, guest: str
     ) -> None:
-        page = admin_client.get(url(seat))
-        change(Seat, seat.pk, guest="Eve")
-        conflict = admin_client.post(url(seat), fill(page, guest="Bob", price="12.00"))
+        conflict = conflict_of(admin_client, seat, {"guest": "Eve"}, guest="Bob", price="12.00")
         assert admin_client.post(url(seat), choose(conflict, decision, "guest")).status_code == 302
         assert (stored(seat).guest, stored(seat).price, stored(seat).version) == (guest, 12, 3)
 
     def test_undecided_it_is_asked_again(self, admin_client: Client, seat: Seat) -> None:
-        page = admin_client.get(url(seat))
-        change(Seat, seat.pk, guest="Eve")
-        conflict = admin_client.post(url(seat), fill(page, guest="Bob"))
+        conflict = conflict_of(admin_client, seat, {"guest": "Eve"}, guest="Bob")
         assert admin_client.post(url(seat), fill(conflict)).status_code == 409
         assert stored(seat).guest == "Eve"
 
     def test_disjoint_changes_are_merged_and_preselected(self, admin_client: Client, seat: Seat) -> None:
-        page = admin_client.get(url(seat))
-        change(Seat, seat.pk, guest="Eve", row="Z")
-        conflict = admin_client.post(url(seat), fill(page, price="12.00"))
+        conflict = conflict_of(admin_client, seat, {"guest": "Eve", "row": "Z"}, price="12.00")
         assert conflict.status_code == 409
         assert admin_client.post(url(seat), fill(conflict)).status_code == 302
         merged = stored(seat)
         assert (merged.row, merged.guest, merged.price) == ("Z", "Eve", 12)
 
     def test_a_merge_can_be_overruled(self, admin_client: Client, seat: Seat) -> None:
-        page = admin_client.get(url(seat))
-        change(Seat, seat.pk, guest="Eve")
-        conflict = admin_client.post(url(seat), fill(page, price="12.00"))
+        conflict = conflict_of(admin_client, seat, {"guest": "Eve"}, price="12.00")
         data = choose(conflict, "mine", "guest") | {"choice-price": "theirs"}
         assert admin_client.post(url(seat), data).status_code == 302
         assert (stored(seat).guest, stored(seat).price) == ("Ada", 10)
 
     def test_saving_is_checked_again(self, admin_client: Client, seat: Seat) -> None:
-        page = admin_client.get(url(seat))
-        change(Seat, seat.pk, guest="Eve")
-        first = admin_client.post(url(seat), fill(page, guest="Bob"))
+        first = conflict_of(admin_client, seat, {"guest": "Eve"}, guest="Bob")
         change(Seat, seat.pk, guest="Mallory")
         second = admin_client.post(url(seat), choose(first, "theirs", "guest"))
         assert second.status_code == 409
@@ -137,18 +126,14 @@ class TestConflict:
         assert stored(seat).guest == "Bob"
 
     def test_decisions_survive_a_typing_error(self, admin_client: Client, seat: Seat) -> None:
-        page = admin_client.get(url(seat))
-        change(Seat, seat.pk, guest="Eve")
-        conflict = admin_client.post(url(seat), fill(page, guest="Bob", price="ten"))
+        conflict = conflict_of(admin_client, seat, {"guest": "Eve"}, guest="Bob", price="ten")
         error = admin_client.post(url(seat), choose(conflict, "theirs", "guest"))
         assert (error.status_code, fill(error)["price"]) == (200, ["ten"])
         assert admin_client.post(url(seat), fill(error, price="12")).status_code == 302
         assert (stored(seat).guest, stored(seat).price) == ("Eve", 12)
 
     def test_the_button_that_was_pressed_is_remembered(self, admin_client: Client, seat: Seat) -> None:
-        page = admin_client.get(url(seat))
-        change(Seat, seat.pk, row="Z")
-        conflict = admin_client.post(url(seat), fill(page, guest="Bob", _continue="1"))
+        conflict = conflict_of(admin_client, seat, {"row": "Z"}, guest="Bob", _continue="1")
         assert admin_client.post(url(seat), fill(conflict)).headers["Location"] == url(seat)
 
     def test_a_copy_is_no_conflict(self, admin_client: Client, seat: Seat, monkeypatch: Any) -> None:
@@ -187,12 +172,7 @@ class TestBetweenCleanAndSave:
 
     def save_gated(self, client: Client, obj: Any, other: Session, meanwhile: Any, **typed: Any) -> Any:
         page = client.get(url(obj))
-        gate = Gate('UPDATE "shop_')
-        answer = other.start(gated, gate, lambda: client.post(url(obj), fill(page, **typed)))
-        gate.wait_until_reached()
-        meanwhile()
-        gate.open()
-        return answer.result(20)
+        return overtaken(other, Gate('UPDATE "shop_'), meanwhile, client.post, url(obj), fill(page, **typed))
 
     @pytest.mark.django_db(transaction=True)
     def test_a_change_is_shown(self, admin_client: Client, seat: Seat, other: Session) -> None:
@@ -212,14 +192,10 @@ class TestBetweenCleanAndSave:
         self, admin_client: Client, seat: Seat, other: Session
     ) -> None:
         order = Order.objects.create(seat=seat, dish="soup")
-        gate = Gate('UPDATE "shop_order"')
-        page = admin_client.get(url(seat))
-        data = fill(page, guest="Bob", order_set__0__dish="fish")
-        answer = other.start(gated, gate, lambda: admin_client.post(url(seat), data))
-        gate.wait_until_reached()
-        change(Order, order.pk, dish="cake")
-        gate.open()
-        assert answer.result(20).status_code == 409
+        data = fill(admin_client.get(url(seat)), guest="Bob", order_set__0__dish="fish")
+        meanwhile = partial(change, Order, order.pk, dish="cake")
+        response = overtaken(other, Gate('UPDATE "shop_order"'), meanwhile, admin_client.post, url(seat), data)
+        assert response.status_code == 409
         assert (stored(seat).guest, stored(order).dish, LogEntry.objects.count()) == ("Ada", "cake", 0)
 
 
@@ -229,9 +205,9 @@ class TestFiles:
 
         settings.MEDIA_ROOT = tmp_path
         poster = Poster.objects.create(caption="old")
-        page = admin_client.get(url(poster))
-        change(Poster, poster.pk, caption="theirs")
-        conflict = admin_client.post(url(poster), fill(page, picture=ContentFile(b"image", name="mine.png")))
+        conflict = conflict_of(
+            admin_client, poster, {"caption": "theirs"}, picture=ContentFile(b"image", name="mine.png")
+        )
         assert "mine.png: " in text_of(conflict)
         assert b'type="file" name="picture"' in conflict.content
         data = choose(conflict, "mine", "picture") | {"picture": ContentFile(b"image", name="mine.png")}
@@ -241,9 +217,7 @@ class TestFiles:
 
 def test_related_objects_are_shown_by_name(admin_client: Client, seat: Seat) -> None:
     poster = Poster.objects.create()
-    page = admin_client.get(url(poster))
-    change(Poster, poster.pk, seat=seat)
-    conflict = admin_client.post(url(poster), fill(page, caption="mine", seat=""))
+    conflict = conflict_of(admin_client, poster, {"seat": seat}, caption="mine", seat="")
     assert f"Seat - Seat object ({seat.pk}) -" in text_of(conflict)
     admin_client.post(url(poster), fill(conflict))
     assert (stored(poster).seat, stored(poster).caption) == (seat, "mine")

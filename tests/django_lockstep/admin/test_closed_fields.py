@@ -7,7 +7,7 @@ from django import forms
 from django.http import HttpRequest
 from django.test import Client
 
-from tests.django_lockstep.admin.browsing import change, choose, fill, text_of, url
+from tests.django_lockstep.admin.browsing import choose, conflict_of, fill, text_of, url
 from tests.django_lockstep.admin.urls import OrderInline, SeatAdmin
 from tests.testapps.shop.models import Order, Seat
 
@@ -54,9 +54,9 @@ def test_a_decision_opens_no_field(
 
 def test_nor_does_one_that_comes_with_a_real_conflict(admin_client: Client, seat: Seat, monkeypatch: Any) -> None:
     monkeypatch.setattr(SeatAdmin, "form", ClosedByItsClass)
-    page = admin_client.get(url(seat))
-    change(Seat, seat.pk, guest="Eve", price=12)
-    conflict = admin_client.post(url(seat), fill(page, price="1", guest="Bob", choice__price="mine"))
+    conflict = conflict_of(
+        admin_client, seat, {"guest": "Eve", "price": 12}, price="1", guest="Bob", choice__price="mine"
+    )
     assert (conflict.status_code, b'name="choice-price"' in conflict.content) == (409, False)
     data = choose(conflict, "mine", "guest") | {"choice-price": "mine"}
     assert admin_client.post(url(seat), data).status_code == 302

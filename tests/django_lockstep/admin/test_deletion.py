@@ -1,5 +1,6 @@
 """Whoever deletes an object deletes what they saw."""
 
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -9,15 +10,10 @@ from django.test import Client
 
 from django_lockstep.admin.tokens import Seen
 from tests.django_lockstep.admin.browsing import change, fill, messages_of, text_of, url
-from tests.support.sessions import Gate, Session, gated
+from tests.support.sessions import Gate, Session, overtaken
 from tests.testapps.shop.models import Poster, Seat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
-
-
-@pytest.fixture
-def seat(db: None) -> Seat:
-    return Seat.objects.create(guest="Ada")
 
 
 def confirmation(client: Client, seat: Any) -> tuple[str, Any]:
@@ -73,12 +69,8 @@ def test_without_a_token_of_its_own_nothing_is_deleted(admin_client: Client, sea
 @pytest.mark.django_db(transaction=True)
 def test_a_change_right_before_the_delete_is_met(admin_client: Client, seat: Seat, other: Session) -> None:
     address, page = confirmation(admin_client, seat)
-    gate = Gate('SELECT "shop_seat"."version"')
-    answer = other.start(gated, gate, lambda: admin_client.post(address, fill(page)))
-    gate.wait_until_reached()
-    change(Seat, seat.pk, guest="Eve")
-    gate.open()
-    response = answer.result(20)
+    gate, meanwhile = Gate('SELECT "shop_seat"."version"'), partial(change, Seat, seat.pk, guest="Eve")
+    response = overtaken(other, gate, meanwhile, admin_client.post, address, fill(page))
     assert (response.status_code, Seat.objects.count(), LogEntry.objects.count()) == (409, 1, 0)
     assert "Guest another value Eve" in text_of(response)
 

@@ -1,5 +1,6 @@
 """What django-concurrency's own admin gets wrong: each holds for ours and fails for theirs."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,22 +9,18 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection
 from django.test import Client
 
-from tests.django_lockstep.admin.browsing import change, fill, messages_of, text_of, url
+from tests.django_lockstep.admin.browsing import change, conflict_of, fill, messages_of, text_of, url
 from tests.django_lockstep.admin.urls import PlainSeatAdmin, SeatAdmin
-from tests.django_lockstep.concurrency_bugs.conftest import PLAIN
-from tests.support.sessions import Gate, Session, gated
+from tests.django_lockstep.test_concurrency_bugs import model
+from tests.support.sessions import Gate, Session, overtaken
 from tests.testapps.shop.models import Order, PlainOrder, PlainSeat, Seat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
 
+__all__ = ["model"]
+
 TOKEN = {Seat: "_seen", PlainSeat: "version"}
 ORDER: dict[Any, Any] = {Seat: Order, PlainSeat: PlainOrder}
-
-
-@pytest.fixture(params=[pytest.param(Seat, id="ours"), PLAIN])
-def model(request: pytest.FixtureRequest, db: None) -> Any:
-    """The model under test."""
-    return request.param
 
 
 @pytest.fixture
@@ -55,20 +52,14 @@ def test_both_save_where_nobody_is_in_the_way(staff: Client, either: Any) -> Non
 @pytest.mark.django_db(transaction=True)
 def test_success_is_told_only_of_what_was_saved(staff: Client, model: Any, seat: Any, other: Session) -> None:
     data = fill(staff.get(url(seat)), guest="Bob")
-    gate = Gate("UPDATE")
-    answer = other.start(gated, gate, lambda: staff.post(url(seat), data))
-    gate.wait_until_reached()
-    change(model, seat.pk, guest="Eve")
-    gate.open()
-    response = answer.result(20)
+    meanwhile = partial(change, model, seat.pk, guest="Eve")
+    response = overtaken(other, Gate("UPDATE"), meanwhile, staff.post, url(seat), data)
     assert guest(seat) == "Eve"
     assert (response.status_code, messages_of(staff, response), LogEntry.objects.count()) == (409, [], 0)
 
 
 def test_a_form_without_its_version_is_refused(staff: Client, model: Any, seat: Any) -> None:
-    data = fill(staff.get(url(seat)), without=(TOKEN[model],), guest="Bob")
-    change(model, seat.pk, guest="Eve")
-    assert staff.post(url(seat), data).status_code == 200
+    assert conflict_of(staff, seat, {"guest": "Eve"}, without=(TOKEN[model],), guest="Bob").status_code == 200
     assert guest(seat) == "Eve"
 
 
@@ -88,9 +79,7 @@ def test_a_forged_version_is_a_message(staff: Client, model: Any, seat: Any) -> 
 
 
 def test_a_conflict_shows_both_sides_and_a_way_out(staff: Client, model: Any, seat: Any) -> None:
-    data = fill(staff.get(url(seat)), guest="Bob")
-    change(model, seat.pk, guest="Eve")
-    conflict = staff.post(url(seat), data)
+    conflict = conflict_of(staff, seat, {"guest": "Eve"}, guest="Bob")
     assert conflict.status_code == 409
     assert {"Ada", "Eve", "Bob"} <= set(text_of(conflict).split())
     assert staff.post(url(seat), fill(conflict) | {"choice-guest": "mine"}).status_code == 302
@@ -100,9 +89,7 @@ def test_a_conflict_shows_both_sides_and_a_way_out(staff: Client, model: Any, se
 def test_a_row_that_begins_at_version_0_is_compared_too(staff: Client, model: Any, seat: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE {model._meta.db_table} SET version = 0")
-    data = fill(staff.get(url(seat)), guest="Bob")
-    change(model, seat.pk, guest="Eve")
-    assert staff.post(url(seat), data).status_code == 409
+    assert conflict_of(staff, seat, {"guest": "Eve"}, guest="Bob").status_code == 409
     assert guest(seat) == "Eve"
 
 

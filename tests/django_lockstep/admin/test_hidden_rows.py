@@ -100,12 +100,10 @@ class TestActions:
         self, admin_client: Client, admin_user: Any, own: Seat, other: Session, open_session: Any
     ) -> None:
         page = admin_client.get(LIST)
-        other.begin()
-        other.run(hide, own, admin_user)
-        rival = open_session()
-        answer = rival.start(act, admin_client, page, "give_away", own)
-        rival.wait_until_blocked()
-        other.end()
+        with other.holding(hide, own, admin_user):
+            rival = open_session()
+            answer = rival.start(act, admin_client, page, "give_away", own)
+            rival.wait_until_blocked()
         assert answer.result(20).status_code == 409
         assert_nothing_is_told(answer.result(20))
 

@@ -6,15 +6,10 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from tests.django_lockstep.admin.browsing import change, choose, fill, text_of, url
+from tests.django_lockstep.admin.browsing import change, choose, conflict_of, fill, text_of, url
 from tests.testapps.shop.models import Order, Seat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
-
-
-@pytest.fixture
-def seat(db: None) -> Seat:
-    return Seat.objects.create(guest="Ada")
 
 
 @pytest.fixture
@@ -34,9 +29,7 @@ def test_rows_are_saved_and_added(admin_client: Client, seat: Seat, orders: list
 
 
 def test_the_page_names_inline_and_row(admin_client: Client, seat: Seat, orders: list[Order]) -> None:
-    page = admin_client.get(url(seat))
-    change(Order, orders[1].pk, dish="eel")
-    response = admin_client.post(url(seat), fill(page, guest="Bob", order_set__1__dish="cod"))
+    response = conflict_of(admin_client, seat, {"dish": "eel"}, row=orders[1], guest="Bob", order_set__1__dish="cod")
     assert response.status_code == 409
     assert "Order in row 2: fish" in text_of(response).replace("Order in row 2: eel", "Order in row 2: fish")
     assert "Dish Please choose fish eel cod" in text_of(response)
@@ -44,9 +37,9 @@ def test_the_page_names_inline_and_row(admin_client: Client, seat: Seat, orders:
 
 
 def test_all_is_saved_once_it_is_decided(admin_client: Client, seat: Seat, orders: list[Order]) -> None:
-    page = admin_client.get(url(seat))
-    change(Order, orders[1].pk, dish="eel", count=5)
-    conflict = admin_client.post(url(seat), fill(page, guest="Bob", order_set__1__dish="cod"))
+    conflict = conflict_of(
+        admin_client, seat, {"dish": "eel", "count": 5}, row=orders[1], guest="Bob", order_set__1__dish="cod"
+    )
     assert admin_client.post(url(seat), choose(conflict, "mine", "order_set-1-dish")).status_code == 302
     assert (Seat.objects.get().guest, dishes()) == ("Bob", [("soup", 1), ("cod", 5)])
 
@@ -73,9 +66,7 @@ def test_a_row_that_nobody_touched_here_stays_as_they_made_it(
 
 class TestDeletion:
     def test_of_a_changed_row_is_asked_about(self, admin_client: Client, seat: Seat, orders: list[Order]) -> None:
-        page = admin_client.get(url(seat))
-        change(Order, orders[0].pk, dish="stew")
-        conflict = admin_client.post(url(seat), fill(page, order_set__0__DELETE="on"))
+        conflict = conflict_of(admin_client, seat, {"dish": "stew"}, row=orders[0], order_set__0__DELETE="on")
         assert (conflict.status_code, Order.objects.count()) == (409, 2)
         assert admin_client.post(url(seat), fill(conflict)).status_code == 409
         data = choose(conflict, "mine", "order_set-0-DELETE")
@@ -83,9 +74,9 @@ class TestDeletion:
         assert dishes() == [("fish", 1)]
 
     def test_can_be_given_up(self, admin_client: Client, seat: Seat, orders: list[Order]) -> None:
-        page = admin_client.get(url(seat))
-        change(Order, orders[0].pk, dish="stew")
-        conflict = admin_client.post(url(seat), fill(page, guest="Bob", order_set__0__DELETE="on"))
+        conflict = conflict_of(
+            admin_client, seat, {"dish": "stew"}, row=orders[0], guest="Bob", order_set__0__DELETE="on"
+        )
         assert admin_client.post(url(seat), choose(conflict, "theirs", "order_set-0-DELETE")).status_code == 302
         assert (dishes(), Seat.objects.get().guest) == ([("stew", 1), ("fish", 1)], "Bob")
 

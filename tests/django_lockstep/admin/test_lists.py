@@ -1,5 +1,6 @@
 """Rows edited in a list, and actions on what is listed."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from tests.django_lockstep.admin.browsing import change, choose, fill, messages_of, text_of
-from tests.support.sessions import Gate, Session, gated
+from tests.support.sessions import Gate, Session, gated, overtaken
 from tests.testapps.shop.models import Seat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
@@ -109,12 +110,9 @@ class TestEditing:
         self, admin_client: Client, seats: list[Seat], other: Session
     ) -> None:
         data = fill(admin_client.get(LIST), _save="Save", form__0__guest="Ann", form__1__guest="Ben")
-        gate = Gate('UPDATE "shop_seat"')
-        answer = other.start(gated, gate, lambda: admin_client.post(LIST, data))
-        gate.wait_until_reached()
-        change(Seat, seats[0].pk, guest="Eve")
-        gate.open()
-        assert (answer.result(20).status_code, guests()) == (409, ["Eve", "Ben", "Cid"])
+        meanwhile = partial(change, Seat, seats[0].pk, guest="Eve")
+        response = overtaken(other, Gate('UPDATE "shop_seat"'), meanwhile, admin_client.post, LIST, data)
+        assert (response.status_code, guests()) == (409, ["Eve", "Ben", "Cid"])
         assert LogEntry.objects.get().object_id == str(seats[1].pk)
 
 

@@ -4,36 +4,23 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission
 from playwright.sync_api import Page, expect
 
 from django_lockstep.editing import announce, check_out, status_of, take_over
+from tests.django_lockstep.editing.people import Person, article, change
 from tests.django_lockstep.editing.story import held
 from tests.support.browser import chromium, logged_in, serious_faults
-from tests.support.factories import UserFactory
 from tests.support.sessions import until
-from tests.testapps.press.models import Article, Author, Review
+from tests.testapps.press.models import Article, Review
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.django_lockstep.editing.urls")]
 
 Enter = Callable[..., Page]
-__all__ = ["chromium", "logged_in"]
+__all__ = ["article", "chromium", "logged_in"]
 
 
 def user(name: str, *permissions: str) -> Any:
-    created = UserFactory.create(username=name, is_staff=True)
-    press = Permission.objects.filter(content_type__app_label="press")
-    created.user_permissions.add(*press, *Permission.objects.filter(codename__in=permissions))
-    return created
-
-
-@pytest.fixture
-def article(transactional_db: None) -> Article:
-    return Article.objects.create(title="Old", author=Author.objects.create(name="Lovelace"))
-
-
-def change(article: Article) -> str:
-    return f"/admin/press/article/{article.pk}/change/"
+    return Person(name, *permissions).user
 
 
 def test_two_people_and_one_who_takes_over(logged_in: Enter, article: Article) -> None:

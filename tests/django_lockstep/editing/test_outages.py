@@ -10,15 +10,9 @@ from django.test import Client
 
 from accounts.models import Account
 from django_lockstep.editing.tokens import issue
-from tests.support.factories import AccountFactory
 from tests.support.sessions import Session, query
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def account(transactional_db: None) -> Account:
-    return AccountFactory.create(balance=100)
 
 
 @pytest.fixture(params=["tables", "openapi.json"])

@@ -15,6 +15,7 @@ from django_lockstep.editing.errors import UnknownRecord
 from django_lockstep.editing.writers import EditLockMiddleware, current_writer
 from django_lockstep.lab.explorer import Scenario, explore
 from django_lockstep.locking import StaleVersionError
+from tests.django_lockstep.editing.people import fresh
 from tests.django_lockstep.editing.story import expire
 from tests.testapps.press.models import Article, Author, Comment, LongRead
 
@@ -29,10 +30,6 @@ def author() -> Author:
 @pytest.fixture
 def article(author: Author) -> Article:
     return Article.objects.create(author=author, title="Old")
-
-
-def fresh(instance: Any) -> Any:
-    return type(instance).objects.get(pk=instance.pk)
 
 
 def test_what_nobody_has_can_be_written(article: Article) -> None:

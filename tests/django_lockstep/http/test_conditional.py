@@ -3,6 +3,7 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from django.db import connection, connections
 from django.test import AsyncClient, Client
 
 from django_lockstep.http import etag
-from tests.support.sessions import Gate, Session, gated
+from tests.support.sessions import Gate, Session, overtaken
 from tests.testapps.shop.models import OddSeat, Seat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.http.views")]
@@ -141,12 +142,8 @@ class TestBetweenCheckAndWrite:
     @pytest.mark.parametrize("kind", KINDS)
     def test_a_change_is_412(self, kind: str, other: Session) -> None:
         seat = Seat.objects.create(guest="Ada")
-        gate = Gate("UPDATE")
-        answer = other.start(gated, gate, lambda: put(f"/{kind}/{seat.pk}", **{"If-Match": etag(seat)}))
-        gate.wait_until_reached()
-        Seat.objects.filter(pk=seat.pk).update(guest="Eve")
-        gate.open()
-        response = answer.result(20)
+        ask = partial(put, f"/{kind}/{seat.pk}", **{"If-Match": etag(seat)})
+        response = overtaken(other, Gate("UPDATE"), partial(Seat.objects.update, guest="Eve"), ask)
         seat = Seat.objects.get(pk=seat.pk)
         assert (response.status_code, response.headers["ETag"], seat.guest) == (412, etag(seat), "Eve")
 

@@ -22,7 +22,7 @@ def writer(ttl: str) -> None:
     from django.db import transaction
 
     from django_lockstep.leases import LeaseLost, lease
-    from tests.testapps.reports.models import Note
+    from tests.testapps.press.models import Note
 
     with lease("k", float(ttl), heartbeat=True) as handle:
         tell(token=handle.token)
@@ -42,7 +42,7 @@ def guarding(ttl: str) -> None:
     from django.db import DatabaseError, transaction
 
     from django_lockstep.leases.models import Lease
-    from tests.testapps.reports.models import Note
+    from tests.testapps.press.models import Note
 
     handle = Lease.objects.acquire("k", float(ttl))
     assert handle is not None

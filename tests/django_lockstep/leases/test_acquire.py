@@ -14,6 +14,7 @@ from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire, steal
 from django_lockstep.stores.terms import Claim, claim
+from tests.django_lockstep.leases.holding import acquired, holder_of, purge
 from tests.support.sessions import Session, query
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,19 +22,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def token() -> int:
     """Acquire and release once; return the token."""
-    handle = Lease.objects.acquire("k", 60)
-    assert handle is not None
+    handle = acquired()
     handle.release()
     return handle.token
-
-
-def test_it_is_for_one_at_a_time(other: Session) -> None:
-    handle = Lease.objects.acquire("k", 60)
-    assert handle is not None
-    assert other.run(Lease.objects.acquire, "k", 60) is None
-    assert Lease.objects.acquire("k", 60) is None
-    handle.release()
-    assert other.run(Lease.objects.acquire, "k", 60) is not None
 
 
 def test_keys_do_not_know_each_other() -> None:
@@ -42,9 +33,8 @@ def test_keys_do_not_know_each_other() -> None:
 
 def test_the_holder_is_known() -> None:
     handle = Lease.objects.acquire("k", timedelta(minutes=1), owner="ada", data={"rows": [1, None]})
-    holder = Lease.objects.holder("k")
+    holder = holder_of("k")
     assert handle is not None
-    assert holder is not None
     assert (holder.key, holder.owner, holder.token, holder.data) == ("k", "ada", handle.token, {"rows": [1, None]})
     assert (holder.since, holder.released) == (handle.acquired_at, False)
     assert 0 < holder.remaining <= 60
@@ -68,34 +58,21 @@ def test_who_is_not_named_has_a_name_of_host_process_thread_and_chance(other: Se
 # Tokens
 
 
-def test_tokens_rise() -> None:
-    tokens = [token() for _ in range(5)]
-    assert tokens == sorted(set(tokens))
-
-
-def run_out(*, purge: bool = False) -> None:
-    expire("k")
-    if purge:
-        Lease.objects.purge(timedelta(microseconds=1))
-
-
 @pytest.mark.parametrize(
     "end",
     [
         lambda handle: handle.release(),
-        lambda handle: run_out(),
+        lambda handle: expire("k"),
         lambda handle: Lease.objects.filter(key="k").force_release(),
-        lambda handle: run_out(purge=True),
+        lambda handle: purge(),
         lambda handle: call_command("flush", interactive=False, verbosity=0),
     ],
     ids=["release", "expiry", "force", "purge", "flush"],
 )
 def test_a_token_never_returns(end: Callable[[Any], Any]) -> None:
-    first = Lease.objects.acquire("k", 60)
-    assert first is not None
+    first = acquired()
     end(first)
-    second = Lease.objects.acquire("k", 60)
-    assert second is not None
+    second = acquired()
     assert second.token > first.token
 
 
@@ -224,16 +201,8 @@ def test_a_broken_connection_is_replaced(other: Session) -> None:
     assert Lease.objects.acquire("k", 60)
 
 
-def test_a_robber_needs_no_patience() -> None:
-    handle = Lease.objects.acquire("k", 60)
-    assert handle is not None
-    assert steal("k").token > handle.token
-    assert handle.release() is False
-
-
 def test_a_heartbeat_that_comes_in_between_does_not_stop_a_robber(monkeypatch: pytest.MonkeyPatch) -> None:
-    handle = Lease.objects.acquire("k", 60)
-    assert handle is not None
+    handle = acquired()
     beats = iter([handle.refresh])
 
     def expire_before_a_beat(key: str) -> None:

@@ -10,6 +10,7 @@ from django.test import Client
 from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire
+from tests.django_lockstep.leases.holding import acquired
 from tests.support.factories import UserFactory
 
 PATH = "/admin/lockstep_leases/lease/"
@@ -19,9 +20,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def handle(db: None) -> LeaseHandle:
-    handle = Lease.objects.acquire("nightly", 60, owner="ada", data={"rows": 7})
-    assert handle is not None
-    return handle
+    return acquired("nightly", owner="ada", data={"rows": 7})
 
 
 def staff(*permissions: str) -> Client:
@@ -49,8 +48,7 @@ def test_the_list_and_the_page_say_who_holds_it(handle: LeaseHandle, admin_clien
 def test_states(admin_client: Client) -> None:
     Lease.objects.acquire("free", 60)
     expire("free")
-    kept = Lease.objects.acquire("kept", 60, at_least=600)
-    assert kept is not None
+    kept = acquired("kept", 60, at_least=600)
     kept.release()
     page = admin_client.get(PATH).content.decode()
     assert ">free<" in page

@@ -12,6 +12,7 @@ from django_lockstep.leases.portable import PortableLeases
 from django_lockstep.leases.postgresql import PostgresLeases
 from django_lockstep.leases.testing import expire
 from django_lockstep.stores.terms import Grant, claim
+from tests.django_lockstep.leases.holding import acquired
 from tests.support.sessions import Gate, Session, gated
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -72,8 +73,7 @@ def test_a_queue_that_cannot_be_says_so() -> None:
 
 def test_where_there_is_no_queue_waiters_look_again(monkeypatch: pytest.MonkeyPatch, other: Session) -> None:
     monkeypatch.setattr(PostgresLeases, "has_queue", False)
-    handle = Lease.objects.acquire("k", 60)
-    assert handle is not None
+    handle = acquired()
     waiting = other.start(Lease.objects.acquire, "k", 60, wait=20)
     handle.release()
     assert waiting.result(20) is not None

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from django_lockstep.leases import StaleToken
 from tests.support.sessions import Gate, Session, gated
-from tests.testapps.reports.models import Report, SignedNote, SignedReport
+from tests.testapps.press.models import Report, SignedNote, SignedReport
 
 pytestmark = pytest.mark.django_db
 

@@ -14,18 +14,17 @@ from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, gua
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire, steal
 from django_lockstep.locking import isolated_transaction
+from tests.django_lockstep.leases.holding import acquired, holder_of, lock_rows, purge
 from tests.django_lockstep.leases.test_handles import session_with
 from tests.support.sessions import Session, query, until
-from tests.testapps.reports.models import Note
+from tests.testapps.press.models import Note
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
 def handle(transactional_db: None) -> LeaseHandle:
-    handle = Lease.objects.acquire("k", 60)
-    assert handle is not None
-    return handle
+    return acquired()
 
 
 def write(handle: LeaseHandle) -> None:
@@ -44,11 +43,6 @@ def test_it_is_one_statement_that_locks_no_more_than_the_key(handle: LeaseHandle
         handle.guard()
     (entry,) = captured
     assert "FOR KEY SHARE SKIP LOCKED" in entry["sql"]
-
-
-def purge() -> None:
-    expire("k")
-    Lease.objects.purge(1e-6)
 
 
 @pytest.mark.parametrize(
@@ -108,11 +102,8 @@ def test_force_does_not_get_between_guard_and_commit(handle: LeaseHandle, other:
 
 def test_a_takeover_under_way_is_a_loss_without_a_wait(handle: LeaseHandle, other: Session) -> None:
     expire("k")
-    other.begin()
-    other.run(lambda: list(Lease.objects.select_for_update().filter(key="k")))
-    with pytest.raises(LeaseLost), transaction.atomic():
+    with other.holding(lock_rows), pytest.raises(LeaseLost), transaction.atomic():
         handle.guard()
-    other.end()
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
@@ -137,17 +128,14 @@ def test_a_refresh_since_the_snapshot_is_no_loss(handle: LeaseHandle, other: Ses
 @pytest.fixture
 def guarding(handle: LeaseHandle, other: Session) -> Iterator[LeaseHandle]:
     """A lease that has expired while another session has it under guard."""
-    other.begin()
-    other.run(handle.guard)
-    expire("k")
-    yield handle
-    other.end()
+    with other.holding(handle.guard):
+        expire("k")
+        yield handle
     assert Lease.objects.holder("k") is None
 
 
 def test_the_holder_is_named_while_the_guard_keeps_the_lease(guarding: LeaseHandle) -> None:
-    holder = Lease.objects.holder("k")
-    assert holder is not None
+    holder = holder_of("k")
     assert (holder.token, holder.remaining, holder.under_guard) == (guarding.token, 0, True)
     with pytest.raises(
         LeaseNotAcquired, match=f"has expired, but an open transaction guards its token {guarding.token}"
@@ -165,8 +153,7 @@ def test_the_command_names_it_too(guarding: LeaseHandle, capsys: pytest.CaptureF
 
 def test_a_guard_of_one_key_is_none_of_another(guarding: LeaseHandle) -> None:
     assert Lease.objects.acquire("another", 60)
-    holder = Lease.objects.holder("another")
-    assert holder is not None
+    holder = holder_of("another")
     assert not holder.under_guard
 
 

@@ -6,7 +6,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from django.db import OperationalError, connection, transaction
@@ -16,8 +15,9 @@ from django.test.utils import CaptureQueriesContext
 from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseTimedOut
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.postgresql import PostgresLeases
-from django_lockstep.leases.testing import expire, steal
+from django_lockstep.leases.testing import steal
 from django_lockstep.stores.terms import claim
+from tests.django_lockstep.leases.holding import acquired, holder_of, lock_rows
 from tests.support.sessions import Session, is_as_it_was, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,12 +26,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def handle(transactional_db: None) -> LeaseHandle:
     return acquired()
-
-
-def acquired(ttl: float = 60, **options: Any) -> LeaseHandle:
-    handle = Lease.objects.acquire("k", ttl, **options)
-    assert handle is not None
-    return handle
 
 
 def row() -> Lease:
@@ -47,18 +41,6 @@ def test_a_refresh_extends_and_keeps_the_token(handle: LeaseHandle) -> None:
     handle.refresh(120)
     assert row().token == handle.token == before.token
     assert 60 < handle.remaining < 120 < (row().expires_at - before.acquired_at).total_seconds()
-
-
-def test_a_refresh_never_shortens(handle: LeaseHandle) -> None:
-    handle.refresh(120)
-    handle.refresh(1)
-    assert handle.remaining > 60
-
-
-def test_a_late_refresh_of_what_nobody_took_is_fine(handle: LeaseHandle) -> None:
-    expire("k")
-    handle.refresh()
-    assert Lease.objects.acquire("k", 60) is None
 
 
 @pytest.mark.parametrize("taken", [steal, lambda key: Lease.objects.filter(key=key).force_release()])
@@ -115,12 +97,6 @@ def test_a_second_release_is_false_and_touches_nothing(handle: LeaseHandle) -> N
     assert row().released_at == before
 
 
-def test_a_release_by_who_lost_it_touches_nothing(handle: LeaseHandle) -> None:
-    thief = steal("k")
-    assert handle.release() is False
-    assert (row().token, row().released_at) == (thief.token, None)
-
-
 def test_a_released_handle_is_of_no_more_use(handle: LeaseHandle) -> None:
     handle.release()
     for use in (handle.refresh, handle.check, lambda: handle.ensure(1), handle.__enter__):
@@ -128,28 +104,16 @@ def test_a_released_handle_is_of_no_more_use(handle: LeaseHandle) -> None:
             use()
 
 
-def test_at_least_keeps_it_taken_after_an_early_release() -> None:
-    handle = acquired(at_least=600)
-    assert handle.release() is True
-    holder = Lease.objects.holder("k")
-    assert holder is not None
-    assert holder.released is True
-    assert 590 < holder.remaining <= 600
-    assert Lease.objects.acquire("k", 60) is None
-
-
 def test_a_refresh_may_change_at_least(handle: LeaseHandle) -> None:
     handle.refresh(at_least=600)
     handle.release()
-    holder = Lease.objects.holder("k")
-    assert holder is not None
+    holder = holder_of("k")
     assert 590 < holder.remaining <= 600
 
 
 def test_what_is_noted_is_seen_by_others_and_found_by_the_next(handle: LeaseHandle) -> None:
     handle.note({"row": 7})
-    holder = Lease.objects.holder("k")
-    assert holder is not None
+    holder = holder_of("k")
     assert handle.data == holder.data == {"row": 7}
     handle.release()
     assert acquired().data == {"row": 7}
@@ -228,8 +192,7 @@ def test_a_release_inside_a_transaction_stays_an_error(handle: LeaseHandle) -> N
 
 
 def test_remaining_ends_before_the_database_lets_others_in(handle: LeaseHandle) -> None:
-    theirs = Lease.objects.holder("k")
-    assert theirs is not None
+    theirs = holder_of("k")
     assert handle.remaining < theirs.remaining
 
 
@@ -252,23 +215,17 @@ def test_inside_a_transaction_it_is_refused(handle: LeaseHandle, verb: str) -> N
 
 
 def test_no_statement_takes_longer_than_half_a_beat(other: Session) -> None:
-    handle = acquired(6.0)
-    other.begin()
-    other.run(lambda: list(Lease.objects.select_for_update().filter(key="k")))
-    with pytest.raises(LeaseTimedOut) as caught:
+    handle = acquired(ttl=6.0)
+    with other.holding(lock_rows), pytest.raises(LeaseTimedOut) as caught:
         handle.refresh()
-    other.end()
     assert caught.value.sqlstate == "57014"
     handle.refresh()
 
 
 @pytest.mark.parametrize("verb", ["refresh", "release"])
 def test_a_wait_that_the_session_limits_is_a_timeout_too(handle: LeaseHandle, other: Session, verb: str) -> None:
-    other.begin()
-    other.run(lambda: list(Lease.objects.select_for_update().filter(key="k")))
-    with session_with(lock_timeout="1ms"), pytest.raises(LeaseTimedOut) as caught:
+    with other.holding(lock_rows), session_with(lock_timeout="1ms"), pytest.raises(LeaseTimedOut) as caught:
         getattr(handle, verb)()
-    other.end()
     assert caught.value.sqlstate == "55P03"
     assert Lease.objects.holder("k")
     getattr(handle, verb)()
@@ -294,8 +251,7 @@ def test_the_sessions_own_settings_stay(handle: LeaseHandle) -> None:
 def test_a_session_with_the_right_settings_is_sent_none(limit: str, level: str, is_enough: bool) -> None:
     with session_with(statement_timeout=limit, default_transaction_isolation=level):
         with CaptureQueriesContext(connection) as sent:
-            handle = Lease.objects.acquire("k", 600)
-            assert handle is not None
+            handle = acquired(ttl=600)
             assert handle.release()
         asked, *verbs = (each["sql"] for each in sent)
         assert "current_setting" in asked
@@ -368,8 +324,7 @@ def test_it_works_with_parameters_bound_by_the_server(monkeypatch: pytest.Monkey
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"server_side_binding": True})
     handle = acquired(data={"percent": "100%"})
     handle.refresh()
-    holder = Lease.objects.holder("k")
-    assert holder is not None
+    holder = holder_of("k")
     assert holder.data == {"percent": "100%"}
     assert handle.release()
     connection.close()

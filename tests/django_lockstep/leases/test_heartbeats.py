@@ -13,6 +13,7 @@ from django_lockstep.leases import LeaseHandle, LeaseLost, lease
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.postgresql import PostgresLeases
 from django_lockstep.leases.testing import steal
+from tests.django_lockstep.leases.holding import acquired
 from tests.support.sessions import PATIENCE, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -114,22 +115,17 @@ def failing(monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[str]:
     return failures
 
 
-def test_an_error_of_the_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("heartbeat", [True, False])
+def test_an_error_of_the_callback_is_logged_and_does_not_hide_the_loss(
+    caplog: pytest.LogCaptureFixture, heartbeat: bool
+) -> None:
     def complain(handle: LeaseHandle) -> None:
         raise RuntimeError("what now?")
 
-    with lease("k", TTL, heartbeat=True, on_lost=complain) as handle:
+    with lease("k", TTL if heartbeat else 60, heartbeat=heartbeat, on_lost=complain) as handle:
         steal("k")
-        until(lambda: handle.remaining == 0 and not beating(), "the loss")
-    assert "what now?" in caplog.text
-
-
-def test_an_error_of_the_callback_does_not_hide_the_loss(caplog: pytest.LogCaptureFixture) -> None:
-    def complain(handle: LeaseHandle) -> None:
-        raise RuntimeError("what now?")
-
-    with lease("k", 60, on_lost=complain) as handle:
-        steal("k")
+        if heartbeat:
+            until(lambda: handle.remaining == 0 and not beating(), "the loss")
         with pytest.raises(LeaseLost):
             handle.refresh()
     assert "what now?" in caplog.text
@@ -172,8 +168,7 @@ def test_danger_is_told_of_before_the_loss(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_it_ends_with_the_handle_and_not_with_the_next_beat() -> None:
-    handle = Lease.objects.acquire("k", 6000)
-    assert handle is not None
+    handle = acquired(ttl=6000)
     handle.start_heartbeat()
     threads = [thread for thread in threading.enumerate() if thread.name.endswith("of lease k")]
     assert len(threads) == 2
@@ -188,8 +183,7 @@ def test_a_beat_under_way_does_not_keep_the_handle(monkeypatch: pytest.MonkeyPat
         reached.set()
         return go_on.wait(PATIENCE)
 
-    handle = Lease.objects.acquire("k", TTL)
-    assert handle is not None
+    handle = acquired(ttl=TTL)
     monkeypatch.setattr(PostgresLeases, "renew", beat)
     handle.start_heartbeat()
     threads = beating()

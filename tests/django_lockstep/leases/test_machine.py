@@ -12,7 +12,7 @@ from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire, steal
 from tests.support.sessions import Session
-from tests.testapps.reports.models import Note
+from tests.testapps.press.models import Note
 
 HOLDERS = st.integers(0, 2)
 

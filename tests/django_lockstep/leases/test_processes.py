@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any
@@ -15,7 +15,8 @@ from django.db import transaction
 
 from django_lockstep.leases.models import Lease
 from tests.accounts.races.commands import ROOT, environment
-from tests.testapps.reports.models import Note
+from tests.django_lockstep.leases.holding import acquired
+from tests.testapps.press.models import Note
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,8 +74,7 @@ def test_a_holder_that_was_paused_past_its_ttl_does_no_harm() -> None:
         holder.send("before")
         assert holder.answer() == {"written": "before"}
         holder.process.send_signal(signal.SIGSTOP)
-        successor = Lease.objects.acquire("k", 60, wait=30)
-        assert successor is not None
+        successor = acquired(wait=30)
         with transaction.atomic():
             successor.guard()
             Note.objects.create(text="successor", token=successor.token)
@@ -116,7 +116,12 @@ def test_eight_contending_processes_never_overlap() -> None:
         contenders = [stack.enter_context(program("contender", SECONDS)) for _ in range(8)]
         times = [contender.answer()["held"] for contender in contenders]
     assert all(times)
-    spans = sorted(tuple(span) for each in times for span in each)
+    assert_never_overlap(tuple(span) for spans in times for span in spans)
+
+
+def assert_never_overlap(times: Iterable[tuple[float, float, int]]) -> None:
+    """Each lease of these times, with beginning, end and token, ended before the next one, and tokens rise."""
+    spans = sorted(times)
     tokens = [token for _, _, token in spans]
-    assert tokens == sorted(set(tokens))
+    assert tokens == sorted(set(tokens)) != []
     assert all(end <= begun for (_, end, _), (begun, _, _) in pairwise(spans))

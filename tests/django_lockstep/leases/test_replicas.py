@@ -11,8 +11,9 @@ from django.test import Client
 from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire, steal
+from tests.django_lockstep.leases.holding import acquired
 from tests.django_lockstep.leases.test_admin import force
-from tests.testapps.reports.models import Report
+from tests.testapps.press.models import Report
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("replica")]
 
@@ -44,9 +45,7 @@ def replica(transactional_db: None, monkeypatch: pytest.MonkeyPatch, settings: A
 
 @pytest.fixture
 def handle(replica: None) -> LeaseHandle:
-    handle = Lease.objects.acquire("k", 60, owner="ada")
-    assert handle is not None
-    return handle
+    return acquired(owner="ada")
 
 
 def test_rows_are_read_from_the_replica(handle: LeaseHandle) -> None:

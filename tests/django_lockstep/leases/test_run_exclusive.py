@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import steal
 from tests.django_lockstep.leases.commands import run_exclusive, running
+from tests.django_lockstep.leases.holding import acquired, holder_of, lock_rows
 from tests.django_lockstep.leases.test_waiting import queued
 from tests.support.processes import alive
 from tests.support.sessions import Session, until
@@ -73,8 +74,7 @@ def test_four_terminals_at_once_run_it_once() -> None:
 
 def test_while_it_runs_others_see_what_runs_but_not_its_arguments() -> None:
     with running("k", "--ttl", "60", "--", *WAITS):
-        holder = Lease.objects.holder("k")
-        assert holder is not None
+        holder = holder_of("k")
         assert holder.data == {"command": ["sh", "***", "***"]}
 
 
@@ -110,8 +110,7 @@ def test_a_signal_right_after_the_acquire_leaves_no_lease() -> None:
 
 
 def test_a_signal_ends_the_wait_for_the_lease() -> None:
-    handle = Lease.objects.acquire("k", 60)
-    assert handle is not None
+    handle = acquired()
     process = run_exclusive("k", "--ttl", "600", "--wait", "600", "--", "echo", "ran")
     until(lambda: queued() == 1, "the wait")
     process.send_signal(signal.SIGTERM)
@@ -121,14 +120,12 @@ def test_a_signal_ends_the_wait_for_the_lease() -> None:
 
 def test_a_signal_during_the_release_does_not_stop_it(other: Session) -> None:
     with running("k", "--ttl", "60", "--", "sh", "-c", "echo here; read -r line; exit 7") as process:
-        other.begin()
-        other.run(lambda: list(Lease.objects.select_for_update()))
-        assert process.stdin
-        process.stdin.close()
-        process.stdin = None
-        until(other.is_waited_for, "the release")
-        process.send_signal(signal.SIGTERM)
-        other.end()
+        with other.holding(lock_rows):
+            assert process.stdin
+            process.stdin.close()
+            process.stdin = None
+            until(other.is_waited_for, "the release")
+            process.send_signal(signal.SIGTERM)
         assert ended(process)[0] == 7
     assert not Lease.objects.held().exists()
 
@@ -226,36 +223,12 @@ def test_leases_lists_who_holds_what(manage: Callable[..., str]) -> None:
     assert "free" in everything
 
 
-def test_leases_as_json(manage: Callable[..., str]) -> None:
-    import json
-
-    handle = Lease.objects.acquire("held", 60, owner="ada", data=[1])
-    assert handle is not None
-    (fact,) = json.loads(manage("leases", "--format", "json"))
-    assert (fact["key"], fact["owner"], fact["token"], fact["state"]) == ("held", "ada", handle.token, "held")
-    assert fact["data"] == [1]
-    assert 30 < fact["remaining"] <= 60
-
-
 def test_leases_without_rich(manage: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "rich.console", None)
     Lease.objects.acquire("held", 60, owner="ada")
     heading, row = manage("leases").splitlines()
     assert heading.split() == ["key", "owner", "token", "state", "age", "remaining"]
     assert row.split()[:2] == ["held", "ada"]
-
-
-def test_a_release_by_force_wants_a_yes(manage: Callable[..., str]) -> None:
-    handle = Lease.objects.acquire("k", 60, owner="ada")
-    assert handle is not None
-    with pytest.raises(CommandError, match=r"held by ada .* Add --yes") as caught:
-        manage("leases", "--release", "k")
-    assert caught.value.returncode == 2
-    handle.refresh()
-    assert "it was held by ada" in manage("leases", "--release", "k", "--yes")
-    with pytest.raises(CommandError, match="Lease 'k' is not held"):
-        manage("leases", "--release", "k", "--yes")
-    assert handle.release() is False
 
 
 def test_purge_deletes_what_ended_long_ago(manage: Callable[..., str]) -> None:

@@ -8,6 +8,7 @@ from django_lockstep.lab.pytest_plugin import RaceFixture
 from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire
+from tests.django_lockstep.leases.holding import acquired
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -53,7 +54,6 @@ def test_a_late_refresh_against_a_taker(race: RaceFixture) -> None:
 
 
 def expired() -> LeaseHandle:
-    handle = Lease.objects.acquire("k", 60)
-    assert handle is not None
+    handle = acquired()
     expire("k")
     return handle

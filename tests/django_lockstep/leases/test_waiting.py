@@ -13,6 +13,7 @@ from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire
 from django_lockstep.stores import waiting
 from django_lockstep.stores.terms import Grant, Holder, claim
+from tests.django_lockstep.leases.holding import acquired
 from tests.support.sessions import Session, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,8 +31,7 @@ def queued() -> int:
 
 
 def hold() -> Callable[[], bool]:
-    handle = Lease.objects.acquire("k", 60)
-    assert handle is not None
+    handle = acquired()
     return handle.release
 
 
@@ -70,15 +70,12 @@ def test_waiters_get_it_in_the_order_of_asking(open_session: Callable[[], Sessio
 @pytest.fixture
 def first_in_the_queue(other: Session) -> Iterator[Session]:
     """A session that queues and does nothing else."""
-    other.begin()
-    other.run(lambda: store_on().queue("k", timeout=20, after=20))
-    yield other
-    other.end()
+    with other.holding(lambda: store_on().queue("k", timeout=20, after=20)):
+        yield other
 
 
 def test_for_a_moment_somebody_may_be_faster_than_the_first_in_the_queue(first_in_the_queue: Session) -> None:
-    handle = Lease.objects.acquire("k", 60, wait=0.001)
-    assert handle is not None
+    handle = acquired(wait=0.001)
     handle.release()
 
 

@@ -8,9 +8,21 @@ from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.locking import VersionedModel
 from django_lockstep.locking.versions import seen_version
-from tests.testapps.shop.models import Seat
+from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, Seat, Stage, StampedSeat, UuidSeat
 
 REFUSED = "refresh_from_db"
+
+KINDS: dict[str, Any] = {
+    "plain": Seat.objects.create,
+    "stamped": StampedSeat.objects.create,
+    "child": BoxSeat.objects.create,
+    "version in the child": Stage.objects.create,
+    "proxy": CheapSeat.objects.create,
+    "uuid": UuidSeat.objects.create,
+    "odd names": lambda: OddSeat.objects.create(code="A/1 'x' 100%"),
+}
+every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+"""Creates a row of every kind of versioned model."""
 
 
 def fresh(instance: Any) -> Any:

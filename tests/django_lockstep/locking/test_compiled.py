@@ -39,10 +39,6 @@ def prepared(text: str) -> int:
         return int(cursor.fetchone()[0])
 
 
-def test_values_are_put_into_their_places() -> None:
-    assert [fetch(here(), DOUBLE, {"number": number}) for number in (1, 2)] == [[(2,)], [(4,)]]
-
-
 def test_a_missing_value_is_an_error() -> None:
     with pytest.raises(KeyError, match="number"):
         fetch(here(), DOUBLE, {})
@@ -119,17 +115,6 @@ def test_in_a_broken_transaction_it_is_refused() -> None:
         transaction.set_rollback(True)
         with pytest.raises(transaction.TransactionManagementError):
             fetch(here(), DOUBLE, {"number": 1})
-
-
-def test_times_come_as_they_do_from_djangos_own_cursors(settings: Any) -> None:
-    for use_tz in (True, False):
-        settings.USE_TZ = use_tz
-        ((ours,),) = fetch(here(), Compiled("SELECT now()", ()), {})
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT now()")
-            (theirs,) = cursor.fetchone()
-        assert ours.tzinfo == theirs.tzinfo
-        assert (ours.tzinfo is not None) is use_tz
 
 
 def test_it_survives_a_new_connection() -> None:

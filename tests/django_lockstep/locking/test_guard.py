@@ -9,8 +9,9 @@ from django.db.migrations.state import ProjectState
 
 from accounts.models import Account
 from django_lockstep.locking import AddVersionGuard
+from tests.django_lockstep.locking.looks import every_kind
 from tests.testapps.purses.models import Purse, PurseEntry
-from tests.testapps.shop.models import BoxSeat, OddSeat, Seat, Stage, UuidSeat
+from tests.testapps.shop.models import BoxSeat, Seat
 
 pytestmark = pytest.mark.django_db
 
@@ -24,17 +25,7 @@ def version(row: Any) -> int:
     return int(type(row).objects.get(pk=row.pk).version)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        Seat.objects.create,
-        UuidSeat.objects.create,
-        lambda: OddSeat.objects.create(code="A"),
-        BoxSeat.objects.create,
-        Stage.objects.create,
-    ],
-    ids=["number", "uuid", "odd names", "child", "version in the child"],
-)
+@every_kind
 def test_an_update_of_the_query_set_raises_it_once(make: Any) -> None:
     row, bystander = make(), Seat.objects.create()
     type(row).objects.filter(pk=row.pk).update(guest="Ada")

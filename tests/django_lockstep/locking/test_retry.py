@@ -182,7 +182,7 @@ class InsideATestCase(TestCase):
             retry_on_conflict(Flaky())()
 
 
-def test_coroutines_are_repeated_too() -> None:
+def test_coroutines_are_repeated_and_give_up_too() -> None:
     work = Flaky(StaleVersionError())
 
     @retry_on_conflict(attempts=2)
@@ -191,15 +191,9 @@ def test_coroutines_are_repeated_too() -> None:
 
     assert asyncio.run(book("value")) == "value"
     assert work.calls == 2
-
-
-def test_coroutines_give_up_as_functions_do() -> None:
-    @retry_on_conflict(attempts=2)
-    async def book() -> str:
-        raise StaleVersionError
-
+    work.errors += [StaleVersionError(), StaleVersionError()]
     with pytest.raises(RetriesExhausted):
-        asyncio.run(book())
+        asyncio.run(book("value"))
 
 
 def test_the_function_keeps_its_name() -> None:

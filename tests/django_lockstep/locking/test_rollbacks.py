@@ -92,18 +92,6 @@ def test_after_a_rollback_it_is_refused_until_it_was_read_again() -> None:
     assert_refused(seat)
 
 
-def test_a_version_that_another_writer_used_again_loses_no_update() -> None:
-    seat = Seat.objects.create()
-    with transaction.atomic():
-        save_once(seat)
-        transaction.set_rollback(True)
-    assert fresh(seat).update_if_unchanged(guest="Eve")
-    assert fresh(seat).version == seat.version
-    with pytest.raises(ValueError, match=REFUSED):
-        seat.save()
-    assert fresh(seat).guest == "Eve"
-
-
 def test_a_part_that_is_read_again_is_not_enough() -> None:
     seat = Seat.objects.create()
     with transaction.atomic():

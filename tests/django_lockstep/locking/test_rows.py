@@ -1,6 +1,7 @@
 """Rows are locked inside a transaction only, in primary-key order, no stronger and no wider than asked."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -20,10 +21,9 @@ def seats(transactional_db: None) -> list[Seat]:
     return [Seat.objects.create(row=name) for name in "ABC"]
 
 
-def hold(session: Session, *seats: Seat) -> None:
-    """Lock seats in a transaction of the session, which stays open."""
-    session.begin()
-    session.run(lock_rows, Seat, [seat.pk for seat in seats])
+def held(session: Session, *seats: Seat) -> AbstractContextManager[Any]:
+    """Lock seats in a transaction of the session for the length of a block."""
+    return session.holding(lock_rows, Seat, [seat.pk for seat in seats])
 
 
 def sql_of(function: Callable[[], object]) -> list[str]:
@@ -49,11 +49,10 @@ def test_rows_come_locked_in_primary_key_order_each_once(seats: list[Seat]) -> N
 
 
 def test_the_row_is_read_as_it_is_after_the_wait(seats: list[Seat], other: Session) -> None:
-    hold(other, seats[0])
-    other.run(Seat.objects.filter(pk=seats[0].pk).update, guest="Ada")
-    with pytest.raises(LockNotAvailable), transaction.atomic():
-        lock_row(Seat, seats[0].pk, timeout=0.01)
-    other.end()
+    with held(other, seats[0]):
+        other.run(Seat.objects.filter(pk=seats[0].pk).update, guest="Ada")
+        with pytest.raises(LockNotAvailable), transaction.atomic():
+            lock_row(Seat, seats[0].pk, timeout=0.01)
     with transaction.atomic():
         assert lock_row(Seat, seats[0].pk).guest == "Ada"
 
@@ -83,28 +82,23 @@ def test_opposite_orders_never_deadlock(seats: list[Seat], open_session: Callabl
 
 
 def test_nowait_fails_at_once_and_says_which_row(seats: list[Seat], other: Session) -> None:
-    hold(other, seats[1])
-    with pytest.raises(LockNotAvailable) as caught, transaction.atomic():
-        lock_rows(Seat, [seat.pk for seat in seats], nowait=True)
-    assert (caught.value.model, caught.value.sqlstate) == (Seat, "55P03")
-    assert caught.value.pk == [seat.pk for seat in seats]
-    other.end()
+    with held(other, seats[1]):
+        with pytest.raises(LockNotAvailable) as caught, transaction.atomic():
+            lock_rows(Seat, [seat.pk for seat in seats], nowait=True)
+        assert (caught.value.model, caught.value.sqlstate) == (Seat, "55P03")
+        assert caught.value.pk == [seat.pk for seat in seats]
 
 
 def test_skip_locked_leaves_out_what_somebody_holds(seats: list[Seat], other: Session) -> None:
     a, b, c = (seat.pk for seat in seats)
-    hold(other, seats[1])
-    with transaction.atomic():
+    with held(other, seats[1]), transaction.atomic():
         assert [seat.pk for seat in lock_rows(Seat, [a, b, c], skip_locked=True)] == [a, c]
-    other.end()
 
 
 @pytest.mark.parametrize("timeout", [0.02, timedelta(milliseconds=20)])
 def test_timeout_bounds_the_wait(seats: list[Seat], other: Session, timeout: float | timedelta) -> None:
-    hold(other, seats[0])
-    with pytest.raises(LockNotAvailable), transaction.atomic():
+    with held(other, seats[0]), pytest.raises(LockNotAvailable), transaction.atomic():
         lock_row(Seat, seats[0].pk, timeout=timeout)
-    other.end()
 
 
 def test_session_and_transaction_keep_their_own_timeout(seats: list[Seat]) -> None:
@@ -120,12 +114,10 @@ def test_session_and_transaction_keep_their_own_timeout(seats: list[Seat]) -> No
 
 
 def test_a_failed_lock_in_a_savepoint_leaves_the_timeout_alone(seats: list[Seat], other: Session) -> None:
-    hold(other, seats[0])
-    with transaction.atomic():
+    with held(other, seats[0]), transaction.atomic():
         with pytest.raises(LockNotAvailable), transaction.atomic():
             lock_row(Seat, seats[0].pk, timeout=0.001)
         assert is_as_it_was("lock_timeout")
-    other.end()
 
 
 @pytest.mark.parametrize("timeout", [0, -1, timedelta(0), float("nan"), float("inf")])
@@ -163,13 +155,11 @@ def test_children_can_be_inserted_beside_the_default_lock_but_not_beside_a_full_
 
 def test_neighbours_that_are_read_along_are_not_locked(seats: list[Seat], other: Session) -> None:
     ticket = Ticket.objects.create(seat=seats[0])
-    hold(other, seats[0])
-    with transaction.atomic():
+    with held(other, seats[0]), transaction.atomic():
         locked = lock_row(Ticket.objects.select_related("seat"), ticket.pk, nowait=True)
         assert locked.seat == seats[0]
         with pytest.raises(NotSupportedError, match="nullable side of an outer join"), transaction.atomic():
             lock_row(Ticket.objects.select_related("seat"), ticket.pk, of=("self", "seat"))
-    other.end()
 
 
 def test_a_row_in_two_tables_is_locked_in_both(db: None) -> None:
@@ -220,8 +210,7 @@ def test_an_instance_is_locked_and_read_in_place(transactional_db: None, model: 
 def test_it_is_one_statement_that_waits(seats: list[Seat], other: Session) -> None:
     (sql,) = sql_of(lambda: lock_row(seats[0]))
     assert sql.endswith('FOR NO KEY UPDATE OF "shop_seat"')
-    hold(other, seats[0])
-    with pytest.raises(LockNotAvailable), transaction.atomic():
+    with held(other, seats[0]), pytest.raises(LockNotAvailable), transaction.atomic():
         lock_row(seats[0], nowait=True)
 
 

@@ -13,20 +13,9 @@ from django.forms import modelform_factory
 from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.locking import SerializationFailure, StaleVersionError, isolated_transaction
-from tests.django_lockstep.locking.looks import fresh, statements
+from tests.django_lockstep.locking.looks import every_kind, fresh, statements
 from tests.support.sessions import Session
 from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, Place, Seat, Stage, StampedSeat, Ticket, UuidSeat
-
-MAKERS: dict[str, Any] = {
-    "plain": Seat.objects.create,
-    "stamped": StampedSeat.objects.create,
-    "child": BoxSeat.objects.create,
-    "version in the child": Stage.objects.create,
-    "proxy": CheapSeat.objects.create,
-    "uuid": UuidSeat.objects.create,
-    "odd names": lambda: OddSeat.objects.create(code="A/1 'x'"),
-}
-every_kind = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
 @pytest.fixture
@@ -276,11 +265,6 @@ def test_an_older_state_made_by_hand_is_stale(seat: Seat) -> None:
     former.version = 2
     former.save()
     assert (fresh(seat).guest, fresh(seat).version) == ("Bob", 3)
-
-
-def test_an_unsaved_instance_cannot_be_deleted(db: None) -> None:
-    with pytest.raises(ValueError, match="id attribute"):
-        Seat().delete()
 
 
 def test_a_delete_takes_along_what_refers_to_the_row(seat: Seat) -> None:

@@ -15,18 +15,9 @@ from django_lockstep.locking import (
     isolated_transaction,
     verify_unchanged,
 )
-from tests.django_lockstep.locking.looks import fresh, statements
+from tests.django_lockstep.locking.looks import every_kind, fresh, statements
 from tests.support.sessions import Session
-from tests.testapps.shop.models import BoxSeat, OddSeat, Seat, Stage, UuidSeat
-
-MAKERS: dict[str, Any] = {
-    "plain": Seat.objects.create,
-    "child": BoxSeat.objects.create,
-    "version in the child": Stage.objects.create,
-    "uuid": UuidSeat.objects.create,
-    "odd names": lambda: OddSeat.objects.create(code="A/1 'x' 100%"),
-}
-every_kind = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+from tests.testapps.shop.models import Seat, Stage
 
 
 @pytest.mark.django_db

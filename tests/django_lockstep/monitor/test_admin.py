@@ -15,13 +15,11 @@ PAGE = "/admin/lockstep_monitor/lock/"
 @pytest.mark.django_db(transaction=True)
 def test_a_wait_is_shown_with_model_and_key(admin_client: Client, account: Account, open_session: Any) -> None:
     holder, waiter = open_session(), open_session()
-    holder.begin()
-    holder.run(Account.deposit, account.pk, 1)
-    late = waiter.start(Account.deposit, account.pk, 1)
-    waiter.wait_until_blocked()
-    page = admin_client.get(PAGE).content.decode()
-    drawing = admin_client.get(f"{PAGE}waits.svg")
-    holder.end()
+    with holder.holding(Account.deposit, account.pk, 1):
+        late = waiter.start(Account.deposit, account.pk, 1)
+        waiter.wait_until_blocked()
+        page = admin_client.get(PAGE).content.decode()
+        drawing = admin_client.get(f"{PAGE}waits.svg")
     late.result(20)
     assert "1 session waits" in page
     assert f"accounts.Account pk={account.pk}" in page

@@ -13,6 +13,7 @@ from pytest_django import Settings
 from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, assert_held, exclusive, lease
 from django_lockstep.leases.testing import steal
 from django_lockstep.stores import LeaseStore
+from tests.django_lockstep.stores.test_lease_verbs import holder_in
 from tests.support.sessions import Session, until
 
 
@@ -24,8 +25,7 @@ def run(*arguments: str) -> str:
 
 def test_a_block_holds_and_releases(store: LeaseStore) -> None:
     with lease("k", 60, store="tested", data={"job": 1}) as handle:
-        held = store.get("k")
-        assert held is not None
+        held = holder_in(store)
         assert (held.token, held.data) == (handle.token, {"job": 1})
         assert 30 < handle.remaining <= 60
         assert assert_held("k") is handle
@@ -74,8 +74,7 @@ def test_a_held_function_is_skipped(store: LeaseStore) -> None:
 def test_at_least_counts_from_the_acquire(store: LeaseStore) -> None:
     with lease("k", 60, store="tested", at_least=600):
         pass
-    holder = store.get("k")
-    assert holder is not None
+    holder = holder_in(store)
     assert holder.released
     assert 590 < holder.remaining <= 600
 
@@ -84,8 +83,7 @@ def test_a_refresh_never_shortens(store: LeaseStore, expire: Callable[[str], Non
     with lease("k", 60, store="tested") as handle:
         handle.refresh(600)
         handle.refresh(1)
-        holder = store.get("k")
-        assert holder is not None
+        holder = holder_in(store)
         assert holder.remaining > 590
         assert handle.remaining > 590
 
@@ -134,12 +132,16 @@ def test_an_unknown_store_is_named(settings: Settings) -> None:
 
 
 def test_the_commands(store: LeaseStore) -> None:
-    with lease("k", 60, store="tested", owner="ada") as handle:
+    with lease("k", 60, store="tested", owner="ada", data=[1]) as handle:
         (listed,) = json.loads(run("leases", "--format", "json"))
-        assert (listed["key"], listed["owner"], listed["state"]) == ("k", "ada", "held")
-        with pytest.raises(CommandError, match="Add --yes"):
+        assert (listed["key"], listed["owner"], listed["token"]) == ("k", "ada", handle.token)
+        assert (listed["state"], listed["data"]) == ("held", [1])
+        assert 30 < listed["remaining"] <= 60
+        with pytest.raises(CommandError, match=r"held by ada .* Add --yes") as refusal:
             run("leases", "--release", "k")
-        assert "was released" in run("leases", "--release", "k", "--yes")
+        assert refusal.value.returncode == 2
+        handle.refresh()
+        assert "it was held by ada" in run("leases", "--release", "k", "--yes")
         with pytest.raises(LeaseLost):
             handle.refresh()
     with pytest.raises(CommandError, match="is not held"):

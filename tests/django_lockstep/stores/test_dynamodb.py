@@ -28,6 +28,7 @@ from django_lockstep.stores import (
 from django_lockstep.stores.dynamodb.client import Client
 from django_lockstep.stores.dynamodb.store import DynamoStore
 from django_lockstep.stores.dynamodb.values import decode, encode
+from tests.django_lockstep.stores.test_lease_verbs import acquire, holder_in
 
 Fault = Callable[[Callable[[], Any]], Any]
 """Sends one request, or does not, and what becomes of its answer."""
@@ -84,20 +85,13 @@ def faults(dynamodb: DynamoStore, monkeypatch: pytest.MonkeyPatch) -> Callable[.
     return lambda *expected: faulty.faults.extend(expected)
 
 
-def acquire(store: DynamoStore, **options: Any) -> Grant:
-    answer = store.acquire(claim("k", 60, **options))
-    assert isinstance(answer, Grant)
-    return answer
-
-
 # Answers that are lost.
 
 
 def test_an_acquire_is_recognised(dynamodb: DynamoStore, faults: Callable[..., None]) -> None:
     faults(answer_lost, answer_lost)
     assert acquire(dynamodb, owner="ada").token == 1
-    holder = dynamodb.get("k")
-    assert holder is not None
+    holder = holder_in(dynamodb)
     assert holder.token == 1
 
 
@@ -140,8 +134,7 @@ def test_an_attempt_that_arrives_late_undoes_nothing(dynamodb: DynamoStore, faul
     for real in late:
         with pytest.raises(Exception, match="ConditionalCheckFailed"):
             real()
-    holder = dynamodb.get("k")
-    assert holder is not None
+    holder = holder_in(dynamodb)
     assert holder.data == 2
     assert holder.remaining > 590
 

@@ -14,6 +14,12 @@ pytestmark = pytest.mark.parametrize(
 )
 
 
+def holder_in(store: LeaseStore) -> Holder:
+    holder = store.get("k")
+    assert holder is not None
+    return holder
+
+
 def acquire(store: LeaseStore, **options: Any) -> Grant:
     answer = store.acquire(claim("k", 60, **options))
     assert isinstance(answer, Grant)
@@ -35,9 +41,7 @@ def test_get_and_list(store: LeaseStore) -> None:
     grant = acquire(store)
     other = store.acquire(claim("a", 60))
     assert isinstance(other, Grant)
-    held = store.get("k")
-    assert held is not None
-    assert held.token == grant.token
+    assert holder_in(store).token == grant.token
     assert [holder.key for holder in store.list()] == ["a", "k"]
     assert store.release("a", other.token)
     assert [holder.key for holder in store.list()] == ["k"]
@@ -71,9 +75,7 @@ def test_a_renewal_never_shortens(store: LeaseStore) -> None:
     token = acquire(store).token
     assert store.renew("k", token, ttl=600)
     assert store.renew("k", token, ttl=1)
-    holder = store.get("k")
-    assert holder is not None
-    assert holder.remaining > 590
+    assert holder_in(store).remaining > 590
 
 
 def test_a_lease_is_released_once(store: LeaseStore) -> None:
@@ -86,7 +88,7 @@ def test_a_lease_is_released_once(store: LeaseStore) -> None:
 
 def test_data_stays_until_a_holder_replaces_it(store: LeaseStore) -> None:
     assert acquire(store).data == "null"
-    assert store.release("k", token_of(store))
+    assert store.release("k", holder_in(store).token)
     left = acquire(store, data={"done": 7})
     assert store.note("k", left.token, data='{"done": 8}')
     assert store.release("k", left.token)
@@ -94,12 +96,6 @@ def test_data_stays_until_a_holder_replaces_it(store: LeaseStore) -> None:
     assert json.loads(again.data) == {"done": 8}
     assert store.release("k", again.token)
     assert acquire(store, data=None).data == "null"
-
-
-def token_of(store: LeaseStore) -> int:
-    holder = store.get("k")
-    assert holder is not None
-    return holder.token
 
 
 def test_a_key_that_was_never_held_can_be_refused(store: LeaseStore) -> None:
@@ -111,8 +107,7 @@ def test_a_key_that_was_never_held_can_be_refused(store: LeaseStore) -> None:
 
 def test_it_stays_taken_for_at_least(store: LeaseStore) -> None:
     assert store.release("k", acquire(store).token, at_least=600, held=0.0)
-    holder = store.get("k")
-    assert holder is not None
+    holder = holder_in(store)
     assert holder.released
     assert 590 < holder.remaining <= 600
     assert isinstance(store.acquire(claim("k", 60)), Holder)

@@ -1,4 +1,4 @@
-"""Tables that several people maintain."""
+"""Tables that several people maintain, and those that holders of leases write."""
 
 import uuid
 
@@ -6,6 +6,7 @@ from django.conf import settings
 from django.db import models
 
 from django_lockstep.editing import EditLockedModel
+from django_lockstep.leases import FencedModel
 from django_lockstep.locking import VersionedModel
 
 
@@ -87,3 +88,28 @@ class Cell(EditLockedModel):
     row = models.CharField(max_length=10)
     column = models.IntegerField()
     text = models.CharField(max_length=50, blank=True)
+
+
+class Report(FencedModel):
+    """A row that remembers who wrote it."""
+
+    text = models.CharField(max_length=50, blank=True)
+
+
+class Note(models.Model):
+    """A row that does not."""
+
+    text = models.CharField(max_length=50, blank=True)
+    token = models.BigIntegerField(default=0)
+
+
+class SignedReport(Report):
+    """A row in two tables, with the token in the parent's."""
+
+    signer = models.CharField(max_length=50, blank=True)
+
+
+class SignedNote(FencedModel, Note):
+    """A row in two tables, with the token in its own."""
+
+    signer = models.CharField(max_length=50, blank=True)

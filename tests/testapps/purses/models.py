@@ -40,25 +40,37 @@ class PurseEntry(AbstractEntry):
         ordering = ["version_after"]
 
 
-class Elsewhere(AbstractAccount):
-    """In a schema of its own; the table is not made."""
+class UnmadeAccount(AbstractAccount):
+    """An account whose table is not made."""
 
     user = None  # type: ignore[assignment]
 
     class Meta(AbstractAccount.Meta):
+        abstract = True
         managed = False
-        db_table = 'vault"."purse'
         constraints = []
 
 
-class ElsewhereEntry(AbstractEntry):
-    account = models.ForeignKey(Elsewhere, on_delete=models.PROTECT, related_name="entries")
-
+class UnmadeEntry(AbstractEntry):
     class Meta(AbstractEntry.Meta):
+        abstract = True
         managed = False
-        db_table = 'vault"."entry'
         constraints = []
         indexes = []
+
+
+class Elsewhere(UnmadeAccount):
+    """In a schema of its own."""
+
+    class Meta(UnmadeAccount.Meta):
+        db_table = 'vault"."purse'
+
+
+class ElsewhereEntry(UnmadeEntry):
+    account = models.ForeignKey(Elsewhere, on_delete=models.PROTECT, related_name="entries")
+
+    class Meta(UnmadeEntry.Meta):
+        db_table = 'vault"."entry'
 
 
 class Shouted(models.CharField):  # type: ignore[type-arg]
@@ -68,27 +80,17 @@ class Shouted(models.CharField):  # type: ignore[type-arg]
         return f"upper({sql})", params
 
 
-class Audited(AbstractAccount):
+class Audited(UnmadeAccount):
     """Does more when an entry is written."""
 
-    user = None  # type: ignore[assignment]
     place = Shouted(max_length=10, default="")
-
-    class Meta(AbstractAccount.Meta):
-        managed = False
-        constraints = []
 
     def record(self, *args: Any, **kwargs: Any) -> Any:
         return super().record(*args, **kwargs)
 
 
-class AuditedEntry(AbstractEntry):
+class AuditedEntry(UnmadeEntry):
     account = models.ForeignKey(Audited, on_delete=models.PROTECT, related_name="entries")
-
-    class Meta(AbstractEntry.Meta):
-        managed = False
-        constraints = []
-        indexes = []
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         super().save(*args, **kwargs)
@@ -101,24 +103,14 @@ class OpenOnly(VersionedManager[Any]):
         return super().get_queryset().filter(overdraft_limit=0)
 
 
-class Closable(AbstractAccount):
+class Closable(UnmadeAccount):
     """Shows only some of its rows."""
 
-    user = None  # type: ignore[assignment]
     objects = OpenOnly()  # type: ignore[misc]
 
-    class Meta(AbstractAccount.Meta):
-        managed = False
-        constraints = []
 
-
-class ClosableEntry(AbstractEntry):
+class ClosableEntry(UnmadeEntry):
     account = models.ForeignKey(Closable, on_delete=models.PROTECT, related_name="entries")
-
-    class Meta(AbstractEntry.Meta):
-        managed = False
-        constraints = []
-        indexes = []
 
 
 class Premium(Elsewhere):

@@ -12,6 +12,7 @@ INSTALLED_APPS = [
     f"{__package__}.racing",
     f"{__package__}.correct",
 ]
+MIGRATION_MODULES = dict.fromkeys(("racing", "correct"), "tests.testapps.migrations")
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

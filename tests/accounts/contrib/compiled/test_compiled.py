@@ -71,13 +71,10 @@ def test_where_autocommit_is_off_it_joins_the_open_transaction() -> None:
 
 def test_a_failed_statement_in_a_transaction_leaves_it_usable(other: Session) -> None:
     account = AccountFactory.create(balance=100)
-    other.begin()
-    other.run(Account.objects.lock, account.pk)
-    with transaction.atomic():
+    with other.holding(Account.objects.lock, account.pk), transaction.atomic():
         with pytest.raises(OperationalError):
             Account.deposit(account.pk, 5, nowait=True)
         assert Account.objects.get(pk=account.pk).balance == 100
-    other.end()
 
 
 @pytest.mark.parametrize(
@@ -179,13 +176,11 @@ def test_those_who_wait_are_served_in_the_order_of_arrival(
     open_session: Callable[[], Session], account: Account
 ) -> None:
     holder, waiting = open_session(), [open_session() for _ in range(4)]
-    holder.begin()
-    holder.run(Account.objects.lock, account.pk)
-    ends = []
-    for number, session in enumerate(waiting, start=1):
-        ends.append(session.start(Account.deposit, account.pk, number))
-        session.wait_until_blocked()
-    holder.end()
+    with holder.holding(Account.objects.lock, account.pk):
+        ends = []
+        for number, session in enumerate(waiting, start=1):
+            ends.append(session.start(Account.deposit, account.pk, number))
+            session.wait_until_blocked()
     assert [end.result().version for end in ends] == [2, 3, 4, 5]
     assert not list(chain_breaks(Account))
 

@@ -1,5 +1,6 @@
 """The compiled statements are what the query set API would send, for every name that a project may change."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from accounts.amounts import TOO_LARGE
 from accounts.contrib.compiled.runner import StatementRunner
 from accounts.models import AbstractAccount, Account
 from django_lockstep.locking.compiled import Compiled
+from tests.support.pages import ROOT
 from tests.testapps.purses.models import Elsewhere, Purse
 
 pytestmark = pytest.mark.django_db
@@ -125,3 +127,15 @@ def test_the_entry_has_the_columns_that_the_query_set_api_would_fill(model: type
 
 def columns(insert: str) -> list[str]:
     return insert.partition("(")[2].partition(")")[0].replace('"', "").split(", ")
+
+
+def words(sql: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"\(\s+", "(", sql)).strip()
+
+
+def test_the_documentation_shows_them_as_they_are() -> None:
+    page = (ROOT / "docs" / "measure" / "speed.md").read_text("utf-8")
+    shown = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    statements = StatementRunner(Account, "default").statements
+    sent = [statements.lock_and_add["plus", "queue"], statements.write[True], statements.add["minus"]]
+    assert [words(sql) for sql in shown] == [words(statement.sql) for statement in sent]

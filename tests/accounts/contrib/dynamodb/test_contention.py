@@ -1,14 +1,40 @@
-"""Worker processes on shared accounts."""
+"""Worker processes on shared accounts; each gets the store's options, and says what came of its changes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from accounts.contrib.dynamodb import DynamoAccount, account_breaks
-from tests.accounts.contrib.dynamodb import workers
+from accounts.errors import InsufficientFunds
 from tests.support.processes import processes
 
 pytestmark = pytest.mark.usefixtures("options")
+
+OPERATIONS = {"deposit": DynamoAccount.deposit, "withdraw": DynamoAccount.withdraw}
+
+
+def book(options: dict[str, Any], changes: Sequence[tuple[str, int, str | None]]) -> list[str]:
+    """Make the changes, each an operation, an amount and a key; return the balances, or "refused"."""
+    stores: dict[str, Any] = {"dynamodb": options}
+    settings.LOCKSTEP_STORES = stores
+    return [_booked(*change) for change in changes]
+
+
+def shuttle(options: dict[str, Any], source: str, target: str, times: int) -> None:
+    """Transfer 1 so many times."""
+    stores: dict[str, Any] = {"dynamodb": options}
+    settings.LOCKSTEP_STORES = stores
+    for _ in range(times):
+        DynamoAccount.transfer(source, target, 1)
+
+
+def _booked(operation: str, amount: int, key: str | None) -> str:
+    try:
+        return str(OPERATIONS[operation]("ada", amount, idempotency_key=key).balance)
+    except InsufficientFunds:
+        return "refused"
 
 
 def balance_of(pk: str = "ada") -> int:
@@ -21,7 +47,7 @@ def test_eight_processes_lose_no_change(options: dict[str, Any]) -> None:
     account = DynamoAccount.open("ada", balance=1000)
     with processes(8) as pool:
         changes = [("deposit", 10, None), ("withdraw", 7, None)] * 5
-        running = [pool.submit(workers.book, options, changes) for _ in range(8)]
+        running = [pool.submit(book, options, changes) for _ in range(8)]
         balances = [balance for each in running for balance in each.result()]
     assert balance_of() == 1000 + 8 * 5 * 3
     # Each of them saw a state of its own, and all of these are in the chain.
@@ -33,7 +59,7 @@ def test_eight_processes_lose_no_change(options: dict[str, Any]) -> None:
 def test_one_key_books_once_whoever_uses_it(options: dict[str, Any]) -> None:
     account = DynamoAccount.open("ada", balance=0)
     with processes(8) as pool:
-        running = [pool.submit(workers.book, options, [("deposit", 50, "payment")] * 3) for _ in range(8)]
+        running = [pool.submit(book, options, [("deposit", 50, "payment")] * 3) for _ in range(8)]
         balances = [balance for each in running for balance in each.result()]
     assert balances == ["50.00"] * 24
     account.refresh()
@@ -43,7 +69,7 @@ def test_one_key_books_once_whoever_uses_it(options: dict[str, Any]) -> None:
 def test_of_two_withdrawals_beyond_the_limit_one_passes(options: dict[str, Any]) -> None:
     DynamoAccount.open("ada", balance=100, overdraft_limit=500)
     with processes(2) as pool:
-        running = [pool.submit(workers.book, options, [("withdraw", amount, None)]) for amount in (400, 300)]
+        running = [pool.submit(book, options, [("withdraw", amount, None)]) for amount in (400, 300)]
         answers = [each.result()[0] for each in running]
     assert sorted(answers) in (["-200.00", "refused"], ["-300.00", "refused"])
     assert f"{balance_of()}.00" in answers
@@ -54,6 +80,6 @@ def test_opposite_transfers_pass(options: dict[str, Any]) -> None:
     DynamoAccount.open("bob", balance=100)
     with processes(4) as pool:
         pairs = [("ada", "bob"), ("bob", "ada")] * 2
-        for each in [pool.submit(workers.shuttle, options, *pair, 5) for pair in pairs]:
+        for each in [pool.submit(shuttle, options, *pair, 5) for pair in pairs]:
             each.result()
     assert (balance_of("ada"), balance_of("bob")) == (100, 100)

@@ -1,30 +1,48 @@
 """Connections that end after the server has carried a request out, and before its answer arrives."""
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from pytest_django import Settings
 
 from accounts.contrib.dynamodb import DynamoAccount, chain_breaks
 from django_lockstep.stores import StoreUnavailable
-from tests.accounts.contrib.dynamodb.proxy import Proxy, proxy_to
 
 pytestmark = pytest.mark.slow
 
 
+@dataclass
+class Line:
+    """The way to DynamoDB, which carries requests to transact out and loses the next answers to them."""
+
+    lost: int = 0
+    carried_out: int = 0
+
+
 @pytest.fixture
-def losing(options: dict[str, Any], settings: Settings) -> Iterator[Proxy]:
-    """A proxy that loses answers to transactions; an account with 100 is there."""
+def losing(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Line:
+    """Such a line; an account with 100 is there."""
+    from botocore.exceptions import ConnectionClosedError
+    from botocore.httpsession import URLLib3Session
+
     DynamoAccount.open("ada", balance=100)
-    with proxy_to(options["ENDPOINT_URL"]) as proxy:
-        settings.LOCKSTEP_STORES = {"dynamodb": {**options, "ENDPOINT_URL": proxy.url}}
-        proxy.operation = "TransactWriteItems"
-        yield proxy
+    line, send = Line(), URLLib3Session.send
+
+    def send_and_lose(session: Any, request: Any) -> Any:
+        answer = send(session, request)
+        if "TransactWriteItems" in str(request.headers["X-Amz-Target"]):
+            line.carried_out += 1
+            if line.lost:
+                line.lost -= 1
+                raise ConnectionClosedError(endpoint_url=request.url)
+        return answer
+
+    monkeypatch.setattr(URLLib3Session, "send", send_and_lose)
+    return line
 
 
 @pytest.mark.parametrize("key", [None, "payment"])
-def test_a_change_whose_answer_was_lost_is_booked_once(losing: Proxy, key: str | None) -> None:
+def test_a_change_whose_answer_was_lost_is_booked_once(losing: Line, key: str | None) -> None:
     losing.lost = 2
     account = DynamoAccount.withdraw("ada", 30, idempotency_key=key)
     assert losing.carried_out == 3
@@ -36,7 +54,7 @@ def test_a_change_whose_answer_was_lost_is_booked_once(losing: Proxy, key: str |
     assert list(chain_breaks()) == []
 
 
-def test_a_transfer_whose_answer_was_lost_is_booked_once(losing: Proxy) -> None:
+def test_a_transfer_whose_answer_was_lost_is_booked_once(losing: Line) -> None:
     DynamoAccount.open("bob")
     losing.lost = 1
     source, target = DynamoAccount.transfer("ada", "bob", 30)
@@ -44,7 +62,7 @@ def test_a_transfer_whose_answer_was_lost_is_booked_once(losing: Proxy) -> None:
     assert (source, target) == (DynamoAccount.get("ada"), DynamoAccount.get("bob"))
 
 
-def test_with_a_key_a_caller_who_got_no_answer_asks_again(losing: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_key_a_caller_who_got_no_answer_asks_again(losing: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     losing.lost = 1000
     with monkeypatch.context() as patch, pytest.raises(StoreUnavailable):
         patch.setattr("django_lockstep.stores.dynamodb.items.CALL_TIMEOUT", 0.1)

@@ -95,7 +95,7 @@ class StateTests(TestCase):
             slower.save()
 
 
-class TriggerTests(TestCase):
+class BadgeTests(TestCase):
     def setUp(self) -> None:
         self.badge = Badge.objects.create(name="ADA")
 
@@ -110,11 +110,6 @@ class TriggerTests(TestCase):
         with self.assertRaises(DatabaseError), transaction.atomic():
             self.badge.delete()
         self.assertTrue(Badge.objects.exists())
-
-
-class LockTests(TestCase):
-    def setUp(self) -> None:
-        self.badge = Badge.objects.create(name="ADA")
 
     def test_a_row_is_locked_inside_of_an_advisory_lock(self) -> None:
         with pglock.advisory("badges"), transaction.atomic():

@@ -1,0 +1,30 @@
+"""A lease that is held, as most tests begin, and who holds it."""
+
+from typing import Any
+
+from django_lockstep.leases import Holder, LeaseHandle
+from django_lockstep.leases.models import Lease
+from django_lockstep.leases.testing import expire
+
+
+def acquired(key: str = "k", ttl: Any = 60, **options: Any) -> LeaseHandle:
+    handle = Lease.objects.acquire(key, ttl, **options)
+    assert handle is not None
+    return handle
+
+
+def holder_of(key: str) -> Holder:
+    holder = Lease.objects.holder(key)
+    assert holder is not None
+    return holder
+
+
+def lock_rows() -> None:
+    """Lock the rows of all leases, as a takeover does."""
+    list(Lease.objects.select_for_update())
+
+
+def purge() -> None:
+    """Let the lease expire, and delete its row."""
+    expire("k")
+    Lease.objects.purge(1e-6)

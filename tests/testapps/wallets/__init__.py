@@ -1,1 +1,0 @@
-"""Somebody's own accounts."""
