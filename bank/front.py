@@ -31,7 +31,7 @@ from accounts.models import Account
 from bank import races
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer import svg
-from django_lockstep.lab.explorer.render.moves import Move, moves_of
+from django_lockstep.lab.explorer.render.moves import ShownMove, moves_of
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.process import RunRefused
@@ -243,7 +243,7 @@ def _drawings(approach: Approach, shown: ShownRace) -> Iterator[Drawing]:
         yield Drawing(ident=ident, run=run, picture=picture, steps=steps)
 
 
-def _step(run: Run, move: Move) -> dict[str, Any]:
+def _step(run: Run, move: ShownMove) -> dict[str, Any]:
     """Return what is shown of a step: whose it is, its line of code, and the balance as each of the two sees it."""
     balances = {
         rows.actor: str(rows.rows[0].get("balance", ""))

@@ -191,7 +191,7 @@ def test_columns_can_be_ignored() -> None:
 def test_an_actor_that_always_raises_raced_nothing() -> None:
     def book() -> None: ...
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[book, stories.computed]))  # type: ignore[list-item]
+    found = explore(Scenario(set_up=stories.one_seat, actors=[book, stories.computed]))
 
     assert found.verdict == "vacuous"
     assert "nothing was raced: A raised TypeError" in found.reason
