@@ -105,7 +105,7 @@ def overtaken(
     session: Session, gate: Gate, meanwhile: Callable[[], object], function: Callable[..., R], *args: Any
 ) -> R:
     """Run the function in the session; when it has reached the gate, do the other thing, and let it go on."""
-    answer = session.start(gated, gate, function, *args)
+    answer: Future[R] = session.start(gated, gate, function, *args)
     gate.wait_until_reached()
     meanwhile()
     gate.open()

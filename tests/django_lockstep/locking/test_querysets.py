@@ -160,12 +160,9 @@ def test_rows_in_two_tables_are_written_too(db: None) -> None:
     boxes[1].update_if_unchanged(guest="Eve")
     lost = BoxSeat.objects.update_many_if_unchanged([(b.pk, 1, {"champagne": True, "guest": "Ada"}) for b in boxes])
     assert lost == [boxes[1].pk]
+    assert BoxSeat.objects.update_many_if_unchanged([]) == []
     assert (fresh(boxes[0]).champagne, fresh(boxes[0]).guest, fresh(boxes[0]).version) == (True, "Ada", 2)
     assert fresh(boxes[1]).champagne is False
-
-
-def test_nothing_to_do_is_done(db: None) -> None:
-    assert Seat.objects.update_many_if_unchanged([]) == []
 
 
 def test_one_key_twice_and_expressions_are_refused(seats: list[Seat]) -> None:
