@@ -64,8 +64,4 @@ def find_outdated(
     Without ``complete``, objects that were not listed are not compared.
     """
     found = [Outdated(pk=str(pk), seen=listed.get(str(pk)), now=rows.get(str(pk))) for pk in pks]
-    return [it for it in found if (it.seen or complete) and not _is_current(it)]
-
-
-def _is_current(it: Outdated) -> bool:
-    return it.seen is not None and it.now is not None and it.seen.is_current(it.now)
+    return [it for it in found if (it.seen or complete) and not (it.seen and it.now and it.seen.is_current(it.now))]

@@ -153,10 +153,8 @@ def outdated_page(
     request: HttpRequest, admin: ModelAdmin[Any], objects: Iterable[Outdated], **context: object
 ) -> TemplateResponse:
     """List the objects that changed since they were selected; no changes were made."""
-    described = [_describe(it, admin) for it in objects]
+    described = [
+        {"it": it, "gone": it.is_gone, "changes": it.changes(admin.model) if it.now or it.is_gone else []}
+        for it in objects
+    ]
     return respond(request, admin, "outdated", objects=described, **context)
-
-
-def _describe(it: Outdated, admin: ModelAdmin[Any]) -> dict[str, Any]:
-    gone = it.is_gone
-    return {"it": it, "gone": gone, "changes": it.changes(admin.model) if it.now or gone else []}

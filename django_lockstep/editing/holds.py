@@ -115,14 +115,11 @@ def locked_rows(
     """
     condition = _overlap(targets, whole_tables=whole_tables)
     rows = _rows(condition | Q(check_out__digest=digest) if digest else condition, using=using)
-    rows = rows.select_for_update(of=("check_out",), no_key=True) if _has_of(using) else rows.select_for_update()
+    features = connections[using].features
+    precise = features.has_select_for_update_of and features.has_select_for_no_key_update
+    rows = rows.select_for_update(of=("check_out",), no_key=True) if precise else rows.select_for_update()
     # A check-out may have ended during the wait: the statement's snapshot still has its locks.
     return [lock for lock in rows if lock.check_out.ended_at is None]
-
-
-def _has_of(using: str) -> bool:
-    features = connections[using].features
-    return bool(features.has_select_for_update_of and features.has_select_for_no_key_update)
 
 
 def end(check_outs: Iterable[CheckOut], *, how: str, using: str, by: object = None) -> None:

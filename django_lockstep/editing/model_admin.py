@@ -116,7 +116,9 @@ class EditLockAdminMixin(_Base):
             try:
                 with transaction.atomic(using=using):
                     response = answer()
-                    if not isinstance(response, TemplateResponse) or _closes_popup(response):
+                    # A popup that is done answers with a page, like a form with errors.
+                    page = response.context_data or {} if isinstance(response, TemplateResponse) else None
+                    if page is None or "popup_response_data" in page:
                         # In the transaction of the save: the record becomes free exactly when the new values are
                         # visible.
                         session.close()
@@ -257,11 +259,6 @@ class EditLockAdminMixin(_Base):
 def _read_only(request: HttpRequest) -> bool:
     session = edit_session_of(request)
     return session is not None and session.read_only
-
-
-def _closes_popup(response: TemplateResponse) -> bool:
-    """Whether it is the response to a save in a popup: a page, like a form with errors."""
-    return "popup_response_data" in (response.context_data or {})
 
 
 def _with_check(action: Any) -> Any:

@@ -174,15 +174,12 @@ class EditSession:
             "field": TOKEN_FIELD,
             "refused": self._refusal is not None or self._taken_over,
             "read_only": self.read_only,
-            "own": bool(result.must_end) and all(self._is_mine(hold.editor) for hold in result.must_end),
+            "own": {hold.editor for hold in result.must_end} == {self.request.user.get_username()},
             "may_take_over": self.request.user.has_perm(TAKE_OVER),
             "differs": list(_differences(adminform)) if self._refusal or self._taken_over else [],
             "ttl": _seconds(time_to_live(self._options.ttl)),
             "idle": _seconds(idle_after()),
         }
-
-    def _is_mine(self, editor: str) -> bool:
-        return editor == self.request.user.get_username()
 
 
 def _seconds(duration: timedelta) -> str:

@@ -106,11 +106,8 @@ def label_of(model: type[models.Model]) -> str:
 
 def _parts(model: type[models.Model]) -> list[models.Field[Any, Any]]:
     """Return the fields of a composite primary key; empty for one of a single column."""
-    return list(getattr(model._meta, "pk_fields", ())) if _is_composite(model) else []
-
-
-def _is_composite(model: type[models.Model]) -> bool:
-    return len(getattr(model._meta, "pk_fields", ())) > 1
+    fields = list(getattr(model._meta, "pk_fields", ()))
+    return fields if len(fields) > 1 else []
 
 
 def _python_key(model: type[models.Model], pk: Any) -> Any:

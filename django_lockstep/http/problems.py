@@ -65,7 +65,8 @@ class Problem:
 
     def to_response(self, request: HttpRequest | None = None) -> HttpResponse:
         """Return the response: JSON, unless the request prefers a page."""
-        if request is not None and _wants_page(request):
+        types = ["application/json", MEDIA_TYPE, "text/html"]
+        if request is not None and request.get_preferred_type(types) == "text/html":
             response = HttpResponse(_page(self, request), status=self.status)
         else:
             response = JsonResponse(self.to_dict(), status=self.status, content_type=MEDIA_TYPE)
@@ -106,11 +107,6 @@ def problem_of(error: Exception) -> Problem | None:
 def refusal_of(error: PreconditionError) -> Problem:
     """Return the problem for a failed precondition, with the current tag where it is known."""
     return Problem(status=error.status, detail=str(error), headers={"ETag": error.etag} if error.etag else {})
-
-
-def _wants_page(request: HttpRequest) -> bool:
-    preferred = request.get_preferred_type(["application/json", MEDIA_TYPE, "text/html"])
-    return preferred == "text/html"
 
 
 def _page(problem: Problem, request: HttpRequest) -> str:

@@ -105,7 +105,8 @@ class _Exchange:
             return self._not_modified()
         if self.request.method not in {"OPTIONS", "TRACE"}:
             # 404 without a condition; with one, RFC 9110 wants 412 for an object that does not exist.
-            if absent and not self._names_a_condition() and self.request.method != "PUT":
+            conditional = {"If-Match", "If-None-Match"} & self.request.headers.keys()
+            if absent and not conditional and self.request.method != "PUT":
                 raise absent
             require_match(self.request, self._seen)
         return None
@@ -159,9 +160,6 @@ class _Exchange:
         except (Http404, ObjectDoesNotExist) as error:
             return None, error
         return found, None if found is not None else Http404()
-
-    def _names_a_condition(self) -> bool:
-        return "If-Match" in self.request.headers or "If-None-Match" in self.request.headers
 
     def _not_modified(self) -> HttpResponse | None:
         if self._seen is None or not not_modified(self.request, self._seen):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
@@ -43,14 +43,9 @@ def _unusable(name: str) -> list[CheckMessage]:
 @register(Tags.database)
 def check_tables(app_configs: object, databases: Sequence[str] | None = None, **kwargs: object) -> list[CheckMessage]:
     """Report DynamoDB tables that are missing or have another key; asks the servers, as checks of databases do."""
-    return [message for store in _usable() for message in _of_table(store)] if databases else []
-
-
-def _usable() -> Iterator[DynamoStore]:
-    for name in configured_stores():
-        store = None if _unusable(name) else get_store(name)
-        if isinstance(store, DynamoStore):
-            yield store
+    stores = (get_store(name) for name in configured_stores() if not _unusable(name))
+    tables = (store for store in stores if isinstance(store, DynamoStore)) if databases else ()
+    return [message for store in tables for message in _of_table(store)]
 
 
 def _of_table(store: DynamoStore) -> list[CheckMessage]:
