@@ -152,7 +152,7 @@ def front(request: HttpRequest) -> HttpResponse:
         if not runs:
             raise PermissionDenied
         try:
-            start_races(store, [approach.race for approach in APPROACHES])
+            start_races(store, [approach.race for approach in APPROACHES], specs=False)
             return redirect("front")
         except RunRefused as refused:
             context["refusal"], status = str(refused), refused.status

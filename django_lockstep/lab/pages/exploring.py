@@ -62,6 +62,8 @@ class RacesRequest:
     """Schedules of each race."""
     timeout: float
     """Seconds for each race."""
+    specs: bool = True
+    """Whether specs for isolationtester are made, each of which runs its schedule once more."""
     grace: float = 2.0
 
     @property
@@ -78,14 +80,18 @@ class RacesRequest:
                 _RaceRun(self, process, RaceProgress(names=self.names, number=number)).run(races[name])
 
 
-def start_races(store: Store, names: Sequence[str], *, schedule: str = "") -> None:
-    """Start exploring the races of these names, or replaying the schedule of the only one. Raises as `start_run`."""
+def start_races(store: Store, names: Sequence[str], *, schedule: str = "", specs: bool = True) -> None:
+    """Start exploring the races of these names, or replaying the schedule of the only one.
+
+    ``specs`` are those of the schedules that are drawn, for isolationtester. Raises as `start_run`.
+    """
     request = RacesRequest(
         races=(ANOMALIES, *conf.races()),
         names=tuple(names),
         schedule=schedule,
         max_schedules=MAX_SCHEDULES,
         timeout=TIMEOUT,
+        specs=specs,
     )
     start_run(store, request)
 
@@ -113,7 +119,7 @@ class _RaceRun:
     def _replay(self, race: Race, schedule: str) -> None:
         run = replay(race.scenario, schedule, rows=True)
         report = RaceReport(name=race.name, runs=(run,), as_expected=run.holds or not race.holds)
-        shown = ShownRace(report=report, specs=_specs(race, report.runs))
+        shown = ShownRace(report=report, specs=self._specs(race, report.runs))
         # A schedule may be the beginning of the one that was run: both name it.
         for name in {schedule, run.schedule}:
             self.process.store.keep(shown, schedule=name)
@@ -131,7 +137,17 @@ class _RaceRun:
             seconds=exploration.seconds,
             when=timezone.now(),
         )
-        self.process.store.keep(ShownRace(report=report, specs=_specs(race, report.runs), result=result))
+        self.process.store.keep(ShownRace(report=report, specs=self._specs(race, report.runs), result=result))
+
+    def _specs(self, race: Race, runs: Iterable[Run]) -> dict[str, KeptSpec]:
+        """Return the specs of the runs, so that a download runs nothing."""
+        specs = {}
+        for run in runs if self.request.specs else ():
+            try:
+                specs[run.schedule] = KeptSpec(text=write_spec(race.scenario, run.schedule).text)
+            except ExplorerError as error:
+                specs[run.schedule] = KeptSpec(refusal=str(error))
+        return specs
 
     def _count(self, run: Run) -> bool:
         """Count a schedule that was run, and return whether it is to be the last one."""
@@ -172,14 +188,3 @@ def _replays(race: Race, schedules: Iterable[str], *, rows: bool = False) -> tup
         return tuple(replay(race.scenario, schedule, rows=rows) for schedule in schedules)
     except ExplorerError:
         return ()
-
-
-def _specs(race: Race, runs: Iterable[Run]) -> dict[str, KeptSpec]:
-    """Return the specs of the runs, so that a download runs nothing."""
-    specs = {}
-    for run in runs:
-        try:
-            specs[run.schedule] = KeptSpec(text=write_spec(race.scenario, run.schedule).text)
-        except ExplorerError as error:
-            specs[run.schedule] = KeptSpec(refusal=str(error))
-    return specs

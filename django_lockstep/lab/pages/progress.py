@@ -29,7 +29,7 @@ from django_lockstep.lab.races import registered_races
 __all__ = ["answer_progress", "progress", "start", "stop"]
 
 _STREAM = "text/event-stream"
-_PERIOD = 0.5
+_PERIOD = 0.25
 """Seconds between two events."""
 _CACHE_SECONDS = 0.2
 """Seconds in which all visitors are told the same."""

@@ -172,9 +172,9 @@ def _written(shown: ShownRace, run: Run, *, form: str) -> str:
         return replay_test(shown.report.name, run.schedule)
     if form == "html":
         return as_html([RaceReport(name=shown.report.name, runs=(run,), as_expected=shown.report.as_expected)])
-    spec = shown.specs[run.schedule]
-    if spec.refusal:
-        raise Http404(spec.refusal)
+    spec = shown.specs.get(run.schedule)
+    if spec is None or spec.refusal:
+        raise Http404(spec.refusal if spec else "The race's own page makes the spec: run it there")
     return spec.text
 
 

@@ -113,7 +113,7 @@ def _verdict(row: StrategyRow) -> Text:
 _RESULTS: Mapping[str, Callable[[LoadRow], str | Text]] = {
     "Verdict": _verdict,
     "Lost": lambda row: f"{row.verdict.lost_updates:,}",
-    "Money off": lambda row: f"{row.verdict.money_lost:,.2f}",
+    "Balance error": lambda row: f"{row.verdict.money_lost:,.2f}",
     "ops/s": lambda row: f"{row.operations_per_second:,.0f}",
 }
 _LATENCIES: Mapping[str, Callable[[LoadRow], str | Text]] = {
