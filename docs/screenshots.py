@@ -77,7 +77,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         for scheme in SCHEMES:
             for name, show in PICTURES.items():
-                page = browser.new_page(base_url=address, color_scheme=scheme, viewport={"width": 1100, "height": 640})
+                page = browser.new_page(base_url=address, color_scheme=scheme, viewport={"width": 1280, "height": 900})
                 page.set_default_timeout(_PATIENCE_MS)
                 expect.set_options(timeout=_PATIENCE_MS)
                 show(page)

@@ -64,7 +64,7 @@ def _choice(rows: Sequence[LoadRow]) -> Iterator[str]:
 def _unprotected(rows: Sequence[StrategyRow]) -> Iterator[str]:
     """Say which of those that claim nothing were wrong, and which had luck."""
     if wrong := [f"{row.strategy} {row.loss}" for row in rows if row.wrong and not row.safe]:
-        yield f"{listed(wrong)}: no speed makes up for that."
+        yield f"{listed(wrong)}."
     if lucky := [row.strategy for row in rows if row.status == "correct" and not row.safe]:
         yield f"{listed(lucky)} came out right this time, but nothing guarantees it: more load would show."
 
@@ -94,7 +94,7 @@ def _wrong(sweep: Sweep, rows: Sequence[LoadRow]) -> Iterator[str]:
     for name in dict.fromkeys(row.strategy for row in rows if row.wrong):
         *sizes, last = [row.size or 0 for row in rows if row.wrong and row.strategy == name]
         where = listed([*(f"{size:,}" for size in sizes), sweep.describe(last)])
-        yield f"{name} was wrong with {where}: no speed makes up for that."
+        yield f"{name} was wrong with {where}."
 
 
 def _best_of(rows: Iterable[LoadRow]) -> list[LoadRow]:
