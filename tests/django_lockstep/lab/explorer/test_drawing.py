@@ -169,3 +169,13 @@ def test_text_is_cut_with_an_ellipsis(text: str, columns: int, expected: str) ->
 
 def test_text_is_broken_at_spaces_and_cut_at_the_end() -> None:
     assert wrap("one two three four five", 9, most=2) == ["one two", "three fo…"]
+
+
+def test_a_narrow_lane_says_the_same_in_more_lines_and_numbers_its_statements_for_the_page() -> None:
+    run = drawn_run()
+    narrow, usual = Layout(run, lane_width=176), Layout(run)
+    assert narrow.width < 460 < usual.width
+    assert len(narrow.bars()[0].lines) > len(usual.bars()[0].lines)
+    numbers = [group.get("data-step") for group in elements(svg(run, styled=False, lane_width=176), "g")]
+    assert list(filter(None, numbers)) == ["1", "2", "3", "4"]
+    assert "data-step" not in svg(run)

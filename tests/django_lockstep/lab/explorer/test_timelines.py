@@ -1,10 +1,12 @@
 """Runs as people read them."""
 
+import inspect
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import F
 
 from django_lockstep.lab.explorer import Run, Scenario, Step, explore, replay, svg, timeline
 from django_lockstep.lab.explorer.render.summaries import display_width
@@ -88,6 +90,19 @@ def test_steps_name_the_line_of_code_that_sent_them() -> None:
 
     assert {step.source.rpartition(":")[0] for step in run.steps} == {"tests/django_lockstep/lab/explorer/stories.py"}
     assert "A in tests/django_lockstep/lab/explorer/stories.py: step 1 line " in timeline(run)
+
+
+def test_a_function_that_hides_in_tracebacks_is_not_the_line_that_is_shown() -> None:
+    def locked(pk: int) -> None:
+        __tracebackhide__ = True
+        Seat.objects.filter(pk=pk).update(price=F("price") + 1)
+
+    def caller(pk: int) -> None:
+        locked(pk)
+
+    run = replay(Scenario(set_up=stories.one_seat, actors=[caller]), "A")
+    (line,) = {step.source.rpartition(":")[2] for step in run.steps if step.sql.startswith("UPDATE")}
+    assert int(line) == inspect.getsourcelines(caller)[1] + 1
 
 
 def test_a_long_statement_is_folded_and_not_cut() -> None:
