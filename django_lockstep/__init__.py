@@ -13,6 +13,7 @@ from django_lockstep.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from django_lockstep.errors import (
+        CommittedThenFailed,
         ConcurrencyError,
         DeadlockDetected,
         LockNotAvailable,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddVersionGuard",
+    "CommittedThenFailed",
     "ConcurrencyError",
     "DeadlockDetected",
     "LockNotAvailable",

@@ -17,6 +17,7 @@
     │   ├── EditLocked                 django_lockstep.editing.errors
     │   ├── EditLockLost
     │   └── ReferencesChanged
+    ├── CommittedThenFailed            raised by a callback of on_commit: the transaction is committed
     ├── EditingError                   django_lockstep.editing.errors: misuse; nothing was changed
     │   ├── UnknownTable               (also LookupError)
     │   ├── UnknownRecord              (also LookupError)
@@ -64,6 +65,7 @@ from typing import Any, ClassVar, Self
 
 from django.apps import apps
 from django.db import OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 try:
@@ -73,6 +75,7 @@ except ImportError:  # django-concurrency is optional
 
 __all__ = [
     "STALE_ERRORS",
+    "CommittedThenFailed",
     "ConcurrencyError",
     "DeadlockDetected",
     "LockNotAvailable",
@@ -80,6 +83,8 @@ __all__ = [
     "RetriesExhausted",
     "SerializationFailure",
     "StaleVersionError",
+    "is_after_commit",
+    "raise_if_committed",
     "sqlstate_of",
     "translated",
     "translated_errors",
@@ -88,6 +93,13 @@ __all__ = [
 
 class LockstepError(Exception):
     """The base class of the library's errors; invalid arguments raise ``ValueError`` or ``TypeError``."""
+
+
+class CommittedThenFailed(LockstepError):
+    """The transaction was committed, and then a callback of ``on_commit`` failed; its error is the cause.
+
+    Not a conflict, whatever the callback raised: running the transaction again would do its work twice.
+    """
 
 
 class ConcurrencyError(LockstepError):
@@ -221,6 +233,38 @@ def sqlstate_of(error: BaseException) -> str | None:
         if isinstance(sqlstate, str):
             return sqlstate
     return None
+
+
+# Where Django calls the callbacks: after COMMIT, or at once where every statement commits by itself.
+_AFTER_COMMIT = (
+    BaseDatabaseWrapper.run_and_clear_commit_hooks.__code__,
+    BaseDatabaseWrapper.on_commit.__code__,
+)
+
+
+def is_after_commit(error: BaseException) -> bool:
+    """Whether a callback of ``on_commit`` raised the error, so that the transaction before it is committed."""
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback = cause.__traceback__
+        while traceback is not None:
+            if traceback.tb_frame.f_code in _AFTER_COMMIT:
+                return True
+            traceback = traceback.tb_next
+        cause = cause.__cause__
+    return False
+
+
+def raise_if_committed(error: Exception) -> None:
+    """Raise `CommittedThenFailed` from an error that a callback of ``on_commit`` raised.
+
+    For every handler that would run the work again, or say that nothing was saved.
+    """
+    if isinstance(error, CommittedThenFailed):
+        raise error
+    if is_after_commit(error):
+        name = type(error).__name__
+        raise CommittedThenFailed(f"The transaction was committed, and then {name} in on_commit(): {error}") from error
 
 
 @contextmanager

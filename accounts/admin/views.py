@@ -21,7 +21,7 @@ from django.utils.translation import gettext_lazy
 from accounts.admin.booking import FORMS, BookingForm
 from accounts.errors import AccountError, InsufficientFunds
 from accounts.models import AbstractAccount
-from django_lockstep.errors import ConcurrencyError
+from django_lockstep.errors import ConcurrencyError, raise_if_committed
 
 __all__ = ["BookingMixin"]
 
@@ -87,6 +87,7 @@ class BookingMixin(_Base):
             form.add_error(None, _("The account does not cover the amount.") if hidden else str(error))
             return self._booking_page(request, form, operation)
         except ConcurrencyError as error:
+            raise_if_committed(error)
             return self._conflict_page(request, form, operation, error)
         done = _("Done: the balance is %s.") % booked.balance if self._may_view(request, account) else _("Done.")
         self.message_user(request, done, messages.SUCCESS)

@@ -13,7 +13,7 @@ from django_lockstep.admin.addresses import find_by_url
 from django_lockstep.admin.outdated import Outdated
 from django_lockstep.admin.pages import outdated_page
 from django_lockstep.admin.tokens import FIELD, Seen, version_of
-from django_lockstep.errors import StaleVersionError
+from django_lockstep.errors import StaleVersionError, raise_if_committed
 
 __all__ = ["DeletionMixin"]
 
@@ -43,7 +43,8 @@ class DeletionMixin(_Base):
                     return self._refuse(request, object_id, seen)
         try:
             return super().delete_view(request, object_id, extra_context)
-        except StaleVersionError:
+        except StaleVersionError as error:
+            raise_if_committed(error)
             return self._refuse(request, object_id, seen)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:

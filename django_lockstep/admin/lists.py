@@ -22,7 +22,7 @@ from django_lockstep.admin.forms import seen_form
 from django_lockstep.admin.outdated import Outdated, find_outdated
 from django_lockstep.admin.pages import conflict_page, outdated_page, replay_rows
 from django_lockstep.admin.tokens import FIELD, Seen, version_name, version_of
-from django_lockstep.errors import SerializationFailure, StaleVersionError, translated_errors
+from django_lockstep.errors import SerializationFailure, StaleVersionError, raise_if_committed, translated_errors
 from django_lockstep.locking.rows import lock_rows
 
 __all__ = ["ListMixin"]
@@ -67,8 +67,8 @@ class ListMixin(_Base):
         for _attempt in range(len(request.POST.getlist(FIELD)) + 1):
             try:
                 return self._save_rows(request, extra_context)
-            except (StaleVersionError, SerializationFailure, self.model.DoesNotExist):
-                continue
+            except (StaleVersionError, SerializationFailure, self.model.DoesNotExist) as error:
+                raise_if_committed(error)
         return self._save_rows(request, extra_context)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -29,7 +29,7 @@ from django_lockstep.editing.sessions import EditLockOptions, EditSession, edit_
 from django_lockstep.editing.targets import key_text
 from django_lockstep.editing.write_checks import require_editable
 from django_lockstep.editing.writers import TOKEN_FIELD, writing
-from django_lockstep.errors import ConcurrencyError, DeadlockDetected
+from django_lockstep.errors import ConcurrencyError, DeadlockDetected, raise_if_committed
 from django_lockstep.locking.durations import Duration
 
 __all__ = ["EditLockAdminMixin"]
@@ -124,6 +124,7 @@ class EditLockAdminMixin(_Base):
                         session.close()
                         return response
             except _REFUSALS as error:
+                raise_if_committed(error)
                 # A related object's save was refused, which the form could not check: show it again with the typed
                 # values.
                 session.refuse(error)
@@ -208,6 +209,7 @@ class EditLockAdminMixin(_Base):
                     check()
                 return answer()
         except _REFUSALS as error:
+            raise_if_committed(error)
             self.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(back)
 

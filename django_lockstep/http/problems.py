@@ -21,6 +21,7 @@ from django_lockstep.errors import (
     LockNotAvailable,
     RetriesExhausted,
     SerializationFailure,
+    is_after_commit,
     sqlstate_of,
     translated,
 )
@@ -83,8 +84,10 @@ def problem_of(error: Exception) -> Problem | None:
     A failed precondition has its own status; a conflict is 409; an error that a later attempt may cure (a lock not
     available, a deadlock, a serialization failure, exhausted retries) is 503 with ``Retry-After``, and so is a database
     that cannot be reached, has no connection left, or ended the statement because it took too long. An error class may
-    name another status in ``http_status``.
+    name another status in ``http_status``. None also for what a callback of ``on_commit`` raised.
     """
+    if is_after_commit(error):
+        return None  # what the request asked for is done: no answer may say that nothing was saved
     if isinstance(error, PreconditionError):
         return refusal_of(error)
     found = translated(error)

@@ -14,7 +14,7 @@ from django.db import DatabaseError, IntegrityError, connections, models, transa
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from django_lockstep.errors import ConcurrencyError
+from django_lockstep.errors import ConcurrencyError, raise_if_committed
 from django_lockstep.http.middleware import roll_back_request
 from django_lockstep.http.preconditions import (
     PreconditionError,
@@ -130,6 +130,7 @@ class _Exchange:
 
     def answer_to(self, error: Exception) -> HttpResponseBase:
         """Return the refusal that the error means, or raise it."""
+        raise_if_committed(error)
         try:
             # Raised inside the context manager, which maps a conflict of the checked object to PreconditionFailed.
             with self._refusals():

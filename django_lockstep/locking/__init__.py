@@ -4,6 +4,7 @@ Import from here; the modules behind it may move.
 """
 
 from django_lockstep.errors import (
+    CommittedThenFailed,
     ConcurrencyError,
     DeadlockDetected,
     LockNotAvailable,
@@ -25,6 +26,7 @@ from django_lockstep.locking.versions import VersionedModel
 
 __all__ = [
     "AddVersionGuard",
+    "CommittedThenFailed",
     "ConcurrencyError",
     "DeadlockDetected",
     "FieldConflict",

@@ -29,6 +29,7 @@ from django_lockstep.errors import (
     LockNotAvailable,
     RetriesExhausted,
     SerializationFailure,
+    raise_if_committed,
     translated,
 )
 from django_lockstep.locking.conf import retry_waits
@@ -146,12 +147,16 @@ class Attempt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        """Keep an error that another attempt may cure, translated; let every other error pass."""
+        """Keep an error that another attempt may cure, translated; let every other error pass.
+
+        Raises `CommittedThenFailed` instead of keeping what a callback of ``on_commit`` raised.
+        """
         if not isinstance(error, Exception):
             return False
         translation = translated(error)
         if not isinstance(translation, self._on):
             return False
+        raise_if_committed(error)
         if translation is not error:
             translation.__cause__ = error
         self.error = translation
@@ -246,9 +251,10 @@ def retry_on_conflict(
     must read again everything it decides on. The signal `retrying` is sent for each conflict; ``LOCKSTEP_RETRY_WAITS =
     False`` removes the pauses in tests.
 
-    Raises `RetriesExhausted` with the last error as ``__cause__``; ``TransactionManagementError`` inside an open
-    ``atomic()`` (on ``using``, or on any database), where a repetition would see the same snapshot and locks;
-    ``ValueError`` for attempts below one.
+    Raises `RetriesExhausted` with the last error as ``__cause__``; `CommittedThenFailed` for a conflict in a callback
+    of ``on_commit``, which is not repeated; ``TransactionManagementError`` inside an open ``atomic()`` (on ``using``,
+    or on any database), where a repetition would see the same snapshot and locks; ``ValueError`` for attempts below
+    one.
     """
     if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
         raise ValueError(f"attempts must be a positive integer, not {attempts!r}")

@@ -1,18 +1,21 @@
 """Retries repeat whole transactions from outside, wait in between, and never hide the last error."""
 
 import asyncio
+import pickle
 from collections.abc import Iterator
 from datetime import timedelta
 from threading import Thread
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from concurrency.exceptions import RecordModifiedError
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, connection, connections, transaction
 from django.db.transaction import TransactionManagementError
 from django.test import TestCase, override_settings
 
 from django_lockstep.locking import (
+    CommittedThenFailed,
     LockNotAvailable,
     RetriesExhausted,
     SerializationFailure,
@@ -21,6 +24,8 @@ from django_lockstep.locking import (
     retrying,
 )
 from django_lockstep.locking.conf import without_retry_waits
+from django_lockstep.locking.retry import CONFLICTS
+from tests.testapps.shop.models import Seat
 
 
 class Flaky:
@@ -213,3 +218,55 @@ def test_attempts_that_make_no_sense_are_refused(attempts: Any) -> None:
 def test_durations_that_make_no_sense_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be finite and greater than zero"):
         retry_on_conflict(**{name: -1})  # type: ignore[call-overload]
+
+
+def conflict_after_commit() -> None:
+    transaction.on_commit(Flaky(StaleVersionError("of another row")))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_was_committed_is_not_repeated_for_an_error_of_on_commit() -> None:
+    @retry_on_conflict()
+    def book() -> None:
+        with transaction.atomic():
+            Seat.objects.create()
+            conflict_after_commit()
+
+    with pytest.raises(CommittedThenFailed, match="was committed, and then StaleVersionError in on_commit") as raised:
+        book()
+    assert isinstance(raised.value.__cause__, StaleVersionError)
+    assert Seat.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nor_by_an_iterator_by_a_coroutine_or_by_a_retry_of_everything_around() -> None:
+    @retry_on_conflict(on=Exception)
+    async def book() -> None:
+        try:
+            await sync_to_async(book_in_a_loop)()
+        finally:
+            await sync_to_async(connections.close_all)()
+
+    def book_in_a_loop() -> None:
+        for attempt in retry_on_conflict():
+            with attempt, transaction.atomic():
+                Seat.objects.create()
+                conflict_after_commit()
+
+    with pytest.raises(CommittedThenFailed):
+        asyncio.run(book())
+    assert Seat.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_retry_inside_of_on_commit_repeats_its_own_work() -> None:
+    work = Flaky(StaleVersionError())
+    with transaction.atomic():
+        transaction.on_commit(retry_on_conflict(work))
+    assert work.calls == 2
+
+
+def test_an_error_of_on_commit_without_a_retry_is_what_it_was() -> None:
+    failed = CommittedThenFailed("The transaction was committed, and then")
+    assert not isinstance(failed, CONFLICTS)
+    assert str(pickle.loads(pickle.dumps(failed))) == str(failed)  # noqa: S301 - our own
