@@ -17,6 +17,7 @@ from django_lockstep.leases.errors import LeaseNotAcquired
 from django_lockstep.leases.handles import Callback, LeaseHandle, aacquire_from, acquire_from
 from django_lockstep.leases.stores import store_on
 from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.locking.retry import refuse_generator
 from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.protocol import LeaseStore
 from django_lockstep.stores.terms import KEPT, Claim, Holder, claim
@@ -155,10 +156,12 @@ def exclusive(key: str, ttl: Duration, *, skip: bool = False, **options: Unpack[
     ``options`` are those of `lease`. Where another holder has the key, ``skip=True`` returns None without running it;
     otherwise `LeaseNotAcquired` is raised.
 
-    Raises ``ValueError`` at once for a template with a name that is not a parameter.
+    Raises ``ValueError`` at once for a template with a name that is not a parameter, ``TypeError`` for a generator
+    function.
     """
 
     def decorate(function: Callable[..., Any], /) -> Callable[..., Any]:
+        refuse_generator(function, decorator="exclusive")
         block = functools.partial(_block, inspect.signature(function), key, ttl, options)
         # Checked when the module is imported, not at the first call.
         _require_parameters(key, function)

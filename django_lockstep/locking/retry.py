@@ -74,6 +74,7 @@ class Retry:
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return the function with retries around it; a coroutine function stays one."""
+        refuse_generator(function, decorator="retry_on_conflict")
         if inspect.iscoroutinefunction(function):
             return self._around_coroutine(function)
 
@@ -121,6 +122,15 @@ class Retry:
                     f"A retry runs whole transactions, but one is open on database {connection.alias!r}. Move the "
                     "retry outside of atomic() (and of ATOMIC_REQUESTS: see non_atomic_requests)."
                 )
+
+
+def refuse_generator(function: Callable[..., Any], *, decorator: str) -> None:
+    """Raise ``TypeError`` for a generator function: its body runs when the caller iterates, after the decorator."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"@{decorator} cannot decorate the generator function {function.__qualname__}(), whose body runs after the "
+            "call has returned: decorate a function that does the work, and call it from the generator"
+        )
 
 
 def _marked(function: Callable[P, R], policy: Retry) -> Callable[P, R]:
@@ -254,7 +264,7 @@ def retry_on_conflict(
     Raises `RetriesExhausted` with the last error as ``__cause__``; `CommittedThenFailed` for a conflict in a callback
     of ``on_commit``, which is not repeated; ``TransactionManagementError`` inside an open ``atomic()`` (on ``using``,
     or on any database), where a repetition would see the same snapshot and locks; ``ValueError`` for attempts below
-    one.
+    one, ``TypeError`` for a generator function.
     """
     if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
         raise ValueError(f"attempts must be a positive integer, not {attempts!r}")
