@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from django.conf import settings
@@ -191,7 +193,7 @@ def source_lines(function: Callable[..., Any]) -> tuple[SourceLine, ...]:
     function = inspect.unwrap(function)
     lines, first = inspect.getsourcelines(function)
     path = Path(inspect.getfile(function)).relative_to(settings.BASE_DIR)
-    body = _without_docstring(function, lines)
+    body = _without_docstring(lines)
     indent = len(lines[0]) - len(lines[0].lstrip())
     html = highlight("".join(line[indent:] for _, line in body), PythonLexer(stripnl=False), _FORMATTER)
     return tuple(
@@ -205,12 +207,13 @@ def source_lines(function: Callable[..., Any]) -> tuple[SourceLine, ...]:
     )
 
 
-def _without_docstring(function: Callable[..., Any], lines: list[str]) -> list[tuple[int, str]]:
-    numbered = list(enumerate(lines))
-    if not function.__doc__:
-        return numbered
-    quotes = [number for number, line in numbered if '"""' in line]
-    return numbered[: quotes[0]] + numbered[(quotes[0] if lines[quotes[0]].count('"""') == 2 else quotes[1]) + 1 :]
+def _without_docstring(lines: list[str]) -> list[tuple[int, str]]:
+    """Return the lines of the function's source with their numbers, from 0."""
+    (definition,) = ast.parse(dedent("".join(lines))).body
+    assert isinstance(definition, ast.FunctionDef)  # noqa: S101 - the source of a function is one definition
+    first = definition.body[0]
+    documented = range(first.lineno - 1, first.end_lineno or 0) if ast.get_docstring(definition) else ()
+    return [(number, line) for number, line in enumerate(lines) if number not in documented]
 
 
 def _endings(exploration: Exploration) -> Iterator[Ending]:

@@ -14,7 +14,8 @@ function show(drawing, number) {
   wanted.classList.add("current");
   for (const part of drawing.querySelectorAll(`svg [data-step="${wanted.dataset.step}"]`)) part.classList.add("current");
   for (const line of column.querySelectorAll(".code-line")) {
-    line.classList.toggle("current", line.dataset.line === wanted.dataset.line);
+    // Absolute, where the server was started in another folder.
+    line.classList.toggle("current", wanted.dataset.line.endsWith(line.dataset.line));
   }
 }
 
