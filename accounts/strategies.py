@@ -177,10 +177,8 @@ class ConditionalUpdate(Strategy):
         """Update, then read the result."""
         # The rule belongs in the WHERE of the same UPDATE: a check before it would be about an older balance. Each sign
         # has its own rule: the overdraft limit, or what the column can hold.
-        allowed = (
-            {"balance__lt": TOO_LARGE - amount} if amount > 0 else {"balance__gte": -amount - F("overdraft_limit")}
-        )
-        rows = self.accounts.filter(pk=pk, **allowed)
+        rule = {"balance__lt": TOO_LARGE - amount} if amount > 0 else {"balance__gte": -amount - F("overdraft_limit")}
+        rows = self.accounts.filter(pk=pk, **rule)
         changed = rows.update(version=F("version") + 1, **self.values(F("balance") + amount))
         account = self.accounts.get(pk=pk)
         # The UPDATE says only that it changed nothing; why is found in what the SELECT returned, which may be newer
