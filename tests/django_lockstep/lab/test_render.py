@@ -93,7 +93,7 @@ def test_a_table_shows_verdict_loss_rate_and_latencies() -> None:
     assert line_of(text, "naive") == ["naive", "LOST", "812", "3,212.50", "100", "1.5", "5.0", "10.0"]
     assert line_of(text.partition("Retries/op")[2], "naive")[1] == "123"
     assert line_of(text, "pessimistic_nowait")[1:3] == ["correct", "0"]
-    assert "naive lost 812 of 1,000 updates and left the balance wrong by 3,212.50: no" in text
+    assert "naive lost 812 of 1,000 updates and left the balance wrong by 3,212.50." in text
     assert "pessimistic_nowait: 3 x OperationalError (40P01):" in text
     assert text.index("Which should I use?") < text.index("- For this load use pessimistic_nowait")
 
