@@ -12,7 +12,6 @@ from tests.testapps.shop.models import Seat
 
 WORKERS, TIMES = 8, 100
 
-
 pytestmark = pytest.mark.django_db(transaction=True)
 
 patiently = retry_on_conflict(attempts=10_000, wait_initial=0.001, wait_max=0.05)

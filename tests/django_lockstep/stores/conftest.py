@@ -19,6 +19,8 @@ def options(
     if request.param == "dynamodb":
         request.getfixturevalue("dynamodb")
         return dict(settings.LOCKSTEP_STORES["tested"])
+    # A store with the same options, made for the parameter before, would be taken again.
+    monkeypatch.setattr("django_lockstep.stores.conf._made", {})
     if request.param == "portable":
         monkeypatch.setattr(stores, "PostgresLeases", PortableLeases)
     settings.LOCKSTEP_STORES = {"tested": {"BACKEND": "postgresql"}}
