@@ -37,6 +37,8 @@ def project(start_project_with_accounts: Projects, make_database: Databases) -> 
         model="ledger_accounts.Account",
         showcase="ledger.apps.LedgerConfig",
     )
+    project.manage("makemigrations", "accounts")
+    project.manage("migrate")
     return project
 
 

@@ -195,10 +195,10 @@ def test_the_environment_is_one_of_those_it_names() -> None:
 # Names.
 
 LOCKING = """
-    AddVersionGuard ConcurrencyError DeadlockDetected FieldConflict LockNotAvailable Merge RetriesExhausted
-    SerializationFailure StaleVersionError VersionField VersionedManager VersionedModel VersionedQuerySet
-    ignore_versions isolated_transaction lock_row lock_rows merge_fields retry_on_conflict retrying translated_errors
-    verify_unchanged
+    AddVersionGuard CommittedThenFailed ConcurrencyError DeadlockDetected FieldConflict LockNotAvailable Merge
+    RetriesExhausted SerializationFailure StaleVersionError VersionField VersionedManager VersionedModel
+    VersionedQuerySet ignore_versions isolated_transaction lock_row lock_rows merge_fields retry_on_conflict retrying
+    translated_errors verify_unchanged
 """
 
 LEASES = """
