@@ -133,5 +133,6 @@ LOCKSTEP_LAB_RACES = ["bank.races.RACES", "accounts.races.ready_made.RACES"]
 LOCKSTEP_LAB_FOUND_RACES = BASE_DIR / "bank" / "found_races.jsonl"
 # Where the pages' runs say how far they are, beside the data of the embedded server.
 LOCKSTEP_LAB_LIVE_FOLDER = Path(EMBEDDED["PGDATA"]).parent / "live"
-# `manage.py demo` alone lets everyone who reaches the server run races.
-LOCKSTEP_LAB_PUBLIC = os.environ.get("BANK_DEMO", "0") == "1"
+# `manage.py demo` alone lets everyone who reaches the server run races, and log in from this machine (`bank.login`).
+BANK_DEMO = os.environ.get("BANK_DEMO", "0") == "1"
+LOCKSTEP_LAB_PUBLIC = BANK_DEMO
