@@ -111,13 +111,11 @@ class AbstractBaseAccount(VersionedModel):
         except ValidationError as error:
             raise ValueError(f"{pk!r} is not a primary key of {cls._meta.label}: {error.messages[0]}") from error
 
-    @classmethod
-    def parse_transfer_keys(cls, source_pk: object, target_pk: object) -> tuple[Any, Any]:
-        """Return the keys as the key field has them. Raises ``ValueError`` if both are the same."""
-        source, target = cls.parse_key(source_pk), cls.parse_key(target_pk)
-        if source == target:
-            raise ValueError(f"A transfer needs two accounts, but source and target are both {source!r}")
-        return source, target
+    @staticmethod
+    def require_two(source_pk: object, target_pk: object) -> None:
+        """Raise ``ValueError`` for a transfer whose source and target have the same key."""
+        if source_pk == target_pk:
+            raise ValueError(f"A transfer needs two accounts, but source and target are both {source_pk!r}")
 
     def balance_after(self, amount: Decimal) -> Decimal:
         """Return this instance's balance plus the signed amount.

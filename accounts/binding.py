@@ -126,7 +126,8 @@ class Strategy:
     def transfer(self, source_pk: object, target_pk: object, amount: object) -> None:
         """Move the amount between two accounts. Raises as `Account.transfer` does."""
         moved = parse_amount(amount)
-        source, target = self.model.parse_transfer_keys(source_pk, target_pk)
+        source, target = self.model.parse_key(source_pk), self.model.parse_key(target_pk)
+        self.model.require_two(source, target)
         self._run(self._move_once, {source: -moved, target: moved})
 
     def _run(self, work: Callable[..., R], *args: object) -> R:

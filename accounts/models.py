@@ -97,11 +97,11 @@ class AbstractAccount(AbstractBaseAccount):
 
         The idempotency key is the source account's. Raises as `withdraw` does, and ``ValueError`` for the same account.
         """
-        keys = cls.parse_transfer_keys(source_pk, target_pk)
+        cls.require_two(source_pk, target_pk)
         with transaction.atomic(using):
             # In primary-key order, whichever is the source: opposite transfers never deadlock.
-            locked = lock_rows(cls, keys, nowait=nowait, timeout=timeout, using=using)
-            source, target = sorted(locked, key=lambda account: keys.index(account.pk))
+            locked = lock_rows(cls, [source_pk, target_pk], nowait=nowait, timeout=timeout, using=using)
+            source, target = sorted(locked, key=lambda account: account.pk != source_pk)
             if not source.replay_idempotent(-amount, idempotency_key, to=target):
                 transfer = uuid.uuid4()
                 for account, change, key in ((source, -amount, idempotency_key), (target, amount, None)):

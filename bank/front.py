@@ -87,6 +87,9 @@ APPROACHES = (
 )
 
 
+_RACES = tuple(approach.race for approach in APPROACHES)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
     """A line of code."""
@@ -117,7 +120,7 @@ class Ending:
     """In how many orders of the statements."""
     total: int
     retried: int = 0
-    """In how many of them somebody had to read again."""
+    """In how many of them one of the two had to read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,14 +157,14 @@ def front(request: HttpRequest) -> HttpResponse:
         if not runs:
             raise PermissionDenied
         try:
-            start_races(store, [approach.race for approach in APPROACHES], specs=False)
+            start_races(store, _RACES, specs=False)
             return redirect("front")
         except RunRefused as refused:
             context["refusal"], status = str(refused), refused.status
     context["panels"] = [_panel(approach, store) for approach in APPROACHES]
     context |= {**(live_context(request, store) if runs else {}), "runs": runs}
     run = context.get("run")
-    if run is not None and getattr(run.progress, "names", ()) == tuple(approach.race for approach in APPROACHES):
+    if run is not None and getattr(run.progress, "names", ()) == _RACES:
         context |= {"progress_url": reverse("front-progress"), "progress_template": _PROGRESS}
     return render(request, "bank/front.html", context, status=status)
 

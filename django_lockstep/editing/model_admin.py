@@ -169,6 +169,7 @@ class EditLockAdminMixin(_Base):
         except EditingError as error:
             return JsonResponse({"detail": str(error)}, status=403)
         except ConcurrencyError as error:
+            raise_if_committed(error)
             return JsonResponse({"detail": str(error)}, status=409)
         return JsonResponse(result.as_json())
 

@@ -8,9 +8,7 @@ function show(drawing, number) {
   const steps = [...drawing.querySelectorAll(".now > li")];
   const wanted = steps[Math.max(0, Math.min(steps.length - 1, number))];
   const column = drawing.closest(".approach");
-  for (const element of column.querySelectorAll(".current")) {
-    if (!element.closest(".drawing") || element.closest(".drawing") === drawing) element.classList.remove("current");
-  }
+  for (const element of drawing.querySelectorAll(".current")) element.classList.remove("current");
   wanted.classList.add("current");
   for (const part of drawing.querySelectorAll(`svg [data-step="${wanted.dataset.step}"]`)) part.classList.add("current");
   for (const line of column.querySelectorAll(".code-line")) {

@@ -325,6 +325,6 @@ class _Worker:
         self._before = trace
         ended = self._session.result(fixture, trace) if trace.complete else None
         judged = judge_run(self._session, trace, ended)
-        # After each run, because nobody knows which one is the last.
+        # After each run, because no worker knows which one is the last.
         require_steered(self._session, trace)
         return judged

@@ -1,4 +1,4 @@
-"""The process of a run: it works, says how far it is, and ends when it is asked to or when nobody watches.
+"""The process of a run: it works, says how far it is, and ends when it is asked to or when no page watches.
 
 One at a time, on scratch databases. Such a database replaces the database of its aliases in the whole process. A web
 process cannot use one: its other threads would answer requests from it, and its caches, such as Django's of content
@@ -108,7 +108,7 @@ class LiveProcess:
 
     @property
     def stopping(self) -> bool:
-        """Whether the run was asked to end, or nobody watches it."""
+        """Whether the run was asked to end, or no page watches it."""
         return bool(self._asked_to_stop)
 
     def on_stop(self, function: Callable[[], None]) -> None:

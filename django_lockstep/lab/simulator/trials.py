@@ -55,7 +55,7 @@ class StrategyTrial(ABC, Generic[Row]):
         """Return the verdict and figures of all rounds; None where no worker did anything."""
 
     def run(self, round_number: int, *, pool: WorkerPool, progress: ProgressHook | None) -> None:
-        """Run one round."""
+        """Have the workers run a round, keep its result, and end the sessions of workers that were killed."""
         tasks = self.tasks(round_number)
         result = pool.run(
             [*tasks, *[idle] * (pool.size - len(tasks))],

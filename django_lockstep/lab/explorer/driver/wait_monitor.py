@@ -283,7 +283,7 @@ class DeadlockPolicy:
         self, chosen: int, operation: Operation, *, waiting: Mapping[int, frozenset[int]]
     ) -> str | None:
         """Return the SET to send before a step that may close a cycle; ``waiting``: the actors that others wait for."""
-        # A rollback waits for nobody; a COMMIT may, for a deferred constraint.
+        # A rollback waits for no other session; a COMMIT may, for a deferred constraint.
         if not waiting or operation.sql.startswith("ROLLBACK"):
             return None
         # Inside a transaction it ends with that, also where the transaction is rolled back; outside of one SET LOCAL

@@ -220,7 +220,7 @@ def _would_match(history: History, read: UnitStep, write: UnitStep) -> bool:
     # With another value than was asked for, the new row would not have been found.
     if not all(known):
         return False
-    # A row, or a parent, that was made here: nobody else knows it.
+    # A row, or a parent, that was made here: no other session knows it.
     rows = {(table, key) for key in history.named_keys(read, table)} | history.references(read, table)
     if rows & history.made:
         return False

@@ -219,7 +219,7 @@ class TableCatalog:
             self._load(driver)
 
     def _load(self, driver: Any) -> bool:
-        # Past Django's and the driver's cursors, so that nobody who counts statements counts this one, and never where
+        # Past Django's and the driver's cursors, so that no counter of statements counts this one, and never where
         # it would fail: in an aborted transaction, or amid a pipeline.
         connection = driver.pgconn
         if connection.pipeline_status or connection.transaction_status not in _USABLE:
