@@ -9,8 +9,10 @@ from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Now
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
 
-__all__ = ["ClockTimestamp", "after", "before", "time_of_day"]
+__all__ = ["ClockTimestamp", "after", "before", "time_with_day"]
 
 
 class ClockTimestamp(Func):
@@ -42,7 +44,13 @@ def before(duration: timedelta) -> CombinedExpression:
     return ClockTimestamp() - Value(duration, output_field=DurationField())
 
 
-def time_of_day(moment: datetime) -> str:
-    """Return the time of day for a message, in the current time zone, as templates show it."""
-    local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
-    return f"{local:%H:%M:%S}"
+def time_with_day(moment: datetime) -> str:
+    """Return the time, with the day unless that is today: in the current time zone, for messages and pages."""
+    local, now = (timezone.localtime(each) if timezone.is_aware(each) else each for each in (moment, timezone.now()))
+    time = f"{local:%H:%M:%S}"
+    days = (local.date() - now.date()).days
+    if days == 0:
+        return time
+    near = {-1: _("yesterday %(time)s"), 1: _("tomorrow %(time)s")}
+    text = near.get(days, _("%(date)s, %(time)s"))
+    return text % {"date": date_format(local, "DATE_FORMAT"), "time": time}

@@ -12,7 +12,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import BooleanField, Case, Model, Q, QuerySet, Value, When
 from django.utils.translation import gettext as _
 
-from django_lockstep.editing.clock import ClockTimestamp, time_of_day
+from django_lockstep.editing.clock import ClockTimestamp, time_with_day
 from django_lockstep.editing.errors import EditLockLost, NotTheEditor, WrongToken
 from django_lockstep.editing.models import CheckOut, EditLock, Status
 from django_lockstep.editing.results import Hold, TableStatus
@@ -263,4 +263,4 @@ def lost_error(check_out: CheckOut, *, using: str) -> EditLockLost:
         "taken over": _("The check-out of %(what)s was taken over by %(by)s at %(at)s"),
         "checked in": _("The check-out of %(what)s was checked in at %(at)s"),
     }[how]
-    return EditLockLost(words % {"what": row.target_name, "by": by, "at": time_of_day(at)}, how=how, by=by, at=at)
+    return EditLockLost(words % {"what": row.target_name, "by": by, "at": time_with_day(at)}, how=how, by=by, at=at)

@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_lockstep.admin.addresses import find_by_url
-from django_lockstep.editing.clock import time_of_day
+from django_lockstep.editing.clock import time_with_day
 from django_lockstep.editing.errors import EditingError, EditLocked, EditLockLost
 from django_lockstep.editing.forms import lock_checked_form, lock_checked_formset
 from django_lockstep.editing.holds import holders_among
@@ -250,7 +250,10 @@ class EditLockAdminMixin(_Base):
             return ""
         if lock.status == Status.NORMAL:
             return _("%(editor)s (viewing)") % {"editor": lock.editor.get_username()}
-        title = _("since %(since)s, because of %(cause)s") % {"since": time_of_day(lock.since), "cause": lock.locked_by}
+        title = _("since %(since)s, because of %(cause)s") % {
+            "since": time_with_day(lock.since),
+            "cause": lock.locked_by,
+        }
         return format_html(
             '<span class="edit-lock-holder" title="{}">'
             '<span class="edit-lock-icon" aria-hidden="true"></span> {}</span>',

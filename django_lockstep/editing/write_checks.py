@@ -12,7 +12,7 @@ from django.db.transaction import TransactionManagementError
 from django.utils.translation import gettext as _
 
 from django_lockstep.editing.advisory import lock_for_writes
-from django_lockstep.editing.clock import time_of_day
+from django_lockstep.editing.clock import time_with_day
 from django_lockstep.editing.errors import EditLocked, EditLockLost
 from django_lockstep.editing.holds import is_alive, locked_rows, lost_error, overlaps
 from django_lockstep.editing.models import CheckOut, EditLock, Status
@@ -143,7 +143,7 @@ def refusal(lock: EditLock) -> EditLocked:
         words = _("%(what)s has been checked out by %(holder)s since %(since)s until %(expires)s")
     else:
         words = _("%(what)s is locked because %(cause)s refers to it, by %(holder)s since %(since)s until %(expires)s")
-    times = {"since": time_of_day(since), "expires": time_of_day(expires)}
+    times = {"since": time_with_day(since), "expires": time_with_day(expires)}
     return EditLocked(
         words % {"what": str(lock), "cause": lock.locked_by, "holder": holder, **times},
         model=target_of(lock.model).model,

@@ -1,6 +1,6 @@
 """What people are told: in their language, and in the time that their pages show."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone, translation
 
 from django_lockstep.editing import EditingError, check_in, check_out, extend, status_of, take_over, writing
-from django_lockstep.editing.clock import time_of_day
+from django_lockstep.editing.clock import time_with_day
 from django_lockstep.editing.models import CheckOut
 from django_lockstep.errors import ConcurrencyError
 from tests.django_lockstep.editing.people import Person, article
@@ -63,7 +63,18 @@ def test_so_does_the_list(article: Article) -> None:
 def test_a_time_without_a_zone_is_told_as_it_is() -> None:
     moment = datetime(2026, 11, 21, 9, 30, 5)  # noqa: DTZ001 - of a project without time zones
     with timezone.override(TOKYO):
-        assert time_of_day(moment) == "09:30:05"
+        assert time_with_day(moment) == "Nov. 21, 2026, 09:30:05"
+
+
+@pytest.mark.parametrize(("days", "text"), [(-1, "yesterday 00:30:00"), (0, "00:30:00"), (1, "tomorrow 00:30:00")])
+def test_a_time_of_another_day_names_the_day_of_the_current_time_zone(
+    monkeypatch: pytest.MonkeyPatch, days: int, text: str
+) -> None:
+    midnight = datetime(2026, 3, 1, tzinfo=TOKYO)
+    monkeypatch.setattr(timezone, "now", lambda: midnight)
+    with timezone.override(TOKYO):
+        moment = midnight + timedelta(days=days, minutes=30)
+        assert time_with_day(moment.astimezone(UTC)) == text
 
 
 # Languages.

@@ -41,6 +41,13 @@ document.addEventListener("DOMContentLoaded", () => {
     text.textContent = `${message} ${detail}`;
   };
 
+  // A time of day alone is today's.
+  const timeWithDay = (moment) => {
+    const days = Math.round((new Date(moment).setHours(0, 0, 0, 0) - new Date().setHours(0, 0, 0, 0)) / 864e5);
+    const day = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto" }).format(days, "day");
+    return `${days ? day : ""} ${moment.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`.trim();
+  };
+
   const showExtended = (result) => {
     expires = performance.now() + ttl;
     if ("presence" in box.dataset) {
@@ -52,7 +59,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const time = box.querySelector("time");
     if (time && result.expires_at) {
       time.dateTime = result.expires_at;
-      time.textContent = new Date(result.expires_at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+      time.textContent = timeWithDay(new Date(result.expires_at));
     }
   };
 
