@@ -54,7 +54,6 @@ def _choice(rows: Sequence[LoadRow]) -> Iterator[str]:
         why = f"the shortest p99 among the fastest of the {right}" if best[1:] else f"the fastest of the {right}"
         why = f"{why} that are right" if right > 1 else "the only one measured that is right"
         yield f"For this load use {best[0].strategy}: {figures(best[0])}, {why}."
-        yield f"What {best[0].strategy} relies on: {best[0].guarantee}"
     elif any(row.safe for row in rows):
         yield "No strategy that claims to be safe proved correct in this run, so there is none to recommend."
     elif rows:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 from django_lockstep.lab.simulator.audit import Balances
 from django_lockstep.lab.simulator.report import merge_rounds
@@ -16,6 +16,8 @@ __all__ = ["Lane", "LaneWatch"]
 
 _EVERY = 0.25
 """Seconds for which operations are counted; an operation less or more makes no difference then."""
+_SHORTEST = 0.1
+"""Seconds at the end of a round for which they are."""
 _BALANCE_EVERY = 0.5
 """Seconds between two looks at the accounts, which take time from the workers."""
 
@@ -32,7 +34,9 @@ class Lane:
     operations: int = 0
     """How many were completed."""
     rates: tuple[float, ...] = ()
-    """Operations per second, each over a quarter of a second of its own time."""
+    """Operations per second, each over a quarter of a second of its own time or somewhat more."""
+    times: tuple[float, ...] = ()
+    """Where each of ``rates`` ends, in seconds of its own time, in which other lanes' rounds do not count."""
     p99: float | None = None
     """Milliseconds, of the rounds that have ended."""
     balances: Balances | None = None
@@ -85,12 +89,12 @@ class LaneWatch:
                 since = now if completed > counted else None
                 counted = completed
             elif now - since >= _EVERY:
-                lane, operations = self.lanes[label], completed - counted
-                rates, balances = (*lane.rates, operations / (now - since)), lane.balances
+                balances = self.lanes[label].balances
                 if now >= next_look:
                     balances, next_look = trial.balances(), now + _BALANCE_EVERY
+                rated = self._rate(label, completed - counted, seconds=now - since)
                 counted, since = completed, now
-                self._change(label, operations=lane.operations + operations, rates=rates, balances=balances)
+                self._change(label, balances=balances, **rated)
 
         return tick
 
@@ -104,14 +108,26 @@ class LaneWatch:
         for trial in self.trials:
             if self.lanes[trial.label].state == "running":
                 whole = merge_rounds([result.results for result in trial.results])
+                lane, operations = self.lanes[trial.label], whole.answered + whole.failed
+                rest = whole.seconds - (lane.times[-1] if lane.times else 0.0)
+                rated = self._rate(trial.label, operations - lane.operations, seconds=rest) if rest > _SHORTEST else {}
                 self._change(
                     trial.label,
+                    **rated | {"operations": operations},
                     state="waiting",
-                    operations=whole.answered + whole.failed,
                     measured=whole.rate if whole.seconds else None,
                     p99=whole.latencies.milliseconds(99),
                     balances=trial.balances(),
                 )
+
+    def _rate(self, label: str, operations: int, *, seconds: float) -> dict[str, Any]:
+        """Return what changes when so many more operations were completed in so many more seconds."""
+        lane = self.lanes[label]
+        return {
+            "operations": lane.operations + operations,
+            "rates": (*lane.rates, max(0, operations) / seconds),
+            "times": (*lane.times, (lane.times[-1] if lane.times else 0.0) + seconds),
+        }
 
     def _change(self, label: str, **changes: object) -> None:
         self.lanes[label] = replace(self.lanes[label], **changes)  # type: ignore[arg-type]

@@ -10,7 +10,6 @@ def test_the_fastest_that_is_right_is_named() -> None:
     advice = advice_on_load([naive(rate=2000.0), row("slow", rate=500.0), row("quick", rate=1000.0, p99=8.1)])
     assert advice == (
         "For this load use quick: 1,000/s, p99 8.1 ms, the fastest of the 2 that are right.",
-        "What quick relies on: quick guards.",
         "naive lost 812 of 1,000 updates and left the balance wrong by 3,212.50.",
     )
 

@@ -81,6 +81,7 @@ def test_rates_are_over_a_quarter_of_a_second_and_more(pool: Pool, watch: LaneWa
         pool.work(10, seconds=0.125)
         tick()
     assert watch.lanes["first"].rates == (80.0, 80.0, 80.0)
+    assert watch.lanes["first"].times == (0.25, 0.5, 0.75)
     assert watch.lanes["first"].operations == 60
     assert pool.looks == 2  # at the accounts less often
 
@@ -97,6 +98,19 @@ def test_a_round_that_has_ended_has_exact_figures(
     assert (lane.state, lane.operations, lane.rate, lane.balances) == ("waiting", 300, 150.0, HELD)
     assert lane.p99 == pytest.approx(1.0, rel=0.02)
     assert lane.difference == 10
+    assert (lane.rates, lane.times) == ((150.0,), (2.0,))
+
+
+def test_the_rest_of_a_round_counts_as_well(pool: Pool, watch: LaneWatch) -> None:
+    tick = watch("first")
+    pool.work(1)
+    tick()
+    pool.work(75, seconds=0.75)
+    tick()
+    watch.trials[0].results.append(answered(80, seconds=1))
+    watch.end()
+    assert watch.lanes["first"].times == (0.75, 1.0)
+    assert watch.lanes["first"].rates == (100.0, 20.0)
 
 
 def test_what_other_lanes_completed_is_not_counted_twice(pool: Pool, watch: LaneWatch) -> None:

@@ -63,6 +63,11 @@ def _light(colour: str) -> float:
     return 0.05 + sum(share * math.pow(part, 2.2) for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
 
 
+def test_red_is_for_strategies_that_claim_nothing() -> None:
+    lines = re.findall(r"stroke: (#\w{6}); stroke-width: 1.8", as_plot(REPORT, form="svg").decode())
+    assert lines == ["#b00020", "#0072b2"] * 2
+
+
 def test_where_all_were_right_nothing_is_marked() -> None:
     found = texts(
         drawn(

@@ -2,14 +2,15 @@
 
 Every strategy has its own marker as well as its own colour, so that lines can be told apart without colour, and its
 name stands at the end of its line. Colours are those of M. Okabe and K. Ito, "Color Universal Design", 2008, which
-differ for all kinds of colour vision. The line of a strategy that was wrong is dashed, with a cross at each size where
-it was.
+differ for all kinds of colour vision; red is for strategies that claim nothing. The line of a strategy that was wrong
+is dashed, with a cross at each size where it was.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Container, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
@@ -28,7 +29,9 @@ __all__ = ["FORMATS", "as_plot", "require_matplotlib"]
 FORMATS = ("svg", "png")
 """File name extensions of the formats."""
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#7A5230", "#5D3A9B")
+_SAFE = ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#000000", "#56B4E9", "#7A5230", "#5D3A9B")
+_UNSAFE = ("#B00020", "#D55E00")
+"""Reds, which only strategies that claim nothing have."""
 _MARKERS = "os^DvP*<>Xhp"
 _INK, _GREY, _WRONG = "#222222", "#666666", "#B00020"
 _GRID, _PAPER = "#DDDDDD", "#FFFFFF"
@@ -115,18 +118,26 @@ def as_plot(report: LoadReport, *, form: str) -> bytes:
 
 
 def _draw_lines(axes: Axes, panel: PlotPanel, report: LoadReport) -> None:
-    ends = []
-    for number, name in enumerate(report.planned):
+    ends, looks = [], _looks(report)
+    for name in report.planned:
         rows = report.line(name).items()
         line = [(value, figure, row) for value, row in rows if (figure := panel.figure(row)) is not None]
         if line:
-            _draw_line(axes, line, number=number)
-            ends.append((number, name, *line[-1][:2]))
+            _draw_line(axes, line, look=looks[name])
+            ends.append((name, *line[-1][:2]))
     # From zero, so that the height of a line is in proportion to the rate.
     if not panel.logarithmic:
         axes.set_ylim(bottom=0)
     wrong = {row.strategy for row in report.rows if row.wrong}
-    _name_lines(axes, ends, wrong=wrong)
+    _name_lines(axes, ends, looks=looks, wrong=wrong)
+
+
+def _looks(report: LoadReport) -> dict[str, tuple[str, str]]:
+    """Return the colour and the marker of each strategy."""
+    unsafe = {row.strategy for row in report.rows if not row.safe}
+    colours = {True: itertools.cycle(_UNSAFE), False: itertools.cycle(_SAFE)}
+    markers = itertools.cycle(_MARKERS)
+    return {name: (next(colours[name in unsafe]), next(markers)) for name in report.planned}
 
 
 def _prepare(axes: Axes, panel: PlotPanel, sweep: Sweep) -> None:
@@ -147,35 +158,35 @@ def _prepare(axes: Axes, panel: PlotPanel, sweep: Sweep) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_line(axes: Axes, line: Sequence[tuple[int, float, LoadRow]], *, number: int) -> None:
+def _draw_line(axes: Axes, line: Sequence[tuple[int, float, LoadRow]], *, look: tuple[str, str]) -> None:
     wrong = [(value, figure) for value, figure, row in line if row.wrong]
     values, figures, _ = zip(*line, strict=True)
-    axes.plot(values, figures, linewidth=1.8, linestyle=_DASHED if wrong else "solid", **_marker(number, hollow=wrong))
+    axes.plot(values, figures, linewidth=1.8, linestyle=_DASHED if wrong else "solid", **_marker(look, hollow=wrong))
     if wrong:
         axes.plot(*zip(*wrong, strict=True), linestyle="none", marker="x", color=_WRONG, markersize=9.5, mew=1.8)
 
 
-def _marker(number: int, *, hollow: object) -> dict[str, Any]:
-    colour = _COLOURS[number % len(_COLOURS)]
+def _marker(look: tuple[str, str], *, hollow: object) -> dict[str, Any]:
+    colour, marker = look
     fill = _PAPER if hollow else colour
-    return {
-        "color": colour,
-        "marker": _MARKERS[number % len(_MARKERS)],
-        "markersize": 6.5,
-        "markerfacecolor": fill,
-        "clip_on": False,
-    }
+    return {"color": colour, "marker": marker, "markersize": 6.5, "markerfacecolor": fill, "clip_on": False}
 
 
-def _name_lines(axes: Axes, ends: Sequence[tuple[int, str, int, float]], *, wrong: Container[str]) -> None:
+def _name_lines(
+    axes: Axes,
+    ends: Sequence[tuple[str, int, float]],
+    *,
+    looks: Mapping[str, tuple[str, str]],
+    wrong: Container[str],
+) -> None:
     """Write each line's name beside its end, moved up or down where names would overlap, with a thin line to it."""
     axes.autoscale_view()
     axes.autoscale(enable=False)  # the lines added below must not change the scale
     to_axes = axes.transData - axes.transAxes
-    places = [to_axes.transform((value, figure)) for _, _, value, figure in ends]
+    places = [to_axes.transform((value, figure)) for _, value, figure in ends]
     heights = spread([float(place[1]) for place in places], gap=_GAP)
-    for (number, name, _, _), (right, top), height in zip(ends, places, heights, strict=True):
-        look = _marker(number, hollow=name in wrong)
+    for (name, _, _), (right, top), height in zip(ends, places, heights, strict=True):
+        look = _marker(looks[name], hollow=name in wrong)
         axes.plot(
             (right + 0.018, 1.045), (top, height), color=look["color"], lw=0.7, clip_on=False, transform=axes.transAxes
         )
