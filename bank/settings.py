@@ -128,8 +128,9 @@ CSRF_COOKIE_SECURE = not DEBUG
 LOCKSTEP_LAB_MIGRATES = True
 
 LOCKSTEP_LAB_RACES = ["bank.races.RACES", "accounts.races.ready_made.RACES"]
-# pytest --find-races --race-record bank/found_races.jsonl tests/accounts/test_strategies.py
-#   -k "naive-plain and (test_a_change_writes or test_a_transfer_moves)"
+# The shop of the finder's tests, in which races were hidden, recorded with its settings and a DATABASE_URL by
+#   pytest -c /dev/null --rootdir . --confcutdir tests/testapps/seeded_shop -p django_lockstep.lab.pytest_plugin
+#   --find-races --race-record bank/found_races.jsonl tests/testapps/seeded_shop/suite
 LOCKSTEP_LAB_FOUND_RACES = BASE_DIR / "bank" / "found_races.jsonl"
 # Where the pages' runs say how far they are, beside the data of the embedded server.
 LOCKSTEP_LAB_LIVE_FOLDER = Path(EMBEDDED["PGDATA"]).parent / "live"
