@@ -14,6 +14,7 @@ from bank.front import front
 from bank.front import progress as front_progress
 from bank.login import log_in_as_admin
 from bank.overdrafts import overdrafts
+from bank.waits import make_one_wait
 from django_lockstep.editing.api import api as editing_api
 
 admin.site.site_title = _("Bank")
@@ -36,7 +37,10 @@ urlpatterns = [
 ]
 # By a setting that nothing changes later: addresses are made once for a process.
 if settings.BANK_DEMO:
-    urlpatterns += [path("login/", log_in_as_admin, name="demo-login")]
+    urlpatterns += [
+        path("login/", log_in_as_admin, name="demo-login"),
+        path("waits/", make_one_wait, name="demo-waits"),
+    ]
 # The extra `graphql`, which the demo does without.
 if find_spec("strawberry_django"):
     urlpatterns += [path("editing/graphql/", include("django_lockstep.editing.graphql.urls"))]

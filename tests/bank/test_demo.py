@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
@@ -21,11 +22,13 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import Account
+from bank import waits
 from bank.demo_data import create_demo_data, create_superuser
 from bank.models import Article
 from django_lockstep.editing import status_of
 from django_lockstep.leases.models import Lease
 from tests.bank.processes import ROOT, environment
+from tests.support.sessions import all_others_are_idle, until
 
 
 def rows() -> str:
@@ -85,6 +88,26 @@ def test_a_visitor_on_this_machine_logs_in_with_a_button(
 
 def test_without_the_demo_there_is_no_such_address(client: Client) -> None:
     assert client.post("/login/").status_code == 404
+
+
+@pytest.mark.usefixtures("demo")
+def test_a_button_makes_one_session_wait_for_another(
+    settings: Any, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ROOT_URLCONF = "tests.bank.demo_urls"
+    cut_short = threading.Event()
+    monkeypatch.setattr(waits, "SECONDS", None)
+    monkeypatch.setattr(waits, "_cut_short", cut_short)
+    page = reverse("admin:lockstep_monitor_lock_changelist")
+    assert client.post("/waits/").status_code == 403
+    assert client.login(username="admin", password=create_superuser())
+    assert "Let one session wait" in client.get(page).content.decode()
+    for _ in range(2):  # the second one starts none
+        assert client.post("/waits/").headers["Location"] == page
+    until(lambda: "1 session waits" in client.get(page).content.decode(), "a session to wait")
+    cut_short.set()
+    until(lambda: "no session waits" in client.get(page).content.decode(), "both sessions to end")
+    until(all_others_are_idle, "their connections to close")
 
 
 def test_a_port_that_is_in_use_is_named_with_its_option(settings: Any) -> None:
