@@ -14,11 +14,11 @@ from django_lockstep.lab.pages.process import LiveProcess
 from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.lanes import Lane
 from django_lockstep.lab.simulator.load_plan import LoadPlan
-from django_lockstep.lab.simulator.report import LoadReport
+from django_lockstep.lab.simulator.report import LoadReport, LoadRow
 
 __all__ = ["KEPT", "ArenaProgress", "ArenaRequest", "ArenaResult"]
 
-KEPT = "arena"
+KEPT = "arena-result"
 """The key of the last result in the store."""
 
 
@@ -27,6 +27,8 @@ class ArenaProgress:
     """How far each strategy is."""
 
     lanes: tuple[Lane, ...] = ()
+    duration: float | None = None
+    """Seconds of each strategy."""
     template: str = "bank/arena_line.html"
 
     @property
@@ -36,11 +38,19 @@ class ArenaProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArenaResult:
-    """What the last run came to."""
+    """The last run's report."""
 
     report: LoadReport
     lanes: tuple[Lane, ...]
     when: datetime
+    command: str
+    """The same load, as a command line."""
+
+    @property
+    def rows(self) -> list[tuple[LoadRow, Lane]]:
+        """The measured rows, each with its lane."""
+        lanes = {lane.name: lane for lane in self.lanes}
+        return [(row, lanes[row.strategy]) for row in self.report.rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +65,18 @@ class ArenaRequest:
 
     @property
     def initial(self) -> ArenaProgress:
-        return ArenaProgress()
+        return ArenaProgress(duration=self.plan.duration)
+
+    @property
+    def command(self) -> str:
+        """The same load, as a command line."""
+        plan, load = self.plan, self.workload
+        think_time = f" --think-time {plan.think_time:g}" if plan.think_time else ""
+        return (
+            f"python manage.py simulate --strategies {' '.join(self.config.strategies)} --engine plain"
+            f" --workers {plan.workers} --accounts {load.accounts} --mix {load.mix}{think_time}"
+            f" --duration {plan.duration:g} --rounds {plan.rounds} --seed {load.seed}"
+        )
 
     def run(self, process: LiveProcess) -> None:
         """Measure, and keep the report; a run that is stopped keeps what it had measured."""
@@ -64,7 +85,7 @@ class ArenaRequest:
         def report_lanes(now: tuple[Lane, ...]) -> None:
             nonlocal lanes
             lanes = now
-            process.report(ArenaProgress(lanes=now))
+            process.report(ArenaProgress(lanes=now, duration=self.plan.duration))
 
         with StopSignal() as interrupt:
             process.on_stop(lambda: interrupt.request(signal.SIGTERM))
@@ -76,6 +97,7 @@ class ArenaRequest:
                 terminal=None,
                 on_progress=report_lanes,
             )
-        process.store.put(KEPT, ArenaResult(report=report, lanes=lanes, when=timezone.now()))
+        result = ArenaResult(report=report, lanes=lanes, when=timezone.now(), command=self.command)
+        process.store.put(KEPT, result)
         for note in report.notes:
             process.note(note)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache
-from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
@@ -25,9 +19,6 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import PythonLexer
 
 from accounts.models import Account
 from bank import races
@@ -35,18 +26,16 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer import svg
 from django_lockstep.lab.explorer.render.moves import ShownMove, moves_of
 from django_lockstep.lab.explorer.results import Exploration, Run
+from django_lockstep.lab.pages.code import CodeLine, source_lines
 from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.progress import answer_progress
 from django_lockstep.lab.pages.store import ShownRace, Store, open_store
-from django_lockstep.lab.pages.views import for_lab_users, live_context, may_use_lab
+from django_lockstep.lab.pages.views import NARROW_LANE, for_lab_users, live_context, may_use_lab
 
 __all__ = ["front", "progress"]
 
 _PROGRESS = "bank/front_progress.html"
-_LANE_WIDTH = 176
-"""Pixels: two lanes and their numbers fit into a third of a page, and on a phone."""
-_FORMATTER = HtmlFormatter(nowrap=True, classprefix="k-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,23 +80,6 @@ _RACES = tuple(approach.race for approach in APPROACHES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceLine:
-    """A line of code."""
-
-    place: str
-    """File and line number."""
-    level: int
-    """How far it is indented."""
-    html: SafeString
-    """Its text in colours, without the indentation."""
-
-    @property
-    def indentation(self) -> str:
-        """Tabs, so that the style sheet says how wide a level is."""
-        return "\t" * self.level
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """One way in which the race ended."""
 
@@ -138,7 +110,7 @@ class Panel:
     """A column of the page."""
 
     approach: Approach
-    sources: tuple[tuple[SourceLine, ...], ...]
+    sources: tuple[tuple[CodeLine, ...], ...]
     endings: tuple[Ending, ...] = ()
     """The wrong ones first."""
     drawings: tuple[Drawing, ...] = ()
@@ -157,7 +129,7 @@ def front(request: HttpRequest) -> HttpResponse:
         if not runs:
             raise PermissionDenied
         try:
-            start_races(store, _RACES, specs=False)
+            start_races(store, _RACES, specs=False, most=1)
             return redirect("front")
         except RunRefused as refused:
             context["refusal"], status = str(refused), refused.status
@@ -190,35 +162,6 @@ def _panel(approach: Approach, store: Store) -> Panel:
     )
 
 
-@cache
-def source_lines(function: Callable[..., Any]) -> tuple[SourceLine, ...]:
-    """Return the function's lines as they stand in its file, without the docstring."""
-    function = inspect.unwrap(function)
-    lines, first = inspect.getsourcelines(function)
-    path = Path(inspect.getfile(function)).relative_to(settings.BASE_DIR)
-    body = _without_docstring(lines)
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    html = highlight("".join(line[indent:] for _, line in body), PythonLexer(stripnl=False), _FORMATTER)
-    return tuple(
-        SourceLine(
-            place=f"{path}:{first + offset}",
-            level=(len(line) - len(line.lstrip()) - indent) // 4,
-            # Pygments has escaped the code, and closes every element in its line. A long one may break before a dot.
-            html=mark_safe(text.lstrip().replace('<span class="k-o">.', '<wbr><span class="k-o">.')),  # noqa: S308
-        )
-        for (offset, line), text in zip(body, html.splitlines(), strict=True)
-    )
-
-
-def _without_docstring(lines: list[str]) -> list[tuple[int, str]]:
-    """Return the lines of the function's source with their numbers, from 0."""
-    (definition,) = ast.parse(dedent("".join(lines))).body
-    assert isinstance(definition, ast.FunctionDef)  # noqa: S101 - the source of a function is one definition
-    first = definition.body[0]
-    documented = range(first.lineno - 1, first.end_lineno or 0) if ast.get_docstring(definition) else ()
-    return [(number, line) for number, line in enumerate(lines) if number not in documented]
-
-
 def _endings(exploration: Exploration) -> Iterator[Ending]:
     """Yield each final balance, the wrong ones first."""
     counts, retried = Counter[tuple[bool, str]](), Counter[tuple[bool, str]]()
@@ -244,7 +187,7 @@ def _drawings(approach: Approach, shown: ShownRace) -> Iterator[Drawing]:
     for number, run in enumerate((*shown.report.runs[:1], *shown.report.serial), start=1):
         ident = f"{approach.race.replace(':', '-')}-{number}"
         # svg() has escaped everything that came from outside.
-        picture = mark_safe(svg(run, ident=ident, styled=False, lane_width=_LANE_WIDTH))  # noqa: S308
+        picture = mark_safe(svg(run, ident=ident, styled=False, lane_width=NARROW_LANE))  # noqa: S308
         steps = tuple(_step(run, move) for move in moves_of(run))
         yield Drawing(ident=ident, run=run, picture=picture, steps=steps)
 

@@ -50,7 +50,14 @@ def balance(pk: Any) -> str:
     return str(accounts(pk).get().balance)
 
 
-def _race(name: str, text: str, withdrawal: Callable[[Any, int], int | None], *, holds: bool = True) -> Race:
+def _race(
+    name: str,
+    text: str,
+    withdrawal: Callable[[Any, int], int | None],
+    *,
+    method: Callable[..., Any],
+    holds: bool = True,
+) -> Race:
     def actor(amount: int) -> Callable[[Any], int | None]:
         return lambda pk: withdrawal(pk, amount)
 
@@ -60,7 +67,7 @@ def _race(name: str, text: str, withdrawal: Callable[[Any, int], int | None], *,
         invariant=lambda pk: accounts(pk).get().balance == LEFT,
         observe=balance,
     )
-    return Race(name=name, text=text, scenario=scenario, holds=holds)
+    return Race(name=name, text=text, scenario=scenario, holds=holds, code=(method,))
 
 
 RACES: Mapping[str, Race] = MappingProxyType(
@@ -71,13 +78,20 @@ RACES: Mapping[str, Race] = MappingProxyType(
                 "front:without",
                 "Ada takes 30, Bob takes 20 from a balance of 100: read, compute, write, in a transaction.",
                 without_lock,
+                method=unprotected_withdraw,
                 holds=False,
             ),
-            _race("front:pessimistic", "The same by Account.withdraw(), which locks the row first.", with_lock),
+            _race(
+                "front:pessimistic",
+                "The same by Account.withdraw(), which locks the row first.",
+                with_lock,
+                method=Account.withdraw,
+            ),
             _race(
                 "front:optimistic",
-                "The same by account.try_withdraw(); who gets False reads the account again.",
+                "The same by account.try_withdraw(); on False, the caller reads the account again.",
                 with_version,
+                method=Account.try_withdraw,
             ),
         )
     }

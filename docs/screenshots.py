@@ -35,7 +35,7 @@ def front(page: Page) -> None:
 def race(page: Page) -> None:
     """Show a race without protection: its outcomes, and the tree of its schedules."""
     page.goto("/lab/lost-update:naive/")
-    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Run every order").click()
     expect(page.get_by_text("Running now")).to_be_hidden()
     page.get_by_role("heading", name="Outcomes").evaluate("element => element.scrollIntoView()")
 

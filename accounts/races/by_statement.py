@@ -37,6 +37,7 @@ RACES.append(
         set_up=two_accounts,
         invariant_of=lambda number: lambda pks: balances(pks) == [f"{100 + 10 * number}.00", f"{100 - 10 * number}.00"],
         observe=balances,
+        code=(Account.apply_many,),
     )
 )
 

@@ -36,6 +36,7 @@ def story_race(story: Story, strategy: Strategy) -> Race:
         invariant=lambda pk: story.is_kept_by(Account.objects, pk),
         observe=balances,
         holds=strategy.safe,
+        code=(type(strategy).change,),
         many=lambda number: story_race(larger(story, number), strategy).scenario,
     )
 
@@ -72,6 +73,7 @@ def mixed_race(strategy: Strategy, other: Strategy) -> Race:
         invariant_of=ends_with(10),
         observe=balances,
         holds=not strategy.needs_all_writers,
+        code=(type(strategy).change, type(other).change),
     )
 
 
@@ -96,7 +98,8 @@ def races() -> Iterator[Race]:
             continue  # the same locks as pessimistic, but retries of both actors give ten times the schedules
         text = f"Opposite transfers. {strategy.summary}"
         deadlocks = name == "naive_atomic"
-        yield opposite_transfers(name, text, strategy.transfer, holds=strategy.safe, deadlocks=deadlocks)
+        code = (type(strategy).change,)
+        yield opposite_transfers(name, text, strategy.transfer, holds=strategy.safe, deadlocks=deadlocks, code=code)
     yield opposite_transfers(
         "ordered",
         "Opposite transfers that lock both accounts in primary-key order.",
@@ -115,4 +118,5 @@ def races() -> Iterator[Race]:
         actor=lambda pk: Account.deposit(pk, 10, idempotency_key="once") and None,
         set_up=one_account,
         invariant=lambda pk: accounts(pk).get().balance == 110,
+        code=(Account.deposit,),
     )

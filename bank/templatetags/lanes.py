@@ -13,8 +13,10 @@ register = template.Library()
 
 @register.filter
 def points(lane: Lane, lanes: tuple[Lane, ...]) -> str:
-    """Return the points of a line through the lane's rates, 160 wide and 30 high, on the scale of the fastest lane."""
+    """Return the points of a line through the lane's rates, 160 wide and 30 high, on the scale of all lanes."""
     highest = max((rate for each in lanes for rate in each.rates), default=0.0) or 1.0
-    longest = max(len(each.rates) for each in lanes)
-    step = 160 / max(1, longest - 1)
-    return " ".join(f"{number * step:.1f},{31 - rate / highest * 30:.1f}" for number, rate in enumerate(lane.rates))
+    longest = max((time for each in lanes for time in each.times), default=0.0) or 1.0
+    return " ".join(
+        f"{160 * time / longest:.1f},{31 - rate / highest * 30:.1f}"
+        for time, rate in zip(lane.times, lane.rates, strict=True)
+    )

@@ -49,6 +49,8 @@ class Race:
     """Whether some interleaving must deadlock."""
     waits: frozenset[str] | None = None
     """First words of the statements that must wait in some interleaving; None if that does not matter."""
+    code: tuple[Callable[..., Any], ...] = ()
+    """Functions that pages show beside those of the actors, such as a method that actors call."""
     many: Callable[[int], Scenario] | None = None
     """Returns the same race with more actors; None if only copies of one actor can be added."""
 

@@ -33,8 +33,9 @@ PAGES = [
     "/admin/lockstep_leases/lease/",
 ]
 LOOKS: dict[str, dict[str, Any]] = {
-    "light and wide": {},
-    "dark and narrow": {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}},
+    f"{scheme} and {width}": {"color_scheme": scheme, "viewport": {"width": width, "height": 844}}
+    for scheme in ("light", "dark")
+    for width in (1280, 390)
 }
 
 
@@ -59,7 +60,7 @@ def test_every_room_with_the_demos_data(page: Page) -> None:
 @pytest.mark.parametrize("race", ["lost-update:naive", "anomaly:G0:serializable"])
 def test_a_race_that_was_run(page: Page, race: str) -> None:
     page.goto(f"/lab/{race}/")
-    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Run every order").click()
     expect(page.get_by_role("heading", name="Every interleaving")).to_be_visible()
     assert serious_faults(page) == []
 
@@ -80,5 +81,5 @@ def test_an_arena_that_runs_and_has_run(page: Page) -> None:
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_role("img", name="Operations per second")).to_be_visible()
     assert serious_faults(page) == []
-    expect(page.get_by_role("heading", name="What it came to")).to_be_visible()
+    expect(page.get_by_role("heading", name="Results")).to_be_visible()
     assert serious_faults(page) == []

@@ -123,14 +123,16 @@ def test_it_is_watched_lane_by_lane_and_leaves_a_report(store: Store) -> None:
     text = Client().get(LANES).content.decode()
     assert "<polyline" in text
     assert ">pessimistic</th>" in text
-    until(lambda: "What it came to" in page(), "the run to end", patience=3 * PATIENCE)
+    until(lambda: "Each strategy under this load" in page(), "the run to end", patience=3 * PATIENCE)
     report = json.loads(Client().get(reverse("arena-download", args=["json"])).content)
     verdicts = {row["strategy"]: row["verdict"] for row in report["strategies"]}
     assert set(verdicts) == {"naive", "pessimistic"}
     assert verdicts["pessimistic"] == "correct"
     drawing = ET.fromstring(Client().get(reverse("arena-download", args=["svg"])).content)  # noqa: S314 - our own
     assert [text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")].count("pessimistic") == 1
-    assert '<table class="results">' in page()
+    assert '<table class="lanes results">' in page()
+    command = "simulate --strategies naive pessimistic --engine plain --workers 2 --accounts 1 --mix 1:1:0 --duration 1"
+    assert command in page()
 
 
 def test_stopping_it_keeps_what_was_measured(store: Store) -> None:

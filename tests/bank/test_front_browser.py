@@ -67,7 +67,7 @@ def test_the_idioms_are_in_sight_and_stepping_keeps_the_drawing_where_it_is(open
 def test_a_shared_link_leads_to_the_same_step(open_page: OpenPage) -> None:
     ada, bob = open_page(), open_page()
     ada.goto("/lab/lost-update:naive/")
-    ada.get_by_role("button", name="Run", exact=True).click()
+    ada.get_by_role("button", name="Run every order").click()
     expect(ada.get_by_text("lost update").first).to_be_visible()
     expect_no_run(ada)
     ada.get_by_role("button", name="Step through").first.click()
@@ -87,13 +87,18 @@ def without_keys(text: str) -> str:
     return re.sub(r"\d+", "0", text)
 
 
-def test_on_a_narrow_screen_every_actor_is_readable(open_page: OpenPage) -> None:
+def test_a_narrow_screen_shows_the_drawing_and_one_step(open_page: OpenPage) -> None:
     page = open_page(viewport={"width": 390, "height": 844})
     page.goto("/lab/front:pessimistic/?schedule=AB")
     page.get_by_role("button", name="Run", exact=True).click()
+    drawing = page.locator("figure.narrow svg").first
+    expect(drawing).to_be_visible()
+    expect(page.locator("figure.wide").first).to_be_hidden()
     step = page.get_by_role("heading", name=re.compile("Step 2 of .*B"))
+    expect(step).to_be_hidden()
+    page.get_by_role("link", name="Step 2: B").click()
     expect(step).to_be_visible()
-    box = step.bounding_box()
+    box = drawing.bounding_box()
     assert box
     assert 0 <= box["x"] < box["x"] + box["width"] <= 390
     assert not overflows(page)

@@ -52,7 +52,7 @@ def test_a_second_visitor_is_told_and_watches_the_same(open_page: OpenPage) -> N
 def test_the_keyboard_alone_is_enough(open_page: OpenPage) -> None:
     page = open_page()
     page.goto("/lab/queue:skip-locked/")
-    page.get_by_role("button", name="Run", exact=True).focus()
+    page.get_by_role("button", name="Run every order").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Every schedule, as a tree")).to_be_visible()
     fork = page.locator(".tree summary").first
@@ -65,7 +65,7 @@ def test_the_keyboard_alone_is_enough(open_page: OpenPage) -> None:
 def test_the_tree_leads_to_each_schedule(open_page: OpenPage) -> None:
     page = open_page()
     page.goto("/lab/lost-update:naive/")
-    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Run every order").click()
     tree = page.locator(".tree")
     expect(tree).to_contain_text("wrong (Outcome 1)")
     expect(tree.locator(".cut").first).to_contain_text("not run: an equivalent schedule has this move earlier")
@@ -81,7 +81,7 @@ def test_the_tree_leads_to_each_schedule(open_page: OpenPage) -> None:
 def test_a_printed_page_has_every_schedule_and_only_the_step_that_the_address_names(open_page: OpenPage) -> None:
     page = open_page()
     page.goto("/lab/lost-update:naive/")
-    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Run every order").click()
     hidden = page.locator(".tree details:not([open]) li").first
     expect(hidden).to_be_hidden()
     expect(page.locator(".move").first).to_be_visible()
@@ -107,7 +107,7 @@ def test_the_arena_is_watched_and_its_results_read(open_page: OpenPage, script: 
     expect(page.get_by_role("row", name=re.compile(r"^conditional_update \d.* 0\.00$"))).to_be_visible()
     chart = page.get_by_role("img", name="Operations per second")
     expect(chart).to_be_visible(visible=script)
-    expect(page.get_by_role("heading", name="What it came to")).to_be_visible()
+    expect(page.get_by_role("heading", name="Results")).to_be_visible()
     expect(chart).to_be_visible(visible=script)
     expect(page.get_by_role("row", name=re.compile("^pessimistic correct 0 0.00"))).to_be_visible()
     assert not overflows(page)

@@ -4,9 +4,11 @@
 // typed, and each lane has its line in the table.
 (() => {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const colours = dark
-        ? ["#8cc0f5", "#f5b36b", "#9be08b", "#f59bc1", "#d7b8ff", "#e8e36b", "#7fe0d6", "#ffaaa2", "#c9c9c9", "#b7d36b"]
-        : ["#0b57a4", "#a3261c", "#1f6f2c", "#7a3e9d", "#8a5200", "#00696b", "#a3125f", "#4a4a4a", "#5b6000", "#2f3fbf"];
+    // Red is for strategies that lose updates, in every plot; the others have no red among them.
+    const unsafe = dark ? ["#ffaaa2", "#f08d84"] : ["#a3261c", "#d4574c"];
+    const safe = dark
+        ? ["#8cc0f5", "#72c283", "#dcb455", "#bfa1f5", "#e8ebee", "#7fe0d6", "#f59bc1", "#c9a27e"]
+        : ["#0b57a4", "#1f6b30", "#8a6410", "#5a32a3", "#1b1f24", "#00696b", "#a3125f", "#7a5230"];
     let chart = null;
 
     const addSliders = () => {
@@ -21,33 +23,50 @@
         }
     };
 
-    const series = (row, index) => ({
-        label: row.cells[0].textContent, stroke: colours[index % colours.length], width: 2,
-        dash: index < colours.length ? [] : [6, 4], points: {show: false},
-    });
+    const series = (rows) => {
+        const used = {safe: 0, unsafe: 0};
+        return rows.map((row) => {
+            const kind = "unsafe" in row.dataset ? "unsafe" : "safe";
+            const colours = kind === "safe" ? safe : unsafe;
+            const number = used[kind]++;
+            return {
+                label: row.dataset.name, stroke: colours[number % colours.length], width: 2, spanGaps: true,
+                dash: number < colours.length ? [] : [6, 4], points: {show: false},
+            };
+        });
+    };
 
     const options = (place, rows) => {
         const axis = {stroke: getComputedStyle(place).color, grid: {stroke: "#8884"}, ticks: {stroke: "#8884"}};
+        const {seconds, rates, duration} = place.dataset;
         return {
             width: place.clientWidth,
-            height: 240,
-            scales: {x: {time: false}, y: {range: (_, least, most) => [0, most || 1]}},
-            axes: [{...axis, label: place.dataset.seconds}, {...axis, size: 64}],
-            series: [{label: place.dataset.seconds}, ...rows.map(series)],
+            height: 260,
+            scales: {
+                x: {time: false, range: (_, least, most) => [0, Math.max(Number(duration), most)]},
+                y: {range: (_, least, most) => [0, 1.05 * most || 1]},
+            },
+            axes: [{...axis, label: seconds}, {...axis, size: 64, label: rates}],
+            series: [{label: seconds}, ...series(rows)],
         };
     };
+
+    const numbers = (text) => text.split(" ").filter(Boolean).map(Number);
 
     const draw = () => {
         const place = document.getElementById("chart");
         const rows = [...document.querySelectorAll(".lanes tr[data-rates]")];
-        const lanes = rows.map((row) => row.dataset.rates.split(" ").filter(Boolean).map(Number));
-        const longest = Math.max(0, ...lanes.map((rates) => rates.length));
-        if (!place || longest < 2) {
+        // By the end of each interval; the first one is drawn from its beginning on.
+        const lanes = rows.map(({dataset: {times, rates}}) => {
+            const [ends, heights] = [numbers(times), numbers(rates)];
+            return new Map([[0, heights[0]], ...ends.map((end, index) => [end, heights[index]])]);
+        });
+        const times = [...new Set(lanes.flatMap((lane) => [...lane.keys()]))].sort((a, b) => a - b);
+        if (!place || times.length < 2) {
             return;
         }
         place.hidden = false;
-        const seconds = Array.from({length: longest}, (_, number) => number / 4);
-        const data = [seconds, ...lanes.map((rates) => seconds.map((_, number) => rates[number] ?? null))];
+        const data = [times, ...lanes.map((lane) => times.map((time) => lane.get(time) ?? null))];
         if (chart?.root.isConnected && chart.series.length === data.length) {
             chart.setData(data);
             return;
@@ -66,7 +85,7 @@
     addEventListener("resize", () => {
         const place = document.getElementById("chart");
         if (place && chart?.root.isConnected) {
-            chart.setSize({width: place.clientWidth, height: 240});
+            chart.setSize({width: place.clientWidth, height: 260});
         }
     });
 })();

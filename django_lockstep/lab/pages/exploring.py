@@ -64,6 +64,8 @@ class RacesRequest:
     """Seconds for each race."""
     specs: bool = True
     """Whether specs for isolationtester are made, each of which runs its schedule once more."""
+    most: int = 4
+    """Schedules that are drawn of each race besides serial ones, each of which is run twice more."""
     grace: float = 2.0
 
     @property
@@ -80,10 +82,10 @@ class RacesRequest:
                 _RaceRun(self, process, RaceProgress(names=self.names, number=number)).run(races[name])
 
 
-def start_races(store: Store, names: Sequence[str], *, schedule: str = "", specs: bool = True) -> None:
+def start_races(store: Store, names: Sequence[str], *, schedule: str = "", specs: bool = True, most: int = 4) -> None:
     """Start exploring the races of these names, or replaying the schedule of the only one.
 
-    ``specs`` are those of the schedules that are drawn, for isolationtester. Raises as `start_run`.
+    ``most`` schedules are drawn; ``specs`` are those of these, for isolationtester. Raises as `start_run`.
     """
     request = RacesRequest(
         races=(ANOMALIES, *conf.races()),
@@ -92,6 +94,7 @@ def start_races(store: Store, names: Sequence[str], *, schedule: str = "", specs
         max_schedules=MAX_SCHEDULES,
         timeout=TIMEOUT,
         specs=specs,
+        most=most,
     )
     start_run(store, request)
 
@@ -126,7 +129,7 @@ class _RaceRun:
 
     def _explore(self, race: Race) -> None:
         request = self.request
-        report = _explore(race, max_schedules=request.max_schedules, timeout=request.timeout, stop=self._count)
+        report = _explore(race, request, stop=self._count)
         exploration = report.exploration
         if exploration is None:
             return
@@ -159,32 +162,35 @@ class _RaceRun:
         return self.process.stopping
 
 
-def _explore(race: Race, *, max_schedules: int, timeout: float, stop: Callable[[Run], bool]) -> RaceReport:
+def _explore(race: Race, request: RacesRequest, *, stop: Callable[[Run], bool]) -> RaceReport:
     """Explore a race, and return what a page shows of it; ``stop`` is `explore`'s ``stop_on_first``."""
-    found = explore(race.scenario, max_schedules=max_schedules, timeout=timeout, stop_on_first=stop, tree=True)
-    runs = tuple(runs_to_draw(race.scenario, found, rows=True))
-    if found.failure is not None:  # which `explore` has kept without the rows
-        shown = _replays(race, [found.failure.schedule], rows=True)
+    exploration = explore(
+        race.scenario, max_schedules=request.max_schedules, timeout=request.timeout, stop_on_first=stop, tree=True
+    )
+    actors = range(len(race.scenario.actors))
+    # Where every run ends right the simplest ones are serial, and show nothing of how the actors meet: the first one
+    # to draw is one in which every actor has begun before one goes on.
+    runs = _replays(race, [write_schedule(actors)]) if exploration.verdict == "holds" else ()
+    drawn = {run.schedule for run in runs}
+    others = runs_to_draw(race.scenario, exploration, most=request.most - len(runs), rows=True)
+    runs = (*runs, *(run for run in others if run.schedule not in drawn))
+    if exploration.failure is not None:  # which `explore` has kept without the rows
+        shown = _replays(race, [exploration.failure.schedule])
         runs = (
-            (*(replace(found.failure, seen=each.seen, held=each.held) for each in shown), *runs[1:]) if shown else runs
+            *(replace(exploration.failure, seen=run.seen, held=run.held) for run in shown or [exploration.failure]),
+            *runs[1:],
         )
     serial: tuple[Run, ...] = ()
-    actors = range(len(race.scenario.actors))
-    if found.verdict == "holds":
-        # Where every run ends right the simplest ones are serial, and show nothing of how the actors meet: the first
-        # one to draw is one in which every actor has begun before one goes on.
-        meeting = _replays(race, [write_schedule(actors)], rows=True)
-        runs = (*meeting, *(run for run in runs if run.schedule not in {each.schedule for each in meeting}))
-    if len(actors) == 2 and found.verdict in {"holds", "broken"}:
+    if len(actors) == 2 and exploration.verdict in {"holds", "broken"}:
         # More actors have too many orders for a page. After the first move each actor goes on as long as it can.
-        serial = _replays(race, [write_schedule([actor]) for actor in actors], rows=True)
-    expected = race.as_expected(found)
-    return RaceReport(name=race.name, exploration=found, runs=runs, serial=serial, as_expected=expected)
+        serial = _replays(race, [write_schedule([actor]) for actor in actors])
+    expected = race.as_expected(exploration)
+    return RaceReport(name=race.name, exploration=exploration, runs=runs, serial=serial, as_expected=expected)
 
 
-def _replays(race: Race, schedules: Iterable[str], *, rows: bool = False) -> tuple[Run, ...]:
-    """Return the runs of these schedules; none if one of them is not possible."""
+def _replays(race: Race, schedules: Iterable[str]) -> tuple[Run, ...]:
+    """Return the runs of these schedules, with rows; none if one of them is not possible."""
     try:
-        return tuple(replay(race.scenario, schedule, rows=rows) for schedule in schedules)
+        return tuple(replay(race.scenario, schedule, rows=True) for schedule in schedules)
     except ExplorerError:
         return ()

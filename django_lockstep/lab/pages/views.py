@@ -24,6 +24,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.http import urlencode
+from django.utils.safestring import mark_safe
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -34,12 +35,14 @@ from django_lockstep.lab.explorer.render.moves import moves_of, outcome_cards
 from django_lockstep.lab.explorer.render.reports import RaceReport, as_html, as_json
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.search.schedules import parse_schedule
+from django_lockstep.lab.pages.code import race_code
 from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.store import ShownRace, Store, open_store
 from django_lockstep.lab.races import Race, named_races, registered_races, replay_test
 
 __all__ = [
+    "NARROW_LANE",
     "anomalies",
     "attachment",
     "file_name",
@@ -56,6 +59,8 @@ __all__ = [
     "taken_place",
 ]
 
+NARROW_LANE = 176
+"""Pixels of a lane that is drawn for a phone, or for a third of a page."""
 LONGEST = 500
 """Moves that a schedule on a page may have."""
 REPORTS: Mapping[str, Callable[[RaceReport], str]] = {
@@ -101,11 +106,14 @@ def races(request: HttpRequest) -> HttpResponse:
 
 
 def races_context(request: HttpRequest) -> dict[str, Any]:
-    """Return what the list of races shows: what each one's last run came to, and how far the one that goes on is."""
-    store = open_store()
-    results = store.results()
-    listed = [(race, results.get(name)) for name, race in registered_races().items()]
-    return {"races": listed, **live_context(request, store)}
+    """Return the races by story, those with the words that are searched for, each with its last result."""
+    store, words = open_store(), request.GET.get("q", "").lower().split()
+    results, stories = store.results(), dict[str, list[Any]]()
+    for name, race in registered_races().items():
+        if all(word in f"{name} {race.text}".lower() for word in words):
+            stories.setdefault(name.partition(":")[0], []).append((race, results.get(name)))
+    number = sum(map(len, stories.values()))
+    return {"stories": stories, "number": number, "words": " ".join(words), **live_context(request, store)}
 
 
 def live_context(request: HttpRequest, store: Store) -> dict[str, Any]:
@@ -124,7 +132,11 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
     if chosen is None:
         raise Http404(f"There is no race {name!r}")
     parameters = request.POST if request.method == "POST" else request.GET
-    context: dict[str, Any] = {"race": chosen, "schedule": parameters.get("schedule", "")[:LONGEST]}
+    context: dict[str, Any] = {
+        "race": chosen,
+        "code": race_code(chosen),
+        "schedule": parameters.get("schedule", "")[:LONGEST],
+    }
     store, status = open_store(), 200
     try:
         schedule = _clean_schedule(parameters.get("schedule", ""), chosen)
@@ -199,8 +211,13 @@ def _shown(report: RaceReport) -> dict[str, Any]:
 
 def stepped_drawings(report: RaceReport, *, prefix: str = "run") -> list[dict[str, Any]]:
     """Return the report's drawings with the moves to step through; ``prefix`` begins the ids of their steps."""
-    numbered = enumerate(report.drawings(), start=1)
-    return [{**each, "moves": list(moves_of(each["run"])), "ident": f"{prefix}-{number}"} for number, each in numbered]
+    drawings = []
+    for number, drawing in enumerate(report.drawings(), start=1):
+        run, ident = drawing["run"], f"{prefix}-{number}"
+        # svg() has escaped everything that came from outside.
+        narrow = mark_safe(svg(run, ident=f"{ident}-narrow", styled=False, lane_width=NARROW_LANE))  # noqa: S308
+        drawings.append({**drawing, "narrow": narrow, "moves": list(moves_of(run)), "ident": ident})
+    return drawings
 
 
 def _clean_schedule(schedule: str, race: Race) -> str:

@@ -215,6 +215,7 @@ def _location(location: Location | None) -> dict[str, Any]:
 
 
 _ROOM = Path(__file__).parents[2]
+_PAGES_STYLE = _ROOM.parent / "static" / "lockstep" / "pages.css"
 _MOST_WAYS = 8
 """Wrong outcomes that a text lists at most."""
 _COLUMNS = 160
@@ -323,11 +324,12 @@ def render_page(template: str, context: Mapping[str, Any], *, scripts: Sequence[
 
     ``scripts`` are the lab's files that it is given as ``script``.
     """
-    files = {"style": ("timeline.css", "lab.css"), "script": scripts}
-    # Only files of this package.
+    folder = STYLE.parent
+    files = {"style": (_PAGES_STYLE, STYLE, folder / "lab.css"), "script": [folder / name for name in scripts]}
+    # Only files of the library.
     texts = {
-        name: mark_safe("\n".join(STYLE.with_name(each).read_text(encoding="utf-8") for each in names))  # noqa: S308
-        for name, names in files.items()
+        name: mark_safe("\n".join(path.read_text(encoding="utf-8") for path in paths))  # noqa: S308
+        for name, paths in files.items()
     }
     with translation.override("en"):
         return _engine().get_template(template).render(Context({**context, **texts}))

@@ -118,6 +118,21 @@ def test_the_races_of_the_setting_are_listed(staff: Client) -> None:
     assert f'<a href="{page("NAIVE")}">{HERE}.NAIVE</a>' in text
 
 
+def test_the_list_is_searched_by_words_of_name_and_text(staff: Client, running: Any) -> None:
+    running.LOCKSTEP_LAB_RACES = ["accounts.races.ready_made.RACES"]
+    text = staff.get(reverse("lockstep_lab:races"), {"q": "Deadlock transfers"}).content.decode()
+    assert re.findall(r'scope="row"><a href="[^"]+">([^<]+)', text) == ["transfers:unordered"]
+    assert re.findall(r'scope="rowgroup" colspan="5">([^<]+)', text) == ["transfers"]
+    assert "No race has these words." in staff.get(reverse("lockstep_lab:races"), {"q": "cow"}).content.decode()
+
+
+def test_a_race_shows_its_code_and_its_expectation_before_it_is_run(staff: Client) -> None:
+    text = staff.get(page("NAIVE")).content.decode()
+    assert "Every order must end right." in text
+    for part in ("What runs at the same time", "What must be true at the end", 'class="code-line'):
+        assert part in text
+
+
 def test_a_project_that_names_none_has_none(staff: Client, running: Any) -> None:
     del running.LOCKSTEP_LAB_RACES
     text = staff.get(reverse("lockstep_lab:races")).content.decode()
