@@ -108,7 +108,12 @@ def _start(request: HttpRequest) -> HttpResponse:
 
 def _page(request: HttpRequest, form: ArenaForm, *, refusal: str = "", status: int = 200) -> HttpResponse:
     store = open_store()
-    context = {**live_context(request, store), "form": form, "refusal": refusal, "result": store.get(KEPT)}
+    context = {
+        **live_context(request, store, ArenaProgress().names),
+        "form": form,
+        "refusal": refusal,
+        "result": store.get(KEPT),
+    }
     run = context["run"]
     if run is not None and isinstance(run.progress, ArenaProgress):
         context |= {"progress_url": reverse("arena-lanes"), "progress_template": _LIVE}

@@ -30,6 +30,7 @@ class ArenaProgress:
     duration: float | None = None
     """Seconds of each strategy."""
     template: str = "bank/arena_line.html"
+    names: tuple[str, ...] = ("arena",)
 
     @property
     def operations(self) -> int:

@@ -134,7 +134,7 @@ def front(request: HttpRequest) -> HttpResponse:
         except RunRefused as refused:
             context["refusal"], status = str(refused), refused.status
     context["panels"] = [_panel(approach, store) for approach in APPROACHES]
-    context |= {**(live_context(request, store) if runs else {}), "runs": runs}
+    context |= {**(live_context(request, store, _RACES) if runs else {}), "runs": runs}
     run = context.get("run")
     if run is not None and getattr(run.progress, "names", ()) == _RACES:
         context |= {"progress_url": reverse("front-progress"), "progress_template": _PROGRESS}

@@ -1,4 +1,4 @@
-"""Pictures of the demo's pages for the documentation, light and dark: ``nox -s screenshots``.
+"""Pictures of the demo's pages for the documentation, and the front page's race as a GIF: ``nox -s screenshots``.
 
 Starts the demo on an embedded server of its own, and needs chromium.
 """
@@ -14,13 +14,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
-from playwright.sync_api import Page, expect, sync_playwright
+from PIL import Image
+from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
 DOCS = Path(__file__).parent
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 _PATIENCE_MS = 120_000
 """A run begins with a process and a database of its own, the first one with the migrations."""
 
@@ -41,13 +42,49 @@ def race(page: Page) -> None:
 
 
 def arena(page: Page) -> None:
-    """Show strategies under one load, after the first rounds."""
+    """Show strategies under one load."""
     page.goto("/arena/")
     page.get_by_role("button", name="Start").click()
-    expect(page.get_by_role("row", name=re.compile(r"^conditional_update [1-9]"))).to_be_visible()
+    results = page.get_by_role("heading", name="Results")
+    expect(results).to_be_visible()
+    results.evaluate("element => element.scrollIntoView()")
 
 
 PICTURES: dict[str, Callable[[Page], None]] = {"front": front, "race": race, "arena": arena}
+WIDE, PHONE = ViewportSize(width=1280, height=900), ViewportSize(width=390, height=844)
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light", "viewport": WIDE},
+    "dark": {"color_scheme": "dark", "viewport": WIDE},
+    "phone": {"color_scheme": "light", "viewport": PHONE},
+    "arabic": {"color_scheme": "light", "viewport": WIDE, "locale": "ar"},
+}
+"""Of the last two only the front page is taken, which has been raced by then."""
+
+
+def frames(page: Page) -> Iterator[tuple[bytes, int]]:
+    """Yield the front page before, while and after the three are raced, then one step after the other, with times."""
+    page.goto("/")
+    yield page.screenshot(), 2000
+    page.get_by_role("button", name="Race them").click()
+    for _ in range(3):
+        page.wait_for_timeout(300)
+        yield page.screenshot(), 300
+    expect(page.locator(".ending.right")).to_have_count(2)
+    expect(page.get_by_text("Running now")).to_be_hidden()
+    yield page.screenshot(), 3500
+    column = page.locator(".approach").first
+    column.locator(".source").first.evaluate("element => element.scrollIntoView()")
+    yield page.screenshot(), 1500
+    for _ in range(column.locator(".drawing.first .now > li").count() - 1):
+        page.keyboard.press("ArrowRight")
+        yield page.screenshot(), 1500
+
+
+def animate(page: Page, path: Path) -> None:
+    """Write a GIF of the front page's race: few colours, so that it stays small."""
+    shots, times = zip(*frames(page), strict=True)
+    images = [Image.open(BytesIO(shot)).convert("RGB").quantize(64, dither=Image.Dither.NONE) for shot in shots]
+    images[0].save(path, save_all=True, append_images=images[1:], duration=times, loop=0, optimize=True)
 
 
 @contextmanager
@@ -75,15 +112,20 @@ def main() -> None:
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     with demo() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        for scheme in SCHEMES:
-            for name, show in PICTURES.items():
-                page = browser.new_page(base_url=address, color_scheme=scheme, viewport={"width": 1280, "height": 900})
-                page.set_default_timeout(_PATIENCE_MS)
-                expect.set_options(timeout=_PATIENCE_MS)
-                show(page)
-                page.screenshot(path=DOCS / "prove" / f"page-{name}-{scheme}.png")
-                _stop(page)
-                page.close()
+        expect.set_options(timeout=_PATIENCE_MS)
+        for look, options in LOOKS.items():
+            page = browser.new_page(base_url=address, **options)
+            page.set_default_timeout(_PATIENCE_MS)
+            if look in ("light", "dark"):
+                animate(page, DOCS / "prove" / f"page-front-{look}.gif")
+                for name, show in PICTURES.items():
+                    show(page)
+                    page.screenshot(path=DOCS / "prove" / f"page-{name}-{look}.png")
+                    _stop(page)
+            else:
+                page.goto("/")
+                page.screenshot(path=DOCS / "prove" / f"page-front-{look}.png")
+            page.close()
         browser.close()
 
 

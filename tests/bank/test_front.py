@@ -13,9 +13,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils.html import strip_tags
 
-from bank.front import APPROACHES, Approach, SourceLine, source_lines
+from bank.front import APPROACHES, Approach
 from bank.policy import POLICY
 from django_lockstep.lab.pages import process
+from django_lockstep.lab.pages.code import CodeLine, source_lines
 from django_lockstep.lab.pages.process import RunRefused
 from tests.support.sessions import PATIENCE, until
 
@@ -32,7 +33,7 @@ def public(settings: Any) -> None:
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
 
 
-def plain(lines: tuple[SourceLine, ...]) -> list[str]:
+def plain(lines: tuple[CodeLine, ...]) -> list[str]:
     return [line.indentation.replace("\t", "    ") + unescape(strip_tags(line.html)) for line in lines]
 
 

@@ -35,6 +35,10 @@ class RunProgress(Protocol):
     def template(self) -> str:
         """Makes a line of it, from ``run`` and ``progress``."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What runs: a page shows how a run ended where one of these is on it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRun:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
@@ -108,21 +108,30 @@ def races(request: HttpRequest) -> HttpResponse:
 def races_context(request: HttpRequest) -> dict[str, Any]:
     """Return the races by story, those with the words that are searched for, each with its last result."""
     store, words = open_store(), request.GET.get("q", "").lower().split()
-    results, stories = store.results(), dict[str, list[Any]]()
-    for name, race in registered_races().items():
+    registered, results, stories = registered_races(), store.results(), dict[str, list[Any]]()
+    for name, race in registered.items():
         if all(word in f"{name} {race.text}".lower() for word in words):
             stories.setdefault(name.partition(":")[0], []).append((race, results.get(name)))
     number = sum(map(len, stories.values()))
-    return {"stories": stories, "number": number, "words": " ".join(words), **live_context(request, store)}
+    return {"stories": stories, "number": number, "words": " ".join(words), **live_context(request, store, registered)}
 
 
-def live_context(request: HttpRequest, store: Store) -> dict[str, Any]:
-    """Return what a page shows of the run that goes on; from now on the page watches it."""
+def live_context(request: HttpRequest, store: Store, names: Iterable[str]) -> dict[str, Any]:
+    """Return what a page shows of the run that goes on, and of the last one if that was of something on the page.
+
+    From now on the page watches the run.
+    """
     run = store.run()
     if run is not None and run.active:
         store.watch()
-    htmx, streams = apps.is_installed("django_htmx"), has_place(request)
-    return {"run": run, "runs": conf.runs_in_pages(), "htmx": htmx, "streams": streams, "page": request.path}
+    return {
+        "run": run,
+        "concerned": run is not None and not set(run.progress.names).isdisjoint(names),
+        "runs": conf.runs_in_pages(),
+        "htmx": apps.is_installed("django_htmx"),
+        "streams": has_place(request),
+        "page": request.path,
+    }
 
 
 @for_runs
@@ -149,7 +158,7 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
             context |= {**_shown(shown.report), "last": shown.result}
     except RunRefused as refused:
         context["refusal"], status = str(refused), refused.status
-    return render(request, "lockstep_lab/race.html", {**context, **live_context(request, store)}, status=status)
+    return render(request, "lockstep_lab/race.html", {**context, **live_context(request, store, [name])}, status=status)
 
 
 @require_safe
