@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from bank.demo_data import create_demo_data
 from bank.models import Article
-from tests.support.browser import chromium, logged_in, serious_faults, staff_page
+from tests.support.browser import chromium, logged_in, overflows, serious_faults, staff_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["chromium", "logged_in", "staff_page"]
@@ -24,6 +24,7 @@ PAGES = [
     "/arena/",
     "/overdrafts/",
     "/editing/",
+    "/editing/api/docs",
     "/admin/",
     "/admin/accounts/account/",
     "/admin/accounts/account/add/",
@@ -55,6 +56,7 @@ def test_every_room_with_the_demos_data(page: Page) -> None:
         assert response is not None
         assert response.status == 200, path
         assert serious_faults(page) == []
+        assert not overflows(page), path
 
 
 @pytest.mark.parametrize("race", ["lost-update:naive", "anomaly:G0:serializable"])

@@ -3,17 +3,12 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.support.browser import OpenPage, chromium, expect_no_run, open_page
+from tests.support.browser import OpenPage, chromium, expect_no_run, open_page, overflows
 
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["chromium", "open_page"]
-
-
-def overflows(page: Page) -> bool:
-    wide: bool = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
-    return wide
 
 
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])

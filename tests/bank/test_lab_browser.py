@@ -6,8 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from django_lockstep.lab.pages.store import open_store
-from tests.bank.test_front_browser import overflows
-from tests.support.browser import OpenPage, chromium, expect_no_run, open_page
+from tests.support.browser import OpenPage, chromium, expect_no_run, open_page, overflows
 from tests.support.sessions import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -112,6 +111,15 @@ def test_the_arena_is_watched_and_its_results_read(open_page: OpenPage, script: 
     expect(page.get_by_role("row", name=re.compile("^pessimistic correct 0 0.00"))).to_be_visible()
     assert not overflows(page)
     assert "workers=4" in page.url
+
+
+def test_the_chart_of_the_arena_has_lines_in_a_language_with_decimal_commas(open_page: OpenPage) -> None:
+    page = open_page(locale="ar")
+    page.goto("/arena/")
+    page.locator("input[name=seconds]").fill("1")
+    page.locator(".load button").click()
+    expect(page.locator("section[aria-labelledby=result] .chart")).to_be_visible()
+    assert page.locator("section[aria-labelledby=result] .chart").get_attribute("data-duration") == "1"
 
 
 def test_a_slider_and_its_number_move_together(open_page: OpenPage) -> None:
