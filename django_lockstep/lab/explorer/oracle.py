@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from django_lockstep.errors import sqlstate_of
+from django_lockstep.errors import ConcurrencyError, sqlstate_of
 from django_lockstep.lab.explorer.errors import NotExplorable
+from django_lockstep.lab.explorer.options import Errors
 from django_lockstep.lab.explorer.requests import Response
 from django_lockstep.lab.explorer.search.symmetry import exchanges
 from django_lockstep.lab.explorer.tables.final_state import (
@@ -22,7 +23,7 @@ from django_lockstep.lab.explorer.tables.final_state import (
 )
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["Objection", "Oracle", "RunResult", "error_name", "plain_results"]
+__all__ = ["Objection", "Oracle", "RunResult", "describe_error", "error_name", "is_conflict", "plain_results"]
 
 _PLAIN = (bool, int, Decimal, str, Response)
 _NUMBER = re.compile(r"\d+")
@@ -98,14 +99,21 @@ class Oracle:
     """Says what is wrong with a result; learns which columns differ without any race.
 
     ``run_serially`` runs actors, given by their indexes, one after the other; it returns None if one does not end.
+    ``raises`` are errors that an actor may raise in a race though it raises them in no serial order.
     """
 
     def __init__(
-        self, scenario: Scenario, *, ignore: Collection[str], run_serially: Callable[[Sequence[int]], RunResult | None]
+        self,
+        scenario: Scenario,
+        *,
+        ignore: Collection[str],
+        raises: Errors = (),
+        run_serially: Callable[[Sequence[int]], RunResult | None],
     ) -> None:
         self._scenario = scenario
         self._names = tuple(scenario.actors)
         self._run_serially = run_serially
+        self._raises = raises
         self._ignored = set(ignore)
         self._serial_runs: dict[tuple[int, ...], RunResult | None] = {}
         """By the order of the actors; None where one did not end."""
@@ -181,7 +189,7 @@ class Oracle:
         for names, errors in ((succeeded, {}), (frozenset(self._names), mine.errors)):
             for one in (end for end in self._serial_ends(names) if end.errors == errors):
                 if (one.state, one.results) == (mine.state, mine.results):
-                    return Objection()
+                    return self._error_objection(end)
                 candidates.append(one)
         who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
         if not candidates:
@@ -191,6 +199,28 @@ class Oracle:
         nearest = min((mine.describe_difference(one) for one in candidates), key=len)
         text = f"No order of {who}, one after the other, ends like this: {'; '.join(nearest)}"
         return Objection(text, tuple(nearest))
+
+    def _error_objection(self, end: RunResult) -> Objection:
+        """Return what is wrong with the errors of a result whose rows are right: one that the race alone brings about.
+
+        An actor that loses a conflict raises what says so, and its caller tries again or answers 409. Any other error
+        that no serial order raises is a mistake that the race uncovers, even if the transaction left nothing behind.
+        """
+        errors = {
+            name: error_name(error)
+            for name, error in end.errors.items()
+            if not (isinstance(error, self._raises) or is_conflict(error))
+        }
+        if not errors:
+            return Objection()
+        serial = {item for one in self._serial_ends(frozenset(self._names)) for item in one.errors.items()}
+        for name, error in errors.items():
+            if (name, error) not in serial:
+                text = (
+                    f"{name} raised {describe_error(end.errors[name])}, which it raises in no order one after the other"
+                )
+                return Objection(text, (f"{name} raised {error}",))
+        return Objection()
 
     def _serial_ends(self, names: frozenset[str]) -> Iterator[_Comparable]:
         """Yield the results of running these actors one after the other, in every order, those that are known first."""
@@ -228,6 +258,20 @@ def _without_keys(text: str, generated: Collection[str]) -> str:
 def plain_results(results: Mapping[str, Any]) -> dict[str, str]:
     """Return the results that are plain values, as text."""
     return {name: str(result) for name, result in results.items() if isinstance(result, _PLAIN)}
+
+
+_CONFLICTS = ("40", "55P03", "57014")
+"""First characters of SQLSTATEs that say that another transaction was in the way: rollbacks, NOWAIT, time-outs."""
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether the error says that another transaction was in the way; a constraint says what is wrong with the row."""
+    return isinstance(error, ConcurrencyError) or (sqlstate_of(error) or "").startswith(_CONFLICTS)
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the error's class and the first line of its message."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}".rstrip(": ")
 
 
 def error_name(error: BaseException) -> str:

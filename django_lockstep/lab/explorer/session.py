@@ -56,7 +56,7 @@ class ExplorationSession:
     def __init__(self, scenario: Scenario, options: SessionOptions) -> None:
         self.scenario = scenario
         self.options = options
-        self.oracle = Oracle(scenario, ignore=options.ignore, run_serially=self._run_serially)
+        self.oracle = Oracle(scenario, ignore=options.ignore, raises=options.raises, run_serially=self._run_serially)
         self.caches: RowCaches | None = None
         self._servers: dict[tuple[str, ...], Server] = {}
         self._by_alias: dict[str, Server] = {}

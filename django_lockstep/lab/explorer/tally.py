@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
-from django_lockstep.errors import ConcurrencyError, sqlstate_of
+from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
 from django_lockstep.lab.explorer.options import Errors, ExploreOptions
-from django_lockstep.lab.explorer.oracle import RunResult, error_name
+from django_lockstep.lab.explorer.oracle import RunResult, describe_error, error_name, is_conflict
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, RunEnding, Verdict
 from django_lockstep.lab.explorer.search.branches import State
 from django_lockstep.lab.explorer.search.dpor import Search
@@ -220,9 +220,6 @@ def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None
 
 # Vacuous races: code that never ran holds in every schedule.
 
-_CONFLICTS = ("40", "23", "55P03", "57014")
-"""First characters of SQLSTATEs of conflicts with other transactions: rollbacks, constraints, NOWAIT, time-outs."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
@@ -242,11 +239,11 @@ def activity_of(steps: Sequence[StepRecord], errors: Mapping[str, BaseException]
         active=frozenset(step.actor for step in steps),
         changed=any(map(_may_change, steps)),
         raised={
-            name: (f"{type(error).__module__}.{type(error).__qualname__}", _in_words(error))
+            name: (f"{type(error).__module__}.{type(error).__qualname__}", describe_error(error))
             for name, error in errors.items()
-            # A conflict in every schedule is a result of the race; another error is more likely a mistake in the
-            # scenario.
-            if not (isinstance(error, raises) or _is_conflict(error))
+            # A conflict or a violated constraint in every schedule is a result of the race; another error is more
+            # likely a mistake in the scenario.
+            if not (isinstance(error, raises) or is_conflict(error) or (sqlstate_of(error) or "").startswith("23"))
         },
     )
 
@@ -295,11 +292,3 @@ def _all(schedules: str) -> str:
 def _may_change(step: StepRecord) -> bool:
     statement = step.operation.statement
     return statement is None or statement.may_change
-
-
-def _is_conflict(error: BaseException) -> bool:
-    return isinstance(error, ConcurrencyError) or (sqlstate_of(error) or "").startswith(_CONFLICTS)
-
-
-def _in_words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}".rstrip(": ")

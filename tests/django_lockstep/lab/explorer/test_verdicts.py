@@ -23,6 +23,46 @@ def raised(pk: int) -> None:
     Seat.objects.filter(pk=pk).update(price=F("price") + 10)
 
 
+# Errors
+
+
+def sign_up() -> None:
+    if not User.objects.filter(username="ada").exists():
+        User.objects.create(username="ada")
+
+
+def guest_of_a_seat_that_is_there(pk: int) -> None:
+    with transaction.atomic():
+        if Seat.objects.filter(pk=pk).exists():
+            Seat.objects.filter(pk=pk).update(guest="ada")
+            Seat.objects.filter(pk=pk).first().guest  # type: ignore[union-attr] # noqa: B018
+
+
+def give_up(pk: int) -> None:
+    Seat.objects.filter(pk=pk).delete()
+
+
+def test_an_error_that_no_serial_order_raises_is_wrong_without_an_invariant() -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=[guest_of_a_seat_that_is_there, give_up]))
+    assert found.verdict == "broken"
+    assert "A raised AttributeError: 'NoneType' object has no attribute 'guest', which it raises in no" in found.reason
+
+
+def test_so_is_a_constraint_that_the_race_alone_violates_unless_raises_names_it() -> None:
+    scenario = Scenario(actors=[sign_up] * 2)
+    found = explore(scenario)
+    assert (found.verdict, "raised IntegrityError: duplicate key value" in found.reason) == ("broken", True)
+    assert explore(scenario, raises=IntegrityError).verdict == "holds"
+
+
+def test_an_error_of_a_serial_order_is_none() -> None:
+    def take_the_only_seat(pk: int) -> None:
+        Seat.objects.select_for_update().get(pk=pk).delete()
+
+    with_lock = [transaction.atomic(take_the_only_seat)] * 2
+    assert explore(Scenario(set_up=stories.one_seat, actors=with_lock)).verdict == "holds"  # DoesNotExist for one
+
+
 # Invariants
 
 
