@@ -9,17 +9,32 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from time import time
 from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core import signing
+from django.core.cache import cache
+from django.http import HttpRequest
 from django.utils.crypto import constant_time_compare, salted_hmac
 
-from django_lockstep.editing.conf import api_authenticator, api_token_age
+from django_lockstep.editing.conf import api_authenticator, api_token_age, trusted_proxies
+from django_lockstep.editing.errors import TooManyFailures
 
-__all__ = ["authenticate", "digest_of", "issue", "matches", "new_token", "pass_of", "user_of"]
+__all__ = [
+    "authenticate",
+    "client_address",
+    "digest_of",
+    "issue",
+    "matches",
+    "new_token",
+    "pass_of",
+    "user_of",
+]
 
 _SALT = "lockstep.editing.api"
+_MAX_FAILURES = 30
+"""Invalid tokens of an address in a minute, at both APIs together."""
 
 
 def new_token() -> str:
@@ -52,14 +67,42 @@ def matches(token: str, digest: str) -> bool:
 def authenticate(request: Any, token: str) -> Any:
     """Return the active user of a bearer token, who becomes ``request.user``; None for an invalid token.
 
-    Tokens are those of ``LOCKSTEP_EDIT_API_AUTHENTICATOR`` where a project has one, otherwise those of `issue`.
+    Tokens are those of ``LOCKSTEP_EDIT_API_AUTHENTICATOR`` where a project has one, otherwise those of `issue`. Raises
+    `TooManyFailures` for an invalid token after thirty others from the same address in this minute.
     """
     find = api_authenticator()
     user = find(request, token) if find else user_of(token)
     if user is None or not user.is_active:
+        # Counted after a failure only: valid clients behind the same address are not refused.
+        _count_failure(client_address(request))
         return None
     request.user = user
     return user
+
+
+def client_address(request: HttpRequest) -> str:
+    """Return the address that sent the request.
+
+    ``REMOTE_ADDR``, or what the first of ``LOCKSTEP_TRUSTED_PROXIES`` proxies appended to ``X-Forwarded-For``: whatever
+    stands before it in the header was written by the client.
+    """
+    address, proxies = request.META.get("REMOTE_ADDR", ""), trusted_proxies()
+    forwarded = request.headers.get("X-Forwarded-For", "").split(",")
+    return forwarded[-proxies].strip() if 0 < proxies <= len(forwarded) else address
+
+
+def _count_failure(address: str) -> None:
+    minute, second = divmod(int(time()), 60)
+    key = f"lockstep.editing.failed-tokens.{minute}.{hashlib.sha256(address.encode()).hexdigest()}"
+    cache.add(key, 0, timeout=60)
+    try:
+        count = cache.incr(key)
+    except ValueError:  # a cache that keeps nothing, or that dropped the key in between
+        return
+    if count > _MAX_FAILURES:
+        raise TooManyFailures(
+            f"{_MAX_FAILURES} invalid tokens have come from {address} in this minute", retry_after=60 - second
+        )
 
 
 def issue(user: Any) -> str:
