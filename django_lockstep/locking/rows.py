@@ -19,7 +19,7 @@ from django.db.transaction import TransactionManagementError
 
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.locking.fields import parents_of
+from django_lockstep.locking.fields import parents_of, tables_of
 from django_lockstep.locking.memory import dirty_attnames, seen_version
 
 M = TypeVar("M", bound=Model)
@@ -186,9 +186,11 @@ def row_lock(
     database lacks an option, the lock is the stronger one without it.
     """
     features = connections[using].features
+    # OF takes no table with a schema, which a db_table can contain: 'schema"."table'.
+    takes_of = features.has_select_for_update_of and not any('"."' in each._meta.db_table for each in tables_of(model))
     return {
         "no_key": no_key and features.has_select_for_no_key_update,
-        "of": tuple(of or own_tables(model)) if features.has_select_for_update_of else (),
+        "of": tuple(of or own_tables(model)) if takes_of else (),
         "nowait": nowait,
     }
 
