@@ -19,7 +19,7 @@ from django.db.transaction import TransactionManagementError
 
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.locking.fields import parents_of, tables_of
+from django_lockstep.locking.fields import parents_of, primary_key, tables_of
 from django_lockstep.locking.memory import dirty_attnames, seen_version
 
 M = TypeVar("M", bound=Model)
@@ -119,14 +119,14 @@ def lock_rows(
     # Checked before any SQL: in autocommit the lock would end with its own statement.
     require_transaction(connections[queryset.db], queryset.model)
     # Converted first: "7" and 7 are the same row, and a missing key is reported with its own type.
-    wanted = _primary_keys(queryset.model, pks)
+    keys = _primary_keys(queryset.model, pks)
     options: LockOptions = {"no_key": no_key, "of": of, "nowait": nowait, "timeout": timeout, "using": queryset.db}
-    with _locking(queryset, sorted(wanted), skip_locked=skip_locked, **options) as rows:
+    with _locking(queryset, keys, skip_locked=skip_locked, **options) as rows:
         # ORDER BY makes the server lock in this order; without it, two overlapping calls could deadlock.
-        locked = list(rows.filter(pk__in=wanted).order_by("pk"))
+        locked = list(rows.filter(pk__in=keys).order_by("pk"))
     # With skip_locked a missing row may just be locked by another transaction.
     if not skip_locked:
-        _require_all(queryset.model, wanted - {row.pk for row in locked})
+        _require_all(queryset.model, set(keys) - {row.pk for row in locked})
     return locked
 
 
@@ -170,11 +170,11 @@ def require_transaction(connection: BaseDatabaseWrapper, model: type[Model]) -> 
     )
 
 
-def _primary_keys(model: type[Model], pks: Iterable[object]) -> set[Any]:
-    """Return the keys as the primary key's own type, each once."""
+def _primary_keys(model: type[Model], pks: Iterable[object]) -> list[Any]:
+    """Return the keys as the primary key's own type, each once, in their order."""
     if isinstance(pks, str | bytes):
         raise TypeError(f"pks must be a collection of primary keys, not the string {pks!r}")
-    return {model._meta.pk.to_python(pk) for pk in pks}
+    return sorted({primary_key(model, pk) for pk in pks})
 
 
 def row_lock(

@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_lockstep.errors import StaleVersionError, translated_errors
 from django_lockstep.locking.checks import ChecksTable, check_guard, check_versioned
-from django_lockstep.locking.fields import Microseconds, VersionField, attnames_of, parents_of, version_field
+from django_lockstep.locking.fields import Microseconds, VersionField, attnames_of, is_key, parents_of, version_field
 from django_lockstep.locking.ignoring import note_ignored, versions_ignored
 from django_lockstep.locking.memory import (
     adopt,
@@ -246,8 +246,10 @@ class VersionedModel(ChecksTable):
         return router.db_for_write(type(self), instance=self)
 
     def _is_new(self) -> bool:
-        known = remembered(self).get(type(self)._meta.pk.attname)
-        return self._state.adding or self.pk is None or (known is not None and known != self.pk)
+        memory = remembered(self)
+        key = {field.attname: getattr(self, field.attname) for field in self._meta.pk_fields}
+        is_other = any(memory.get(attname) not in (None, value) for attname, value in key.items())
+        return self._state.adding or None in key.values() or is_other
 
     def _save_new(self, *, using: str, **options: Any) -> None:
         attname = version_field(type(self)).attname
@@ -378,7 +380,7 @@ def _are_columns(model: type[models.Model], names: Collection[str] | None) -> bo
     """Whether all names are of fields that an UPDATE can set."""
     if names is None:  # the common case, without a lookup
         return True
-    fields = [field for field in model._meta.concrete_fields if not field.primary_key]
+    fields = [field for field in model._meta.concrete_fields if not is_key(model, field)]
     return {name for field in fields for name in (field.name, field.attname)}.issuperset(names)
 
 

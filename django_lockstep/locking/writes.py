@@ -12,7 +12,7 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_lockstep.locking.fields import tables_of, version_field
+from django_lockstep.locking.fields import is_key, tables_of, version_field
 from django_lockstep.locking.memory import is_expression
 
 __all__ = [
@@ -46,7 +46,7 @@ def python_values(model: type[models.Model], values: dict[str, Any]) -> dict[str
     kept = {}
     for name, value in values.items():
         field = column(model, name)
-        if field == version_field(model) or field.primary_key:
+        if field == version_field(model) or is_key(model, field):
             raise ValueError(f"{name} identifies the row that was read and cannot be among the values")
         kept[name] = value if is_expression(value) or field.is_relation else field.to_python(value)
     return kept

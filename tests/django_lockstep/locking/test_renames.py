@@ -103,6 +103,8 @@ def wares(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Ite
     settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "wares"]
     yield
     call_command("migrate", "wares", "zero", verbosity=0)
+    for name in functions():  # DROP COLUMN and DROP TABLE take the trigger along, and leave its function
+        sql(f'DROP FUNCTION "{name}"')
     for name in [name for name in sys.modules if name.partition(".")[0] == "wares"]:
         del sys.modules[name]
 
