@@ -79,8 +79,8 @@ class VersionedModel(ChecksTable):
         """
         if args:
             named = {"force_insert": force_insert, "force_update": force_update, "using": using}
-            named = _named(self, args, update_fields=update_fields, **named)
-            self.save(**named, force_write=force_write, **options)
+            options |= _named(self, args, update_fields=update_fields, **named)
+            self.save(force_write=force_write, **options)
             return
         using = using or self._write_alias()
         names = None if update_fields is None else list(update_fields)

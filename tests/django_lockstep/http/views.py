@@ -101,7 +101,7 @@ class SeatSerializer(serializers.ModelSerializer):  # type: ignore[misc]
 
 class Generic(IfMatchMixin, RetrieveUpdateDestroyAPIView):  # type: ignore[misc]
     authentication_classes = ()
-    permission_classes = ()
+    permission_classes: tuple[Any, ...] = ()
     queryset = Seat.objects.all()
     serializer_class = SeatSerializer
 
