@@ -9,7 +9,7 @@ from django.db import connections, models, transaction
 
 from django_lockstep.locking.fields import parents_of, primary_key, version_field
 from django_lockstep.locking.memory import is_expression
-from django_lockstep.locking.writes import auto_now_values, column, place_type, python_values, write_if
+from django_lockstep.locking.writes import auto_now_values, column, place_type, python_values, valid_version, write_if
 
 __all__ = ["GuardedWrite", "update_many"]
 
@@ -19,7 +19,9 @@ GuardedWrite = tuple[Any, int, Mapping[str, Any]]
 
 def update_many(model: type[models.Model], changes: list[GuardedWrite], *, using: str) -> list[Any]:
     """Write each change whose row still has its version; return the keys of the others, in the order given."""
-    wanted = [(primary_key(model, pk), version, _plain(model, values)) for pk, version, values in changes]
+    wanted = [
+        (primary_key(model, pk), valid_version(version), _plain(model, values)) for pk, version, values in changes
+    ]
     if len({pk for pk, _, _ in wanted}) != len(wanted):
         raise ValueError("a primary key is given twice: only one of its changes could be written")
     if not wanted:

@@ -112,8 +112,8 @@ def lock_rows(
     changed since the snapshot raises `SerializationFailure`.
 
     Raises ``TransactionManagementError`` outside a transaction, before any SQL; ``DoesNotExist`` with the keys that
-    have no row (not with ``skip_locked``, which cannot tell a locked row from a missing one); `LockNotAvailable`,
-    `DeadlockDetected`, `SerializationFailure`.
+    have no row (not with ``skip_locked``, which cannot tell a locked row from a missing one); ``ValueError`` for what
+    cannot be a key; `LockNotAvailable`, `DeadlockDetected`, `SerializationFailure`.
     """
     queryset = _queryset(target, using).select_for_update()
     # Checked before any SQL: in autocommit the lock would end with its own statement.

@@ -23,6 +23,7 @@ __all__ = [
     "place_type",
     "python_values",
     "row_of",
+    "valid_version",
     "version_kept",
     "write_if",
 ]
@@ -50,6 +51,17 @@ def python_values(model: type[models.Model], values: dict[str, Any]) -> dict[str
             raise ValueError(f"{name} identifies the row that was read and cannot be among the values")
         kept[name] = value if is_expression(value) or field.is_relation else field.to_python(value)
     return kept
+
+
+def valid_version(version: int) -> int:
+    """Return the version. Raises ``ValueError`` for what no row that can be written has."""
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version < _MAX_VERSION:
+        raise ValueError(f"a version must be an integer from 0 to {_MAX_VERSION - 1}, not {version!r}")
+    return version
+
+
+_MAX_VERSION = 2**63 - 1
+"""What a bigint can hold, and so the version of a row that cannot be written again."""
 
 
 def auto_now_values(model: type[models.Model]) -> dict[str, Any]:
