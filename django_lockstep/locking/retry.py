@@ -70,7 +70,7 @@ class Retry:
     on: tuple[type[Exception], ...]
     """Errors that another attempt may cure."""
     using: str | None
-    """The database whose open transaction forbids a retry; None for any."""
+    """The database whose open transaction forbids a retry; None for any, another name for none."""
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return the function with retries around it; a coroutine function stays one."""
@@ -119,9 +119,9 @@ class Retry:
 
         That is inside ``atomic()``, except the block of a ``TestCase``, and where autocommit is off.
         """
-        # Looked up, so that an unknown alias is Django's ConnectionDoesNotExist.
-        named = connections.all(initialized_only=True) if self.using is None else [connections[self.using]]
-        for connection in named:
+        for connection in connections.all(initialized_only=True):
+            if self.using not in {None, connection.alias}:
+                continue
             if in_own_atomic(connection):
                 raise TransactionManagementError(
                     f"A retry runs whole transactions, but one is open on database {connection.alias!r}. Move the "
@@ -285,6 +285,6 @@ def retry_on_conflict(
         wait_max=seconds(wait_max, name="wait_max"),
         timeout=None if timeout is None else seconds(timeout, name="timeout"),
         on=on if isinstance(on, tuple) else (on,),
-        using=using,
+        using=None if using is None else connections[using].alias,  # looked up, so that an unknown one is an error
     )
     return policy if function is None else policy(function)

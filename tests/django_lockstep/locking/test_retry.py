@@ -201,12 +201,8 @@ def test_without_autocommit_nothing_is_run(using: str | None) -> None:
 
 
 def test_a_database_that_the_settings_do_not_know() -> None:
-    work = Flaky()
     with pytest.raises(ConnectionDoesNotExist, match="no-such-alias"):
-        retry_on_conflict(using="no-such-alias")(work)()
-    with pytest.raises(ConnectionDoesNotExist, match="no-such-alias"):
-        next(iter(retry_on_conflict(using="no-such-alias")))
-    assert work.calls == 0
+        retry_on_conflict(using="no-such-alias")
 
 
 class InsideATestCase(TestCase):

@@ -101,7 +101,7 @@ def test_a_table_that_gets_a_clock_in_two_steps_is_not_rewritten(steps: list[Any
 
     create = migrations.CreateModel("Ware", [("id", models.BigAutoField(primary_key=True))])
     first, *others = [VersionField(start=start) for start in steps]
-    changes = [migrations.AddField("Ware", "version", first)]
+    changes: list[Any] = [migrations.AddField("Ware", "version", first)]
     changes += [migrations.AlterField("Ware", "version", field) for field in others]
     state, before = ProjectState(), 0
     for operation in [create, *changes]:
