@@ -21,16 +21,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from django_lockstep.editing.conf import api_authenticator, api_token_age, trusted_proxies
 from django_lockstep.editing.errors import TooManyFailures
 
-__all__ = [
-    "authenticate",
-    "client_address",
-    "digest_of",
-    "issue",
-    "matches",
-    "new_token",
-    "pass_of",
-    "user_of",
-]
+__all__ = ["authenticate", "digest_of", "issue", "matches", "new_token", "pass_of", "user_of"]
 
 _SALT = "lockstep.editing.api"
 _MAX_FAILURES = 30
@@ -74,21 +65,10 @@ def authenticate(request: Any, token: str) -> Any:
     user = find(request, token) if find else user_of(token)
     if user is None or not user.is_active:
         # Counted after a failure only: valid clients behind the same address are not refused.
-        _count_failure(client_address(request))
+        _count_failure(_client_address(request))
         return None
     request.user = user
     return user
-
-
-def client_address(request: HttpRequest) -> str:
-    """Return the address that sent the request.
-
-    ``REMOTE_ADDR``, or what the first of ``LOCKSTEP_TRUSTED_PROXIES`` proxies appended to ``X-Forwarded-For``: whatever
-    stands before it in the header was written by the client.
-    """
-    address, proxies = request.META.get("REMOTE_ADDR", ""), trusted_proxies()
-    forwarded = request.headers.get("X-Forwarded-For", "").split(",")
-    return forwarded[-proxies].strip() if 0 < proxies <= len(forwarded) else address
 
 
 def _count_failure(address: str) -> None:
@@ -100,9 +80,18 @@ def _count_failure(address: str) -> None:
     except ValueError:  # a cache that keeps nothing, or that dropped the key in between
         return
     if count > _MAX_FAILURES:
-        raise TooManyFailures(
-            f"{_MAX_FAILURES} invalid tokens have come from {address} in this minute", retry_after=60 - second
-        )
+        text = f"{_MAX_FAILURES} invalid tokens have come from {address} in this minute"
+        raise TooManyFailures(text, retry_after=60 - second)
+
+
+def _client_address(request: HttpRequest) -> str:
+    """Return ``REMOTE_ADDR``, or what the first of ``LOCKSTEP_TRUSTED_PROXIES`` appended to ``X-Forwarded-For``.
+
+    Whatever stands before that in the header was written by the client.
+    """
+    proxies = trusted_proxies()
+    addresses = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()]
+    return addresses[-proxies] if 0 < proxies <= len(addresses) else str(request.META.get("REMOTE_ADDR", ""))
 
 
 def issue(user: Any) -> str:

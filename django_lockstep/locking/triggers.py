@@ -2,7 +2,7 @@
 
 The function of a trigger is text in which PostgreSQL follows no rename, unlike in a trigger's WHEN clause. Reading the
 names from the catalog instead would cost every row a query, and a function whose body is parsed (``BEGIN ATOMIC``)
-would forbid to change the type of a column that it names. So every migration ends with `RestoreTriggers`.
+would forbid to change the type of a column that it names. So every migration ends with `_restore`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from django.db import router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.backends.utils import truncate_name
+from django.db.migrations.operations import RunPython
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 from django.db.models import Model
@@ -20,7 +22,7 @@ from django.db.models import Model
 from django_lockstep.locking.fields import VersionField, version_field
 from django_lockstep.locking.writes import VERSION_KEPT
 
-__all__ = ["AddVersionGuard", "RestoreTriggers", "RowTrigger", "outdated_triggers", "restore_triggers"]
+__all__ = ["AddVersionGuard", "RowTrigger", "outdated_triggers", "restore_triggers"]
 
 
 class RowTrigger(Operation):
@@ -109,46 +111,33 @@ def _table(model: type[Model], connection: BaseDatabaseWrapper) -> str:
     return connection.ops.quote_name(model._meta.db_table)
 
 
-class RestoreTriggers(Operation):
-    """Install again each trigger whose function does not fit its model any more; `restore_triggers` adds it."""
-
-    reversible = True
-
-    def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing."""
-
-    def database_forwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
-        connection = schema_editor.connection
-        outdated = list(outdated_triggers(to_state.apps, connection))
-        for operation, model, _ in outdated:
-            (operation.install if operation.fits(model) else operation.remove)(model, schema_editor)
-        if not outdated:
-            return
-        with connection.cursor() as cursor:  # a renamed table's trigger has got a function with another name
-            cursor.execute(
-                "SELECT oid::regprocedure::text FROM pg_proc WHERE oid = ANY (%s)"
-                " AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgfoid = pg_proc.oid)",
-                [[function for _, _, function in outdated]],
-            )
-            for (function,) in cursor.fetchall():
-                schema_editor.execute(f"DROP FUNCTION {function}", params=None)
-
-    database_backwards = database_forwards
-
-    def describe(self) -> str:
-        return "Restore the triggers that name what was renamed"
-
-
 def restore_triggers(plan: Any = None, **kwargs: object) -> None:
-    """Let each migration of the plan end with `RestoreTriggers`; a receiver of ``pre_migrate``."""
+    """Let each migration of the plan end with `_restore`; a receiver of ``pre_migrate``, as contenttypes has one."""
     for migration, backwards in plan or ():
         operations = migration.operations
-        if any(isinstance(operation, RestoreTriggers) for operation in operations):
+        if any(getattr(operation, "code", None) is _restore for operation in operations):
             continue  # the signal is sent for every app that has models
         # Backwards, the operations run from the last to the first.
-        migration.operations = [RestoreTriggers(), *operations] if backwards else [*operations, RestoreTriggers()]
+        last = [RunPython(_restore, _restore)]
+        migration.operations = [*last, *operations] if backwards else [*operations, *last]
+
+
+def _restore(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
+    """Install again each trigger whose function does not fit its model any more."""
+    connection = schema_editor.connection
+    outdated = list(outdated_triggers(apps, connection))
+    if not outdated:
+        return
+    for operation, model, _ in outdated:
+        (operation.install if operation.fits(model) else operation.remove)(model, schema_editor)
+    with connection.cursor() as cursor:  # a renamed table's trigger has got a function with another name
+        cursor.execute(
+            "SELECT oid::regprocedure::text FROM pg_proc WHERE oid = ANY (%s)"
+            " AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgfoid = pg_proc.oid)",
+            [[function for _, _, function in outdated]],
+        )
+        for (function,) in cursor.fetchall():
+            schema_editor.execute(f"DROP FUNCTION {function}", params=None)
 
 
 def outdated_triggers(apps: Any, connection: BaseDatabaseWrapper) -> Iterator[tuple[RowTrigger, type[Model], int]]:
@@ -159,7 +148,7 @@ def outdated_triggers(apps: Any, connection: BaseDatabaseWrapper) -> Iterator[tu
     models = {
         _table(model, connection): model
         for model in apps.get_models()
-        if RestoreTriggers().allow_migrate_model(connection.alias, model)
+        if model._meta.can_migrate(connection) and router.allow_migrate_model(connection.alias, model)
     }
     with connection.cursor() as cursor:
         cursor.execute(

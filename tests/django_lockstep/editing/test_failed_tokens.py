@@ -64,6 +64,7 @@ def test_a_trusted_proxy_tells_the_address(api: str, settings: Any) -> None:
         assert send(api, "wrong", HTTP_X_FORWARDED_FOR=f"10.0.0.{number}, 192.0.2.1").status_code == 401
     assert send(api, "wrong", HTTP_X_FORWARDED_FOR="10.0.0.1,192.0.2.1").status_code == 429
     assert send(api, "wrong", HTTP_X_FORWARDED_FOR="192.0.2.2").status_code == 401
+    assert send(api, "wrong").status_code == 401, "without the header it is REMOTE_ADDR"
 
 
 def test_a_request_that_passed_fewer_proxies_has_its_own_address(api: str, settings: Any) -> None:
