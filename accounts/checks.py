@@ -55,7 +55,7 @@ def account_checks(model: type[models.Model]) -> list[CheckMessage]:
 
 def check_append_only(model: type[models.Model], alias: str) -> list[CheckMessage]:
     """Warn where SQL can change the entries of a table, because it has no append-only trigger."""
-    return [_changeable(model, alias)] if is_missing_trigger(model, alias, suffix=AppendOnly.suffix) else []
+    return [_changeable(model, alias)] if is_missing_trigger(model, alias, AppendOnly.trigger) else []
 
 
 def _changeable(model: type[models.Model], alias: str) -> CheckMessage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from django_lockstep.locking.triggers import RowTrigger
@@ -17,10 +17,10 @@ class AppendOnly(RowTrigger):
     Django's test runner does.
     """
 
-    suffix = "append_only"
+    trigger = "accounts_append_only"
     events = "BEFORE UPDATE OR DELETE"
 
-    def body(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
+    def body(self, model: type[Model], connection: BaseDatabaseWrapper) -> str:
         return (
             "RAISE EXCEPTION 'rows of % are append-only: % is refused', TG_TABLE_NAME, TG_OP "
             "USING ERRCODE = 'restrict_violation';"

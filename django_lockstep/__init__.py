@@ -51,8 +51,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # a type checker knows the names from above, and should know no others
-    __getattr__ = lazy_exports(__name__, "errors", "locking")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_exports(__name__, "errors", "locking")

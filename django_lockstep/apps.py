@@ -1,6 +1,7 @@
 """The library's configuration."""
 
 from django.apps import AppConfig
+from django.db.models.signals import pre_migrate
 from django.utils.translation import gettext_lazy as _
 
 
@@ -12,5 +13,8 @@ class LockstepConfig(AppConfig):
     verbose_name = _("Lockstep")
 
     def ready(self) -> None:
-        """Register the system checks."""
+        """Register the system checks, and let migrations restore our triggers."""
         from django_lockstep import checks  # noqa: F401 - and with it those of locking
+        from django_lockstep.locking.triggers import restore_triggers
+
+        pre_migrate.connect(restore_triggers)  # from any app: for this one, without models, it is not sent

@@ -26,7 +26,8 @@
     │   ├── TakeOverNotAllowed         (also PermissionDenied)
     │   ├── UnrelatedTarget            (also ValueError)
     │   ├── InvalidTransition          (also ValueError)
-    │   └── LimitExceeded              (also ValueError)
+    │   ├── LimitExceeded              (also ValueError)
+    │   └── TooManyFailures
     ├── StoreError                     django_lockstep.stores.errors
     │   ├── StoreUnavailable           (also django.db.OperationalError)
     │   │   └── OutcomeUnknown

@@ -9,8 +9,8 @@ from typing import Any
 __all__ = ["lazy_exports"]
 
 
-def lazy_exports(package: str, *modules: str) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a package that Django imports before models can be defined.
+def lazy_exports(package: str, *modules: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` for a package that Django imports before models can be defined.
 
     A name is taken from the first module that has it in ``__all__``. Modules are imported in this order, so those that
     need the app's tables come last. One that begins with a dot is beside the package, not in it.
@@ -24,4 +24,7 @@ def lazy_exports(package: str, *modules: str) -> Callable[[str], Any]:
                     return getattr(found, name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return find
+    def names() -> list[str]:
+        return sorted({*vars(import_module(package)), *import_module(package).__all__})
+
+    return find, names

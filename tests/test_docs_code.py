@@ -67,6 +67,7 @@ def rows() -> dict[str, Any]:
         "Article": Article,
         "Report": Report,
         "Seat": Seat,
+        "SeatSerializer": object,
     }
 
 

@@ -25,7 +25,6 @@ from accounts.operations import AppendOnly
 from accounts.races.stories import ChangeKind, Story
 from accounts.strategies import Strategy
 from django_lockstep.lab.simulator.database import require_row_locks, require_tables
-from django_lockstep.locking.triggers import trigger_name
 
 __all__ = ["Fixture", "PurgeError", "mark_running", "new_name"]
 
@@ -114,8 +113,8 @@ class Fixture:
     def _purge_entries(self, accounts: models.QuerySet[AbstractAccount]) -> int:
         """Remove a batch of entries; return how many."""
         entries: Any = self.model.entry_model()
-        quote, table = connections[self.using].ops.quote_name, entries._meta.db_table
-        quoted, trigger = quote(table), trigger_name(table, AppendOnly.suffix)
+        quote = connections[self.using].ops.quote_name
+        quoted, trigger = quote(entries._meta.db_table), AppendOnly.trigger
         batch = entries._base_manager.using(self.using).filter(account__in=accounts.values("pk")).order_by()
         sql, params = batch.values("pk")[:_BATCH].query.sql_with_params()
         with transaction.atomic(using=self.using), connections[self.using].cursor() as cursor:
@@ -123,12 +122,12 @@ class Fixture:
             if has_trigger := cursor.fetchone() is not None:
                 # A session that waits for this table lock blocks all that request one after it, even readers.
                 cursor.execute("SET LOCAL lock_timeout = '3s'")
-                cursor.execute(f"ALTER TABLE {quoted} DISABLE TRIGGER {quote(trigger)}")
+                cursor.execute(f"ALTER TABLE {quoted} DISABLE TRIGGER {trigger}")
             # Raw SQL, because the query set's delete() refuses: entries are append-only.
             cursor.execute(f"DELETE FROM {quoted} WHERE {quote(entries._meta.pk.column)} IN ({sql})", params)
             purged = int(cursor.rowcount)
             if has_trigger:
-                cursor.execute(f"ALTER TABLE {quoted} ENABLE TRIGGER {quote(trigger)}")
+                cursor.execute(f"ALTER TABLE {quoted} ENABLE TRIGGER {trigger}")
         return purged
 
     @classmethod

@@ -33,6 +33,6 @@ __all__ = [
     "writing",
 ]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__, "abstract", "errors", "results", "triggers", "writers", "write_checks", "operations"
 )

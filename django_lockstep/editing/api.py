@@ -6,8 +6,8 @@ that the user may not see is answered like an unknown one.
 
 200 done; 400 not JSON; 401 no user; 403 not allowed, another user's check-out, wrong token; 404 unknown table or
 record; 409 the check-out has ended, or a concurrent request won; 415 another content type; 422 malformed; 423 refused,
-with a list of the holders; 503 a deadlock or a database that is not available. Every refusal is problem details
-(RFC 9457).
+with a list of the holders; 429 too many invalid tokens; 503 a deadlock or a database that is not available. Every
+refusal is problem details (RFC 9457).
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from ninja import Router, Schema, Status
-from ninja.security import HttpBearer
+from ninja.security import HttpBearer, SessionAuth
 
-from django_lockstep.contrib.logins import FailedLogins, SessionUser
 from django_lockstep.editing import tokens
 from django_lockstep.editing.errors import EditingError
 from django_lockstep.editing.expected_status import StatusTransition
@@ -59,12 +58,17 @@ class SignedToken(HttpBearer):
 
     def authenticate(self, request: HttpRequest, token: str) -> Any:
         """Return the token's user, who becomes ``request.user``."""
-        user = tokens.authenticate(request, token)
-        if user is not None:
-            return user
-        # After a failed token only, so that valid clients are not throttled.
-        FailedLogins("30/m").count(request)
-        return None
+        return tokens.authenticate(request, token)
+
+
+class SessionUser(SessionAuth):
+    """The logged-in user; unsafe methods need a CSRF token."""
+
+    def __call__(self, request: HttpRequest) -> Any | None:
+        """Return the user, or None without a login, which is 401 and not a failed CSRF check."""
+        if self.param_name not in request.COOKIES or not request.user.is_authenticated:
+            return None
+        return super().__call__(request)
 
 
 _AUTH = [SignedToken(), SessionUser()]

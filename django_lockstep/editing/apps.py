@@ -13,4 +13,4 @@ class EditingConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_lockstep.editing import checks, conf  # noqa: F401
+        from django_lockstep.editing import checks, conf, triggers  # noqa: F401 - the last, so that the base app knows it

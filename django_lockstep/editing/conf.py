@@ -45,9 +45,18 @@ def api_max_ttl() -> timedelta:
 def api_max_depth() -> int | None:
     """``LOCKSTEP_EDIT_API_MAX_DEPTH`` (default 3): the largest depth of a request; None: no limit."""
     depth = getattr(settings, "LOCKSTEP_EDIT_API_MAX_DEPTH", 3)
-    if depth is None or (isinstance(depth, int) and not isinstance(depth, bool) and depth >= 0):
-        return depth
-    raise ValueError(f"LOCKSTEP_EDIT_API_MAX_DEPTH must be None or an integer of at least 0, not {depth!r}")
+    return None if depth is None else _count("LOCKSTEP_EDIT_API_MAX_DEPTH", depth, rule="None or an integer")
+
+
+def trusted_proxies() -> int:
+    """``LOCKSTEP_TRUSTED_PROXIES`` (default 0): how many proxies before the server append to ``X-Forwarded-For``."""
+    return _count("LOCKSTEP_TRUSTED_PROXIES", getattr(settings, "LOCKSTEP_TRUSTED_PROXIES", 0), rule="an integer")
+
+
+def _count(name: str, value: object, *, rule: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise ValueError(f"{name} must be {rule} of at least 0, not {value!r}")
 
 
 def api_authenticator() -> Callable[[Any, str], Any] | None:
@@ -59,7 +68,7 @@ def api_authenticator() -> Callable[[Any, str], Any] | None:
 
 @register
 def check_settings(app_configs: object, **kwargs: object) -> list[CheckMessage]:
-    """Report settings that are not a duration, or not a depth."""
+    """Report settings that are not a duration, or not a number."""
     messages: list[CheckMessage] = []
     for read in (time_to_live, idle_after, history_for, api_token_age, api_max_ttl):
         try:
@@ -67,8 +76,9 @@ def check_settings(app_configs: object, **kwargs: object) -> list[CheckMessage]:
         except (TypeError, ValueError) as error:
             hint = "Use a timedelta or a positive number of seconds."
             messages.append(Error(str(error), hint=hint, id="lockstep.E023"))
-    try:
-        api_max_depth()
-    except ValueError as error:
-        messages.append(Error(str(error), id="lockstep.E060"))
+    for read_count in (api_max_depth, trusted_proxies):
+        try:
+            read_count()
+        except ValueError as error:
+            messages.append(Error(str(error), id="lockstep.E060"))
     return messages

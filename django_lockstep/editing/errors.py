@@ -13,7 +13,8 @@
     ├── WrongToken             (also PermissionDenied)
     ├── TakeOverNotAllowed     (also PermissionDenied)
     ├── InvalidTransition      (also ValueError)
-    └── LimitExceeded          (also ValueError)
+    ├── LimitExceeded          (also ValueError)
+    └── TooManyFailures
 
 A refused check-out is not an error but a result. All errors survive pickling.
 """
@@ -36,6 +37,7 @@ __all__ = [
     "NotTheEditor",
     "ReferencesChanged",
     "TakeOverNotAllowed",
+    "TooManyFailures",
     "UnknownRecord",
     "UnknownTable",
     "WrongToken",
@@ -132,3 +134,11 @@ class InvalidTransition(EditingError, ValueError):
 
 class LimitExceeded(EditingError, ValueError):
     """A request asks for a longer time or more foreign keys than the settings allow."""
+
+
+class TooManyFailures(EditingError):
+    """Too many invalid tokens came from one address; ``retry_after`` is the time to wait, in seconds."""
+
+    def __init__(self, message: str = "", *, retry_after: int = 60) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after

@@ -16,7 +16,7 @@ from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.db import models
 
 from django_lockstep.editing.conf import api_max_depth, api_max_ttl
-from django_lockstep.editing.errors import EditingError, LimitExceeded, UnknownRecord, UnknownTable
+from django_lockstep.editing.errors import EditingError, LimitExceeded, TooManyFailures, UnknownRecord, UnknownTable
 from django_lockstep.editing.expected_status import StatusTransition, transition
 from django_lockstep.editing.holds import checked_out
 from django_lockstep.editing.models import LONGEST_NOTE, Status
@@ -73,7 +73,7 @@ def _may(user: Any, model: type[models.Model], *actions: str) -> bool:
 def _record_of(table: Target, pk: str) -> Target:
     found = record(table.model, pk)
     # One name for one record: "007" and "7" would be the same row with two names.
-    if "\0" in pk or (found.key != pk and not isinstance(found.pk, tuple)):
+    if found.key != pk and not isinstance(found.pk, tuple):
         raise UnknownRecord(f"{pk!r} is not a primary key of {table.model._meta.label} in its canonical form")
     return found
 
@@ -153,6 +153,8 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 def problem_for(error: Exception) -> Problem | None:
     """Return the problem of an error of edit locks, of permissions, or of concurrent work; None for all others."""
+    if isinstance(error, TooManyFailures):
+        return Problem(status=429, detail=str(error), headers={"Retry-After": str(error.retry_after)})
     if isinstance(error, (EditingError, PermissionDenied)):
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
         return Problem(status=status, detail=str(error))

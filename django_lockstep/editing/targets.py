@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import models, router
 
 from django_lockstep.editing.errors import UnknownRecord, UnknownTable
+from django_lockstep.locking.fields import primary_key
 
 __all__ = ["Target", "key_columns", "key_text", "label_of", "parse_target", "record", "target_of"]
 
@@ -69,7 +70,7 @@ def record(model: type[models.Model], pk: object) -> Target:
         raise UnknownRecord(f"{model._meta.label} {pk!r} has no primary key and cannot be checked out")
     try:
         # The key as the field's Python type: "5" and 5 are one target, with one advisory lock.
-        return Target(_concrete(model), _python_key(model, pk))
+        return Target(_concrete(model), primary_key(model, pk))
     except (ValidationError, ValueError, TypeError) as error:
         raise UnknownRecord(f"{pk!r} cannot be a primary key of {model._meta.label}") from error
 
@@ -104,29 +105,12 @@ def label_of(model: type[models.Model]) -> str:
     return (model._meta.concrete_model or model)._meta.label_lower
 
 
-def _parts(model: type[models.Model]) -> list[models.Field[Any, Any]]:
-    """Return the fields of a composite primary key; empty for one of a single column."""
-    fields = list(getattr(model._meta, "pk_fields", ()))
-    return fields if len(fields) > 1 else []
-
-
-def _python_key(model: type[models.Model], pk: Any) -> Any:
-    parts = _parts(model)
-    if not parts:
-        return model._meta.pk.to_python(pk)
-    # A composite key is text in a URL and in stored locks: a JSON array.
-    values = json.loads(pk) if isinstance(pk, str) else pk
-    if len(values) != len(parts):
-        raise ValueError(f"the primary key must have {len(parts)} parts, not {len(values)}")
-    return tuple(field.to_python(value) for field, value in zip(parts, values, strict=True))
-
-
 def key_text(model: type[models.Model], pk: object) -> str:
     """Return the primary key as text, the same as PostgreSQL's cast to text; a composite one as a JSON array.
 
     Raises `UnknownRecord` for keys of bytes, which have no such text form.
     """
-    value = _python_key(model, pk)
+    value = primary_key(model, pk)
     parts = value if isinstance(value, tuple) else (value,)
     if any(isinstance(part, bytes | memoryview) for part in parts):
         raise UnknownRecord(f"{model._meta.label} has bytes for a primary key; only its whole table can be checked out")
@@ -136,4 +120,4 @@ def key_text(model: type[models.Model], pk: object) -> str:
 
 def key_columns(model: type[models.Model]) -> list[str]:
     """Return the columns of the model's primary key, in their order."""
-    return [str(field.column) for field in _parts(model) or [model._meta.pk]]
+    return [str(field.column) for field in model._meta.pk_fields]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from django_lockstep.editing.advisory import LOCK_PREFIX
@@ -40,15 +40,15 @@ class AddEditGuard(RowTrigger):
     guard on each of the two.
     """
 
-    suffix = "edit_guard"
+    trigger = "lockstep_edit_guard"
     events = "BEFORE INSERT OR UPDATE OR DELETE"
 
-    def body(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
+    def body(self, model: type[Model], connection: BaseDatabaseWrapper) -> str:
         """Check the locks of the table and of the row, by its keys before and after the write."""
         from django_lockstep.editing.models import CheckOut, EditLock
         from django_lockstep.editing.write_checks import TOKEN_SETTING
 
-        quote = schema_editor.connection.ops.quote_name
+        quote = connection.ops.quote_name
         columns = [quote(name) for name in key_columns(model)]
         return _BODY.format(
             keys=", ".join(_key(columns, row) for row in ("OLD", "NEW")),

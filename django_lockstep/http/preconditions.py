@@ -29,6 +29,7 @@ __all__ = [
     "PreconditionFailed",
     "PreconditionRequired",
     "check_preconditions",
+    "current_tag",
     "etag",
     "is_conflict_of",
     "not_modified",
@@ -171,7 +172,7 @@ def seen_elsewhere(obj: models.Model) -> Iterator[None]:
     except Exception as error:
         if not is_conflict_of(obj, error):
             raise
-        raise PreconditionFailed(etag=_current(obj)) from error
+        raise PreconditionFailed(etag=current_tag(obj)) from error
 
 
 def is_conflict_of(obj: models.Model, error: Exception) -> bool:
@@ -184,7 +185,8 @@ def is_conflict_of(obj: models.Model, error: Exception) -> bool:
     )
 
 
-def _current(obj: models.Model) -> str | None:
+def current_tag(obj: models.Model) -> str | None:
+    """Return the tag of the object's row as it is now, None if it was deleted."""
     using = router.db_for_write(type(obj), instance=obj)
     now = type(obj)._base_manager.using(using).filter(pk=obj.pk).first()
     return None if now is None else etag(now)

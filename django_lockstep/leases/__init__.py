@@ -32,4 +32,4 @@ __all__ = [
     "lease",
 ]
 
-__getattr__ = lazy_exports(__name__, "errors", "fencing", ".stores.terms", "stores", "handles", "blocks")
+__getattr__, __dir__ = lazy_exports(__name__, "errors", "fencing", ".stores.terms", "stores", "handles", "blocks")

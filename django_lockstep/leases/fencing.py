@@ -78,24 +78,29 @@ class FencedModel(models.Model):
         force_update: bool = False,
         using: str | None = None,
         update_fields: Iterable[str] | None = None,
+        **options: Any,
     ) -> None:
         """Write the instance unless a higher token wrote its row.
 
-        The token is always among ``update_fields``. Raises `StaleToken`, and ``ValueError`` before any SQL for an
-        instance that was read without its token; nothing is written then.
+        The token is always among ``update_fields``; further ``options`` are passed on to the next class. Raises
+        `StaleToken`, and ``ValueError`` before any SQL for an instance that was read without its token; nothing is
+        written then.
         """
         using, seen = using or self._writer(), self._seen_token()
         names = None if update_fields is None else {*update_fields, "fencing_token"}
         with transaction.atomic(using=using):
             self._require_fresh(seen, using)
-            super().save(force_insert=force_insert, force_update=force_update, using=using, update_fields=names)
+            options |= {"force_insert": force_insert, "force_update": force_update, "update_fields": names}
+            super().save(using=using, **options)
 
-    def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
+    def delete(
+        self, using: str | None = None, keep_parents: bool = False, **options: Any
+    ) -> tuple[int, dict[str, int]]:
         """Delete the row unless a higher token wrote it. Raises as `save` does; nothing is deleted then."""
         using, seen = using or self._writer(), self._seen_token()
         with transaction.atomic(using=using):
             self._require_fresh(seen, using)
-            return super().delete(using=using, keep_parents=keep_parents)
+            return super().delete(using=using, keep_parents=keep_parents, **options)
 
     def update_if_token(self, token: int, **values: object) -> bool:
         """Write the values and the token, to the instance too, unless a higher token wrote the row."""

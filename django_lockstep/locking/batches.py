@@ -7,9 +7,9 @@ from typing import Any
 
 from django.db import connections, models, transaction
 
-from django_lockstep.locking.fields import parents_of, version_field
+from django_lockstep.locking.fields import parents_of, primary_key, version_field
 from django_lockstep.locking.memory import is_expression
-from django_lockstep.locking.writes import auto_now_values, column, place_type, python_values, write_if
+from django_lockstep.locking.writes import auto_now_values, column, place_type, python_values, valid_version, write_if
 
 __all__ = ["GuardedWrite", "update_many"]
 
@@ -19,7 +19,9 @@ GuardedWrite = tuple[Any, int, Mapping[str, Any]]
 
 def update_many(model: type[models.Model], changes: list[GuardedWrite], *, using: str) -> list[Any]:
     """Write each change whose row still has its version; return the keys of the others, in the order given."""
-    wanted = [(model._meta.pk.to_python(pk), version, _plain(model, values)) for pk, version, values in changes]
+    wanted = [
+        (primary_key(model, pk), valid_version(version), _plain(model, values)) for pk, version, values in changes
+    ]
     if len({pk for pk, _, _ in wanted}) != len(wanted):
         raise ValueError("a primary key is given twice: only one of its changes could be written")
     if not wanted:
@@ -51,11 +53,11 @@ def _one_by_one(model: type[models.Model], changes: list[Any], *, using: str) ->
 # compares the version again, because it may have changed while the lock was waited for.
 _STATEMENT = """
 WITH wanted ({names}) AS (VALUES {rows}),
-     held AS (SELECT {pk} FROM {table} WHERE {pk} IN (SELECT {pk} FROM wanted) ORDER BY {pk} FOR NO KEY UPDATE)
+     held AS (SELECT {pk} FROM {table} WHERE ({pk}) IN (SELECT {pk} FROM wanted) ORDER BY {pk} FOR NO KEY UPDATE)
 UPDATE {table} AS target SET {assignments}
 FROM wanted JOIN held USING ({pk})
-WHERE target.{pk} = wanted.{pk} AND target.{version} = wanted.{version}
-RETURNING target.{pk}
+WHERE ({target_pk}) = ({wanted_pk}) AND target.{version} = wanted.{version}
+RETURNING {target_pk}
 """
 
 
@@ -65,7 +67,8 @@ def _in_one_statement(model: type[models.Model], changes: list[Any], *, using: s
     def quote(name: str | None) -> str:
         return connection.ops.quote_name(str(name))
 
-    pk, version = model._meta.pk, version_field(model)
+    keys, version = model._meta.pk_fields, version_field(model)
+    key_columns = [quote(field.column) for field in keys]
     attnames = sorted({attname for _, _, values in changes for attname in values})
     fields = [column(model, attname) for attname in attnames]
     columns = [quote(field.column) for field in fields]
@@ -75,13 +78,15 @@ def _in_one_statement(model: type[models.Model], changes: list[Any], *, using: s
         for name, flag in zip(columns, given, strict=True)
     ]
     # Casts give each column of VALUES its type, also where every value is NULL.
-    casts = [f"%s::{place_type(field, connection)}" for field in (pk, version, *fields)]
+    casts = [f"%s::{place_type(field, connection)}" for field in (*keys, version, *fields)]
     casts += ["%s::boolean"] * len(fields)
     sql = _STATEMENT.format(
-        names=", ".join([quote(pk.column), quote(version.column), *columns, *given]),
+        names=", ".join([*key_columns, quote(version.column), *columns, *given]),
         rows=", ".join([f"({', '.join(casts)})"] * len(changes)),
         assignments=", ".join(assignments),
-        pk=quote(pk.column),
+        pk=", ".join(key_columns),
+        target_pk=", ".join(f"target.{name}" for name in key_columns),
+        wanted_pk=", ".join(f"wanted.{name}" for name in key_columns),
         table=quote(model._meta.db_table),
         version=quote(version.column),
     )
@@ -89,7 +94,9 @@ def _in_one_statement(model: type[models.Model], changes: list[Any], *, using: s
     for key, seen, values in changes:
         prepared = [field.get_db_prep_save(values.get(field.attname), connection) for field in fields]
         # A flag for each column: a change that omits a column keeps the row's value, which None could not express.
-        params += [pk.get_db_prep_save(key, connection), seen, *prepared, *(name in values for name in attnames)]
+        parts = key if len(keys) > 1 else [key]
+        key_params = [field.get_db_prep_save(part, connection) for field, part in zip(keys, parts, strict=True)]
+        params += [*key_params, seen, *prepared, *(name in values for name in attnames)]
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
-        return {pk.to_python(row[0]) for row in cursor.fetchall()}
+        return {primary_key(model, row if len(keys) > 1 else row[0]) for row in cursor.fetchall()}

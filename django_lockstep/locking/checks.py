@@ -19,7 +19,7 @@ from django.urls.resolvers import URLPattern, URLResolver
 from django_lockstep.locking.declarations import check_declaration
 from django_lockstep.locking.querysets import VersionedQuerySet
 from django_lockstep.locking.retry import policy_of
-from django_lockstep.locking.triggers import AddVersionGuard, trigger_name
+from django_lockstep.locking.triggers import AddVersionGuard, outdated_triggers
 
 __all__ = [
     "ChecksTable",
@@ -84,22 +84,36 @@ _NO_ENGINE = "django.db.backends.dummy"
 
 @register(Tags.database)
 def check_tables(app_configs: object, databases: Sequence[str] | None = None, **kwargs: object) -> list[CheckMessage]:
-    """Ask every installed model that derives from `ChecksTable` what its table lacks.
+    """Ask every installed model that derives from `ChecksTable` what its table lacks, and compare our triggers.
 
-    Not from ``Model.check()``, which Django 6.1 calls with every database, whether or not one was asked for.
+    Warnings, because ``migrate`` runs these checks before the migration that cures them. Not from ``Model.check()``,
+    which Django 6.1 calls with every database, whether or not one was asked for.
     """
     models_of_tables = [
         model
         for model in apps.get_models()
         if issubclass(model, ChecksTable) and model._meta.managed and not model._meta.proxy
     ]
-    return [
+    lacking = [
         message
         for alias in databases or ()
         for model in models_of_tables
         if router.allow_migrate_model(alias, model)
         for message in model.check_table(alias)
     ]
+    outdated = [
+        checks.Warning(
+            f"The trigger {operation.trigger} on the table {model._meta.db_table!r} of database {alias!r} is not the "
+            f"one that {model._meta.label} needs: every UPDATE that fires it may fail, or pass unguarded.",
+            hint=f"Apply the migrations. If this stays, add one more with {type(operation).__name__}"
+            f'("{model._meta.object_name}").',
+            obj=model,
+            id="lockstep.W006",
+        )
+        for alias in databases or ()
+        for operation, model, _ in outdated_triggers(apps, connections[alias])
+    ]
+    return [*lacking, *outdated]
 
 
 def check_versioned(model: type[models.Model]) -> list[CheckMessage]:
@@ -125,21 +139,20 @@ def check_guard(model: type[models.Model], alias: str) -> list[CheckMessage]:
         obj=model,
         id="lockstep.W004",
     )
-    return [message] if is_missing_trigger(model, alias, suffix=AddVersionGuard.suffix) else []
+    return [message] if is_missing_trigger(model, alias, AddVersionGuard.trigger) else []
 
 
-def is_missing_trigger(model: type[models.Model], alias: str, *, suffix: str) -> bool:
-    """Whether the model's table is there but its trigger is not (PostgreSQL)."""
+def is_missing_trigger(model: type[models.Model], alias: str, trigger: str) -> bool:
+    """Whether the model's table is there but this trigger is not (PostgreSQL)."""
     connection = connections[alias]
     if connection.vendor != "postgresql":
         return False
     table = connection.ops.quote_name(model._meta.db_table)
-    name = trigger_name(model._meta.db_table, suffix)
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT to_regclass(%s) IS NOT NULL AND NOT EXISTS"
             " (SELECT FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND tgname = %s AND tgenabled <> 'D')",
-            [table, table, name],
+            [table, table, trigger],
         )
         return bool(cursor.fetchone()[0])
 

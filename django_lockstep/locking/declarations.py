@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage
 from django.db import connections, models, router
 from django.db.models.fields import AutoFieldMixin
 
-from django_lockstep.locking.fields import version_field
+from django_lockstep.locking.fields import is_key, version_field
 
 __all__ = ["check_declaration"]
 
@@ -27,7 +27,9 @@ def check_declaration(model: type[models.Model]) -> list[CheckMessage]:
 
 def _check_version(model: type[models.Model]) -> list[CheckMessage]:
     version = version_field(model)
-    columns = {field.name for field in model._meta.local_concrete_fields if not field.primary_key and field != version}
+    columns = {
+        field.name for field in model._meta.local_concrete_fields if field != version and not is_key(model, field)
+    }
     messages: list[CheckMessage] = [
         checks.Error(
             f"The version of {model._meta.label} names {name!r} as uncounted, which is not another column of its "

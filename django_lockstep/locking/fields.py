@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
-from django.core.exceptions import SuspiciousOperation
+from django.core.exceptions import SuspiciousOperation, ValidationError
 from django.core.signing import BadSignature, Signer
 from django.db import models
 from django.db.models.expressions import Combinable
@@ -18,7 +19,9 @@ __all__ = [
     "SignedVersionField",
     "VersionField",
     "attnames_of",
+    "is_key",
     "parents_of",
+    "primary_key",
     "tables_of",
     "uncounted_fields",
     "version_field",
@@ -161,6 +164,30 @@ def tables_of(model: type[models.Model]) -> tuple[type[models.Model], ...]:
     """Return the models whose tables hold a row of this one, in the order in which ``save()`` writes them."""
     inherited = (each for parent in parents_of(model) for each in tables_of(parent))
     return (*inherited, model._meta.concrete_model or model)
+
+
+def primary_key(model: type[models.Model], value: Any) -> Any:
+    """Return a primary key as its fields' types; a composite key as a tuple, also of a JSON array.
+
+    Raises ``ValueError`` or ``TypeError`` for what is no key of the model.
+    """
+    parts = model._meta.pk_fields
+    if len(parts) > 1:
+        value = json.loads(value) if isinstance(value, str) else value
+        if not isinstance(value, list | tuple) or len(value) != len(parts):
+            raise ValueError(f"a primary key of {model._meta.label} has {len(parts)} parts; {value!r} has not")
+    try:
+        key = [field.to_python(part) for field, part in zip(parts, value if len(parts) > 1 else [value], strict=True)]
+    except ValidationError as error:
+        raise ValueError(f"{value!r} is no primary key of {model._meta.label}: {' '.join(error.messages)}") from error
+    if any(isinstance(part, str) and "\0" in part for part in key):
+        raise ValueError(f"{value!r} is no primary key of {model._meta.label}: it contains the character NUL")
+    return tuple(key) if len(parts) > 1 else key[0]
+
+
+def is_key(model: type[models.Model], field: models.Field[Any, Any]) -> bool:
+    """Whether the column identifies the row, alone, with others, or in a parent's table."""
+    return field.primary_key or field in model._meta.pk_fields
 
 
 def attnames_of(model: type[models.Model], names: Iterable[str] | None) -> list[str]:

@@ -12,9 +12,9 @@ from django.db.models import F
 
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.batches import GuardedWrite, update_many
-from django_lockstep.locking.fields import uncounted_fields, version_field
+from django_lockstep.locking.fields import primary_key, uncounted_fields, version_field
 from django_lockstep.locking.rows import LockOptions, lock_row, lock_rows
-from django_lockstep.locking.writes import current_version, python_values, write_if
+from django_lockstep.locking.writes import current_version, python_values, valid_version, write_if
 
 __all__ = ["VersionedManager", "VersionedQuerySet"]
 
@@ -70,10 +70,10 @@ class VersionedQuerySet(models.QuerySet[M]):
         A deleted row is a conflict too. One guarded UPDATE; nothing is written on None, and the transaction, if there
         is one, goes on. Raises as the instance's method does.
         """
-        changes = python_values(self.model, values)
+        pk, changes = primary_key(self.model, pk), python_values(self.model, values)
         with translated_errors(model=self.model, pk=pk):
-            written = write_if(self.model, pk, changes, seen=_version(version), using=self._alias)
-        return _version(version) + 1 if written else None
+            written = write_if(self.model, pk, changes, seen=valid_version(version), using=self._alias)
+        return valid_version(version) + 1 if written else None
 
     def put_if_unchanged(self, pk: object, seen_version: int, **values: object) -> int | None:
         """Create the row (``seen_version`` 0), or write it if it still has the seen version.
@@ -82,8 +82,9 @@ class VersionedQuerySet(models.QuerySet[M]):
         deleted row is never created again). The transaction, if there is one, goes on. Raises ``IntegrityError`` where
         the values break another constraint than the key's.
         """
-        if _version(seen_version) > 0:
+        if valid_version(seen_version) > 0:
             return self.update_if_unchanged(pk, seen_version, **values)
+        pk = primary_key(self.model, pk)
         try:
             # A savepoint: a duplicate key must not break the caller's transaction.
             with translated_errors(model=self.model, pk=pk), transaction.atomic(using=self._alias):
@@ -135,12 +136,6 @@ class _UpsertCounter:
 
     def __call__(self, execute: Any, sql: str, params: object, many: bool, context: object) -> Any:
         return execute(self._pattern.sub(lambda _: self._raised, sql), params, many, context)
-
-
-def _version(version: int) -> int:
-    if isinstance(version, bool) or not isinstance(version, int) or version < 0:
-        raise ValueError(f"a version must be an integer of at least 0, not {version!r}")
-    return version
 
 
 VersionedManager = models.Manager.from_queryset(VersionedQuerySet, "VersionedManager")

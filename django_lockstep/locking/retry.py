@@ -34,7 +34,7 @@ from django_lockstep.errors import (
 )
 from django_lockstep.locking.conf import retry_waits
 from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.locking.transactions import in_own_atomic
+from django_lockstep.locking.transactions import has_autocommit, in_own_atomic
 
 __all__ = ["CONFLICTS", "retry_on_conflict", "retrying"]
 
@@ -70,7 +70,7 @@ class Retry:
     on: tuple[type[Exception], ...]
     """Errors that another attempt may cure."""
     using: str | None
-    """The database whose open transaction forbids a retry; None for any."""
+    """The database whose open transaction forbids a retry; None for any, another name for none."""
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return the function with retries around it; a coroutine function stays one."""
@@ -89,7 +89,7 @@ class Retry:
 
     def __iter__(self) -> Iterator[Attempt]:
         """Yield attempts until one of them ends without a conflict; see `retry_on_conflict`."""
-        self.refuse_inside_atomic()
+        self.refuse_open_transaction()
         state = _RetryState(self)
         while True:
             attempt = Attempt(self.on)
@@ -103,7 +103,7 @@ class Retry:
         @functools.wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> Any:
             # Async code's connections belong to the thread that serves its ORM calls.
-            await sync_to_async(self.refuse_inside_atomic)()
+            await sync_to_async(self.refuse_open_transaction)()
             state = _RetryState(self)
             while True:
                 attempt = Attempt(self.on)
@@ -114,13 +114,23 @@ class Retry:
 
         return _marked(call, self)
 
-    def refuse_inside_atomic(self) -> None:
-        """Raise ``TransactionManagementError`` inside ``atomic()``; the block of a ``TestCase`` does not count."""
+    def refuse_open_transaction(self) -> None:
+        """Raise ``TransactionManagementError`` where attempts would share a transaction.
+
+        That is inside ``atomic()``, except the block of a ``TestCase``, and where autocommit is off.
+        """
         for connection in connections.all(initialized_only=True):
-            if self.using in {None, connection.alias} and in_own_atomic(connection):
+            if self.using not in {None, connection.alias}:
+                continue
+            if in_own_atomic(connection):
                 raise TransactionManagementError(
                     f"A retry runs whole transactions, but one is open on database {connection.alias!r}. Move the "
                     "retry outside of atomic() (and of ATOMIC_REQUESTS: see non_atomic_requests)."
+                )
+            if not (connection.in_atomic_block or has_autocommit(connection)):
+                raise TransactionManagementError(
+                    f"A retry runs whole transactions, but autocommit is off on database {connection.alias!r}, so that "
+                    "all attempts would be in one. Turn it on, and open transactions with atomic()."
                 )
 
 
@@ -262,8 +272,9 @@ def retry_on_conflict(
     False`` removes the pauses in tests.
 
     Raises `RetriesExhausted` with the last error as ``__cause__``; `CommittedThenFailed` for a conflict in a callback
-    of ``on_commit``, which is not repeated; ``TransactionManagementError`` inside an open ``atomic()`` (on ``using``,
-    or on any database), where a repetition would see the same snapshot and locks; ``ValueError`` for attempts below
+    of ``on_commit``, which is not repeated; ``TransactionManagementError`` inside an open ``atomic()`` or with
+    autocommit off (on ``using``, or on any database), where a repetition would see the same snapshot and locks;
+    ``ConnectionDoesNotExist`` for an unknown ``using``; ``ValueError`` for attempts below
     one, ``TypeError`` for a generator function.
     """
     if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
@@ -274,6 +285,6 @@ def retry_on_conflict(
         wait_max=seconds(wait_max, name="wait_max"),
         timeout=None if timeout is None else seconds(timeout, name="timeout"),
         on=on if isinstance(on, tuple) else (on,),
-        using=using,
+        using=None if using is None else connections[using].alias,  # looked up, so that an unknown one is an error
     )
     return policy if function is None else policy(function)

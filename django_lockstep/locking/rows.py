@@ -19,7 +19,7 @@ from django.db.transaction import TransactionManagementError
 
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.locking.fields import parents_of
+from django_lockstep.locking.fields import parents_of, primary_key, tables_of
 from django_lockstep.locking.memory import dirty_attnames, seen_version
 
 M = TypeVar("M", bound=Model)
@@ -112,21 +112,21 @@ def lock_rows(
     changed since the snapshot raises `SerializationFailure`.
 
     Raises ``TransactionManagementError`` outside a transaction, before any SQL; ``DoesNotExist`` with the keys that
-    have no row (not with ``skip_locked``, which cannot tell a locked row from a missing one); `LockNotAvailable`,
-    `DeadlockDetected`, `SerializationFailure`.
+    have no row (not with ``skip_locked``, which cannot tell a locked row from a missing one); ``ValueError`` for what
+    cannot be a key; `LockNotAvailable`, `DeadlockDetected`, `SerializationFailure`.
     """
     queryset = _queryset(target, using).select_for_update()
     # Checked before any SQL: in autocommit the lock would end with its own statement.
     require_transaction(connections[queryset.db], queryset.model)
     # Converted first: "7" and 7 are the same row, and a missing key is reported with its own type.
-    wanted = _primary_keys(queryset.model, pks)
+    keys = _primary_keys(queryset.model, pks)
     options: LockOptions = {"no_key": no_key, "of": of, "nowait": nowait, "timeout": timeout, "using": queryset.db}
-    with _locking(queryset, sorted(wanted), skip_locked=skip_locked, **options) as rows:
+    with _locking(queryset, keys, skip_locked=skip_locked, **options) as rows:
         # ORDER BY makes the server lock in this order; without it, two overlapping calls could deadlock.
-        locked = list(rows.filter(pk__in=wanted).order_by("pk"))
+        locked = list(rows.filter(pk__in=keys).order_by("pk"))
     # With skip_locked a missing row may just be locked by another transaction.
     if not skip_locked:
-        _require_all(queryset.model, wanted - {row.pk for row in locked})
+        _require_all(queryset.model, set(keys) - {row.pk for row in locked})
     return locked
 
 
@@ -170,11 +170,11 @@ def require_transaction(connection: BaseDatabaseWrapper, model: type[Model]) -> 
     )
 
 
-def _primary_keys(model: type[Model], pks: Iterable[object]) -> set[Any]:
-    """Return the keys as the primary key's own type, each once."""
+def _primary_keys(model: type[Model], pks: Iterable[object]) -> list[Any]:
+    """Return the keys as the primary key's own type, each once, in their order."""
     if isinstance(pks, str | bytes):
         raise TypeError(f"pks must be a collection of primary keys, not the string {pks!r}")
-    return {model._meta.pk.to_python(pk) for pk in pks}
+    return sorted({primary_key(model, pk) for pk in pks})
 
 
 def row_lock(
@@ -186,9 +186,11 @@ def row_lock(
     database lacks an option, the lock is the stronger one without it.
     """
     features = connections[using].features
+    # OF takes no table with a schema, which a db_table can contain: 'schema"."table'.
+    takes_of = features.has_select_for_update_of and not any('"."' in each._meta.db_table for each in tables_of(model))
     return {
         "no_key": no_key and features.has_select_for_no_key_update,
-        "of": tuple(of or own_tables(model)) if features.has_select_for_update_of else (),
+        "of": tuple(of or own_tables(model)) if takes_of else (),
         "nowait": nowait,
     }
 

@@ -10,7 +10,14 @@ from django.db.transaction import TransactionManagementError, atomic
 
 from django_lockstep.errors import translated_errors
 
-__all__ = ["IsolationLevel", "commits_each_statement", "in_own_atomic", "is_of_testcase", "isolated_transaction"]
+__all__ = [
+    "IsolationLevel",
+    "commits_each_statement",
+    "has_autocommit",
+    "in_own_atomic",
+    "is_of_testcase",
+    "isolated_transaction",
+]
 
 IsolationLevel = Literal["read committed", "repeatable read", "serializable"]
 _LEVELS = ("read committed", "repeatable read", "serializable")
@@ -63,6 +70,12 @@ def _characteristics(isolation_level: str | None, *, read_only: bool, deferrable
         "DEFERRABLE": deferrable,
     }
     return ", ".join(words for words, wanted in chosen.items() if wanted)
+
+
+def has_autocommit(connection: BaseDatabaseWrapper) -> bool:
+    """Whether statements outside of ``atomic()`` commit by themselves; does not connect."""
+    is_connected = connection.connection is not None
+    return connection.autocommit if is_connected else bool(connection.settings_dict["AUTOCOMMIT"])
 
 
 def commits_each_statement(connection: BaseDatabaseWrapper) -> bool:

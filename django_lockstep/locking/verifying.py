@@ -47,7 +47,7 @@ def verify_unchanged(*instances: models.Model, using: str | None = None) -> None
 def _compare(owner: type[models.Model], instances: list[models.Model], *, using: str) -> None:
     keys = [instance._get_pk_val(owner._meta) for instance in instances]
     with translated_errors(model=owner, pk=keys):
-        found = _versions_held(owner, set(keys), using=using)
+        found = _versions_held(owner, list(set(keys)), using=using)
     for key, instance in zip(keys, instances, strict=True):
         seen, model = seen_version(instance), type(instance)
         if key not in found:
@@ -60,13 +60,19 @@ def _compare(owner: type[models.Model], instances: list[models.Model], *, using:
             )
 
 
-def _versions_held(owner: type[models.Model], keys: set[Any], *, using: str) -> dict[Any, int]:
+def _versions_held(owner: type[models.Model], keys: list[Any], *, using: str) -> dict[Any, int]:
     """Lock the rows FOR SHARE, and return their versions by key."""
-    version = version_field(owner)
-    rows = owner._base_manager.using(using).filter(pk__in=keys).order_by("pk").only("pk", version.name)
-    held: Iterable[Any] = rows.select_for_update()
-    if connections[using].vendor == "postgresql":
+    connection = connections[using]
+    columns = [field.attname for field in owner._meta.pk_fields]
+    rows = owner._base_manager.using(using).filter(pk__in=keys).order_by("pk")
+    held = rows.values_list(*columns, version_field(owner).attname)
+    if connection.vendor != "postgresql":
+        found: Iterable[Any] = held.select_for_update()
+    else:
         # FOR SHARE lets other readers verify the same row at once. Django's query sets cannot express it.
-        sql, params = rows.query.sql_with_params()
-        held = owner._base_manager.using(using).raw(f"{sql} FOR SHARE", params)
-    return {row.pk: getattr(row, version.attname) for row in held}
+        compiler = held.query.get_compiler(using)
+        sql, params = compiler.as_sql()
+        with connection.cursor() as cursor:
+            cursor.execute(f"{sql} FOR SHARE", params)
+            found = list(compiler.results_iter([cursor.fetchall()]))
+    return {tuple(key) if len(key) > 1 else key[0]: version for *key, version in found}

@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_lockstep.errors import StaleVersionError, translated_errors
 from django_lockstep.locking.checks import ChecksTable, check_guard, check_versioned
-from django_lockstep.locking.fields import Microseconds, VersionField, attnames_of, parents_of, version_field
+from django_lockstep.locking.fields import Microseconds, VersionField, attnames_of, is_key, parents_of, version_field
 from django_lockstep.locking.ignoring import note_ignored, versions_ignored
 from django_lockstep.locking.memory import (
     adopt,
@@ -64,35 +64,39 @@ class VersionedModel(ChecksTable):
         using: str | None = None,
         update_fields: Iterable[str] | None = None,
         force_write: bool = False,
+        **options: Any,
     ) -> None:
         """Write the instance if its row is unchanged since it was read, and raise the version by one.
 
         The version is always among ``update_fields``. Without a change, by the caller or by a ``pre_save`` receiver,
         the version is only compared, unless ``force_write`` asks for a new one (a field with ``auto_now`` always counts
         as a change). Signals are sent in either case. A deleted row is never inserted again. A copy (``pk = None``, or
-        another ``pk``) is a new row with a first version.
+        another ``pk``) is a new row with a first version. Further ``options`` are passed on to the next class.
 
         Raises `StaleVersionError` with the version expected and found, ``DoesNotExist`` where the row was deleted,
         ``ValueError`` before any write for an instance without its version, for one that a rollback may have undone,
         and for ``update_fields`` that are not columns; above READ COMMITTED `SerializationFailure`.
         """
         if args:
-            options = {"force_insert": force_insert, "force_update": force_update, "using": using}
-            self.save(**_named(self, args, update_fields=update_fields, **options), force_write=force_write)
+            named = {"force_insert": force_insert, "force_update": force_update, "using": using}
+            options |= _named(self, args, update_fields=update_fields, **named)
+            self.save(force_write=force_write, **options)
             return
         using = using or self._write_alias()
         names = None if update_fields is None else list(update_fields)
         if not _are_columns(type(self), names):
-            super().save(using=using, update_fields=names)  # Django raises the error, also without a change
+            super().save(using=using, update_fields=names, **options)  # Django raises the error, also without a change
         if force_insert or self._is_new() or using != self._state.db:
-            self._save_new(force_insert=force_insert, force_update=force_update, using=using, update_fields=names)
+            options |= {"force_insert": force_insert, "force_update": force_update, "update_fields": names}
+            self._save_new(using=using, **options)
         elif names != [] and versions_ignored(type(self)):
             with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
                 # The row lock is held from the comparison to the write, so the version that is overwritten is the
                 # logged one.
-                self._save_known(names, using=using, force_write=self._check_row(using, action="save") or force_write)
+                force_write = self._check_row(using, action="save") or force_write
+                self._save_known(names, using=using, force_write=force_write, **options)
         elif names != []:
-            self._save_known(names, using=using, force_write=force_write)
+            self._save_known(names, using=using, force_write=force_write, **options)
 
     async def asave(self, *args: object, **options: Any) -> None:
         await sync_to_async(self.save)(*args, **options)
@@ -143,20 +147,23 @@ class VersionedModel(ChecksTable):
             record_write(self, self._state.db or self._write_alias())
         remember(self, None if fields is None else attnames_of(type(self), fields))
 
-    def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
+    def delete(
+        self, using: str | None = None, keep_parents: bool = False, **options: Any
+    ) -> tuple[int, dict[str, int]]:
         """Delete the row if it is unchanged since it was read.
 
-        Locks the row ``FOR UPDATE`` first, in the caller's transaction or one of its own. Raises as `save` does.
+        Locks the row ``FOR UPDATE`` first, in the caller's transaction or one of its own. Raises as `save` does, and
+        passes further ``options`` on as well.
         """
         if self.pk is None:
-            return super().delete(using=using, keep_parents=keep_parents)
+            return super().delete(using=using, keep_parents=keep_parents, **options)
         using = using or self._write_alias()
         seen_version(self)
         with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
             # Locked and compared first: Django deletes related rows before this one, so a late conflict would be
             # costly.
             self._check_row(using, action="delete")
-            return super().delete(using=using, keep_parents=keep_parents)
+            return super().delete(using=using, keep_parents=keep_parents, **options)
 
     def update_if_unchanged(self, **values: object) -> bool:
         """Write the values if the row still has this instance's version, in one guarded UPDATE.
@@ -246,8 +253,10 @@ class VersionedModel(ChecksTable):
         return router.db_for_write(type(self), instance=self)
 
     def _is_new(self) -> bool:
-        known = remembered(self).get(type(self)._meta.pk.attname)
-        return self._state.adding or self.pk is None or (known is not None and known != self.pk)
+        memory = remembered(self)
+        key = {field.attname: getattr(self, field.attname) for field in self._meta.pk_fields}
+        is_other = any(memory.get(attname) not in (None, value) for attname, value in key.items())
+        return self._state.adding or None in key.values() or is_other
 
     def _save_new(self, *, using: str, **options: Any) -> None:
         attname = version_field(type(self)).attname
@@ -261,8 +270,8 @@ class VersionedModel(ChecksTable):
             setattr(self, attname, current_version(type(self), self.pk, using=using))
         remember(self)
 
-    def _save_known(self, names: list[str] | None, *, using: str, force_write: bool) -> None:
-        options = self._update_only(names)
+    def _save_known(self, names: list[str] | None, *, using: str, force_write: bool, **options: Any) -> None:
+        options |= self._update_only(names)
         with (
             self._conflicts(seen_version(self), using),
             _several_tables(self, using),
@@ -378,7 +387,7 @@ def _are_columns(model: type[models.Model], names: Collection[str] | None) -> bo
     """Whether all names are of fields that an UPDATE can set."""
     if names is None:  # the common case, without a lookup
         return True
-    fields = [field for field in model._meta.concrete_fields if not field.primary_key]
+    fields = [field for field in model._meta.concrete_fields if not is_key(model, field)]
     return {name for field in fields for name in (field.name, field.attname)}.issuperset(names)
 
 

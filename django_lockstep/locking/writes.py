@@ -12,7 +12,7 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_lockstep.locking.fields import tables_of, version_field
+from django_lockstep.locking.fields import is_key, tables_of, version_field
 from django_lockstep.locking.memory import is_expression
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "place_type",
     "python_values",
     "row_of",
+    "valid_version",
     "version_kept",
     "write_if",
 ]
@@ -46,10 +47,21 @@ def python_values(model: type[models.Model], values: dict[str, Any]) -> dict[str
     kept = {}
     for name, value in values.items():
         field = column(model, name)
-        if field == version_field(model) or field.primary_key:
+        if field == version_field(model) or is_key(model, field):
             raise ValueError(f"{name} identifies the row that was read and cannot be among the values")
         kept[name] = value if is_expression(value) or field.is_relation else field.to_python(value)
     return kept
+
+
+def valid_version(version: int) -> int:
+    """Return the version. Raises ``ValueError`` for what no row that can be written has."""
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version < _MAX_VERSION:
+        raise ValueError(f"a version must be an integer from 0 to {_MAX_VERSION - 1}, not {version!r}")
+    return version
+
+
+_MAX_VERSION = 2**63 - 1
+"""What a bigint can hold, and so the version of a row that cannot be written again."""
 
 
 def auto_now_values(model: type[models.Model]) -> dict[str, Any]:

@@ -35,4 +35,6 @@ __all__ = [
     "get_store",
 ]
 
-__getattr__ = lazy_exports(__name__, "errors", "terms", "dynamodb.writes", "protocol", "conf", "dynamodb.store")
+__getattr__, __dir__ = lazy_exports(
+    __name__, "errors", "terms", "dynamodb.writes", "protocol", "conf", "dynamodb.store"
+)

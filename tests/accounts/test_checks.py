@@ -93,14 +93,14 @@ def test_w004_a_model_without_its_guard(model: Any) -> None:
     assert about(model) == []
     with connection.cursor() as cursor:
         table = connection.ops.quote_name(model._meta.db_table)
-        cursor.execute(f'DROP TRIGGER "{model._meta.db_table}_version_guard" ON {table}')
+        cursor.execute(f"DROP TRIGGER lockstep_version_guard ON {table}")
     assert about(model) == ["lockstep.W004"]
 
 
 @pytest.mark.django_db
 def test_w004_a_guard_that_is_disabled_does_not_count() -> None:
     with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE shop_seat DISABLE TRIGGER shop_seat_version_guard")
+        cursor.execute("ALTER TABLE shop_seat DISABLE TRIGGER lockstep_version_guard")
     assert about(Seat) == ["lockstep.W004"]
     assert about(CheapSeat) == []
 
@@ -118,6 +118,7 @@ def test_w040_keys_that_are_given_by_hand() -> None:
     assert [ids(model.check()) for model in (numbered, inherited, decided)] == [[]] * 3
 
 
+@pytest.mark.django_db
 @isolate_apps("tests.testapps.shop")
 def test_a_method_of_a_project_that_has_the_hooks_name_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     def check_table(self: Any, guests: int) -> None:
@@ -144,7 +145,7 @@ def test_e001_an_account_without_entries() -> None:
 def test_w007_entries_that_sql_can_change() -> None:
     assert about(Entry) == []
     with connection.cursor() as cursor:
-        cursor.execute("DROP TRIGGER accounts_entry_append_only ON accounts_entry")
+        cursor.execute("DROP TRIGGER accounts_append_only ON accounts_entry")
     assert about(Entry) == ["accounts.W007"]
 
 

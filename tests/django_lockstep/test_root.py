@@ -1,5 +1,7 @@
 """The package itself: the names that everybody needs, before Django is set up, and without optional packages."""
 
+import ast
+import importlib
 import os
 import subprocess
 import sys
@@ -32,6 +34,30 @@ def test_its_names_are_those_of_locking_and_the_root_of_the_errors() -> None:
 def test_its_names_are_listed_in_order() -> None:
     assert sorted(django_lockstep.__all__) == django_lockstep.__all__
     assert set(django_lockstep.__all__) <= set(dir(django_lockstep))
+
+
+PACKAGES = [
+    "accounts.contrib.dynamodb",
+    *(f"django_lockstep{room}" for room in ("", ".admin", ".editing", ".http", ".leases", ".locking", ".stores")),
+]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_each_public_name_can_be_imported_and_completed(package: str) -> None:
+    module = importlib.import_module(package)
+    assert set(module.__all__) <= set(dir(module))
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError):
+        _ = module.no_such_name
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_a_type_checker_is_told_of_is_all_that_there_is(package: str) -> None:
+    tree = ast.parse(Path(str(importlib.import_module(package).__file__)).read_text("utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {alias.asname or alias.name for node in imports for alias in node.names}
+    assert names - {"TYPE_CHECKING", "annotations", "lazy_exports"} == set(importlib.import_module(package).__all__)
 
 
 def test_another_name_is_not_there() -> None:

@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 
 __all__ = ["DynamoAccount", "DynamoEntry", "account_breaks", "chain_breaks"]
 
-__getattr__ = lazy_exports(__name__, "entries", "accounts", "reconciliation")
+__getattr__, __dir__ = lazy_exports(__name__, "entries", "accounts", "reconciliation")

@@ -18,7 +18,7 @@ from accounts.contrib.dynamodb.keys import account_key, keyed_entry_key, new_ent
 from accounts.entries import key_reused_error, validate_key
 from accounts.errors import InsufficientFunds
 from django_lockstep.errors import StaleVersionError
-from django_lockstep.locking.retry import retry_on_conflict
+from django_lockstep.locking.retry import CONFLICTS, Retry
 from django_lockstep.stores import DynamoStore, Put, Update
 
 __all__ = ["DynamoAccount", "retried"]
@@ -32,8 +32,10 @@ def retried(function: Callable[P, R], *, store: str) -> Callable[P, R]:
 
     Pauses of up to half a second: a transaction of DynamoDB takes some milliseconds, and one of many writers wins.
     """
-    using = DynamoStore.named(store).name
-    return retry_on_conflict(attempts=1000, wait_initial=0.01, wait_max=0.5, timeout=60, using=using)(function)
+    # With the store's name in place of a database's: no transaction of a database is repeated here.
+    name = DynamoStore.named(store).name
+    policy = Retry(attempts=1000, wait_initial=0.01, wait_max=0.5, timeout=60, on=CONFLICTS, using=name)
+    return policy(function)
 
 
 @dataclass(slots=True, kw_only=True)

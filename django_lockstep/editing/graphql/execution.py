@@ -11,11 +11,12 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from graphql import GraphQLError, NoSchemaIntrospectionCustomRule
 from strawberry.django.views import GraphQLView
-from strawberry.extensions import AddValidationRules, MaxAliasesLimiter, MaxTokensLimiter, QueryDepthLimiter
+from strawberry.extensions import AddValidationRules, MaxTokensLimiter
 from strawberry.http import GraphQLHTTPResponse
 from strawberry.schema.config import StrawberryConfig
 from strawberry.types import ExecutionContext, ExecutionResult
 
+from django_lockstep.editing.graphql.bounds import Bounds, Size
 from django_lockstep.editing.graphql.mutations import Mutation
 from django_lockstep.editing.graphql.queries import Query
 from django_lockstep.editing.graphql.refusals import error_of, refuse
@@ -25,7 +26,8 @@ from django_lockstep.http.problems import Problem
 
 __all__ = ["execute", "schema"]
 
-_MAX_DEPTH, _MAX_ALIASES, _MAX_TOKENS = 4, 10, 1000
+_LARGEST = Size(selections=1000, aliases=10, levels=4)
+_MAX_TOKENS = 1000
 
 
 def _introspection() -> AddValidationRules:
@@ -43,9 +45,7 @@ schema = _Schema(
     mutation=Mutation,
     extensions=[
         _introspection,
-        lambda: QueryDepthLimiter(_MAX_DEPTH),
-        # Each alias may be a check-out of its own.
-        lambda: MaxAliasesLimiter(_MAX_ALIASES),
+        lambda: Bounds(_LARGEST),
         lambda: MaxTokensLimiter(_MAX_TOKENS),
     ],
     # A suggestion would say what introspection must not.

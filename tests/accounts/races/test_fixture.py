@@ -62,7 +62,7 @@ def test_rows_of_others_stay_and_stay_protected(fixture: Fixture) -> None:
 def test_no_trigger_no_trouble(fixture: Fixture) -> None:
     used(fixture)
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("ALTER TRIGGER accounts_entry_append_only ON accounts_entry RENAME TO another_name")
+        cursor.execute("ALTER TRIGGER accounts_append_only ON accounts_entry RENAME TO another_name")
         cursor.execute("ALTER TABLE accounts_entry DISABLE TRIGGER another_name")
         fixture.purge()
         transaction.set_rollback(True)

@@ -16,7 +16,7 @@ from tests.testapps.shop.models import OddSeat, Seat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.http.views")]
 
-READABLE = ["plain", "class", "rest", "problems"]
+READABLE = ["plain", "class", "rest", "problems", "generic", "generic/problems"]
 KINDS = [*READABLE, "ninja/seats"]
 
 
@@ -91,12 +91,14 @@ class TestCreate:
         assert (first.status_code, first.headers["ETag"]) == (201, '"4711.1"')
         assert (second.status_code, second.headers["ETag"]) == (412, '"4711.1"')
 
-    def test_nothing_can_match_what_is_not_there(self, db: None) -> None:
-        response = put("/plain/4711", **{"If-Match": "*"})
+    @pytest.mark.parametrize("kind", ["plain", "generic"])
+    def test_nothing_can_match_what_is_not_there(self, kind: str, db: None) -> None:
+        response = put(f"/{kind}/4711", **{"If-Match": "*"})
         assert (response.status_code, response.headers.get("ETag")) == (412, None)
 
-    def test_other_methods_find_nothing(self, db: None) -> None:
-        assert Client().delete("/plain/4711").status_code == 404
+    @pytest.mark.parametrize("kind", ["plain", "generic"])
+    def test_other_methods_find_nothing(self, kind: str, db: None) -> None:
+        assert Client().delete(f"/{kind}/4711").status_code == 404
 
     def test_the_transaction_of_the_request_outlives_a_lost_race(self, monkeypatch: Any, db: None) -> None:
         monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
@@ -114,10 +116,12 @@ class _First:
         return next(self._found)
 
 
+@pytest.mark.parametrize("kind", ["plain", "generic"])
 class TestDelete:
-    def test_only_in_the_version_seen(self, seat: Seat) -> None:
-        stale = Client().delete(f"/plain/{seat.pk}", headers={"If-Match": '"1.99"'})
-        done = Client().delete(f"/plain/{seat.pk}", headers={"If-Match": etag(seat)})
+    def test_only_in_the_version_seen(self, kind: str, seat: Seat) -> None:
+        assert Client().delete(f"/{kind}/{seat.pk}").status_code == 428
+        stale = Client().delete(f"/{kind}/{seat.pk}", headers={"If-Match": '"1.99"'})
+        done = Client().delete(f"/{kind}/{seat.pk}", headers={"If-Match": etag(seat)})
         assert (stale.status_code, done.status_code, Seat.objects.count()) == (412, 204, 0)
         assert "ETag" not in done.headers
 
@@ -152,10 +156,11 @@ class TestBetweenCheckAndWrite:
         assert (response.status_code, "ETag" in response.headers) == (409, False)
 
     @pytest.mark.django_db(transaction=True)
-    def test_the_request_is_rolled_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("kind", ["careless", "generic/careless"])
+    def test_the_request_is_rolled_back(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
         seat = Seat.objects.create(guest="Ada")
-        assert put(f"/careless/{seat.pk}", **{"If-Match": etag(seat)}).status_code == 412
+        assert put(f"/{kind}/{seat.pk}", **{"If-Match": etag(seat)}).status_code == 412
         assert (OddSeat.objects.count(), Seat.objects.get().guest) == (0, "Ada")
 
 

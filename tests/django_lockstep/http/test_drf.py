@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from django.test import Client
 from rest_framework import serializers
 from rest_framework.exceptions import APIException, NotFound, ValidationError
 from rest_framework.test import APIRequestFactory
 
+from django_lockstep.http import etag
 from django_lockstep.http.drf import problem_handler
 from django_lockstep.locking import LockNotAvailable, StaleVersionError
 from tests.testapps.shop.models import Seat
@@ -52,3 +54,23 @@ def test_what_else_an_error_tells_replaces_nothing() -> None:
 @pytest.mark.parametrize(("error", "status"), [(StaleVersionError(model=Seat, pk=1), 409), (LockNotAvailable(), 503)])
 def test_conflicts_have_their_status(error: Exception, status: int) -> None:
     assert told(error)["status"] == status
+
+
+@pytest.mark.django_db
+@pytest.mark.urls("tests.django_lockstep.http.views")
+def test_a_generic_view_asks_for_permission_before_it_tells_a_tag() -> None:
+    seat = Seat.objects.create()
+    for headers in ({}, {"If-Match": '"1.99"'}, {"If-None-Match": etag(seat)}):
+        for method in ("get", "put", "delete"):
+            response = getattr(Client(), method)(f"/generic/staff/{seat.pk}", headers=headers)
+            assert (response.status_code, "ETag" in response.headers) == (403, False)
+
+
+@pytest.mark.django_db
+@pytest.mark.urls("tests.django_lockstep.http.views")
+def test_a_generic_view_needs_no_tag_to_describe_itself_or_to_refuse_a_body() -> None:
+    seat = Seat.objects.create()
+    assert Client().options(f"/generic/{seat.pk}").status_code == 200
+    long = {"guest": "x" * 99}
+    response = Client().put(f"/generic/{seat.pk}", long, "application/json", headers={"If-Match": etag(seat)})
+    assert (response.status_code, list(response.json()), "ETag" in response.headers) == (400, ["guest"], False)

@@ -8,11 +8,14 @@ from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
 from ninja import NinjaAPI
+from rest_framework import serializers
+from rest_framework.generics import RetrieveUpdateDestroyAPIView
+from rest_framework.permissions import IsAdminUser
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_lockstep.http import etag, require_if_match, require_match, seen_elsewhere
-from django_lockstep.http.drf import problem_handler
+from django_lockstep.http.drf import IfMatchMixin, problem_handler
 from django_lockstep.http.ninja import answer_with_problems
 from tests.testapps.shop.models import OddSeat, Seat
 
@@ -90,6 +93,36 @@ class RestCareless(RestWithProblems):
         return Response({})
 
 
+class SeatSerializer(serializers.ModelSerializer):  # type: ignore[misc]
+    class Meta:
+        model = Seat
+        fields = ["guest", "version"]
+
+
+class Generic(IfMatchMixin, RetrieveUpdateDestroyAPIView):  # type: ignore[misc]
+    authentication_classes = ()
+    permission_classes: tuple[Any, ...] = ()
+    queryset = Seat.objects.all()
+    serializer_class = SeatSerializer
+
+
+class GenericWithProblems(Generic):
+    def get_exception_handler(self) -> Any:
+        return problem_handler
+
+
+class GenericCareless(Generic):
+    def perform_update(self, serializer: Any) -> None:
+        """Let the row change between the check and the write."""
+        OddSeat.objects.create(code="before")
+        Seat.objects.filter(pk=self.matched.pk).update(guest="somebody else")
+        serializer.save()
+
+
+class GenericForStaff(Generic):
+    permission_classes = (IsAdminUser,)
+
+
 @require_if_match(find)
 def careless(request: Any, pk: int) -> HttpResponse:
     """Write something else before the conflict is met."""
@@ -121,5 +154,9 @@ urlpatterns = [
     path("problems/<int:pk>", RestWithProblems.as_view()),
     path("elsewhere/<int:pk>", RestCareless.as_view()),
     path("careless/<int:pk>", careless),
+    path("generic/<int:pk>", Generic.as_view()),
+    path("generic/problems/<int:pk>", GenericWithProblems.as_view()),
+    path("generic/careless/<int:pk>", GenericCareless.as_view()),
+    path("generic/staff/<int:pk>", GenericForStaff.as_view()),
     path("ninja/", api.urls),
 ]

@@ -1,5 +1,6 @@
 """What a test looks at: a row as it is now, and what a call sends."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.locking import VersionedModel
 from django_lockstep.locking.versions import seen_version
-from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, Seat, Stage, StampedSeat, UuidSeat
+from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, PairSeat, Seat, Stage, StampedSeat, UuidSeat
 
+_numbers = itertools.count()
 REFUSED = "refresh_from_db"
 
 KINDS: dict[str, Any] = {
@@ -19,6 +21,7 @@ KINDS: dict[str, Any] = {
     "version in the child": Stage.objects.create,
     "proxy": CheapSeat.objects.create,
     "uuid": UuidSeat.objects.create,
+    "composite key": lambda: PairSeat.objects.create(hall="B", number=next(_numbers)),
     "odd names": lambda: OddSeat.objects.create(code="A/1 'x' 100%"),
 }
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connection, migrations
+from django.db import connection, migrations, models
 from django.db.migrations.state import ProjectState
+from django.test.utils import isolate_apps
 
 from accounts.models import Account
-from django_lockstep.locking import AddVersionGuard
+from django_lockstep.editing import AddEditGuard
+from django_lockstep.locking import AddVersionGuard, VersionedModel, VersionField, lock_row
 from tests.django_lockstep.locking.looks import every_kind
 from tests.testapps.purses.models import Purse, PurseEntry
 from tests.testapps.shop.models import BoxSeat, Seat
@@ -116,7 +118,7 @@ def triggers(table: str) -> list[str]:
 
 @pytest.mark.django_db(transaction=True)
 def test_it_is_reversible() -> None:
-    guards = [f"{Purse._meta.db_table}_version_guard"]
+    guards = ["lockstep_version_guard"]
     assert triggers(Purse._meta.db_table) == guards
     try:
         call_command("migrate", "purses", "0001", verbosity=0)
@@ -144,3 +146,38 @@ def test_it_writes_itself_into_a_migration() -> None:
     assert imports
     migration = type("Migration", (migrations.Migration,), {"operations": [AddVersionGuard("Seat")]})("0002", "shop")
     assert "import django_lockstep.locking.triggers" in MigrationWriter(migration).as_string()
+
+
+@isolate_apps("tests.testapps.shop")
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [("dol$$lar", "a$$b"), ("it's; --", "co'l {0}"), ("{0} Ünï", "v {1}"), ('apart"."thing', "n"), ("ü" * 31, "N")],
+)
+def test_any_name_that_a_table_or_column_can_have(table: str, name: str) -> None:
+    class Odd(VersionedModel):
+        version = VersionField(db_column=f"version {name}", uncounted=["hits"])
+        n: Any = models.IntegerField(db_default=0, db_column=name)
+        hits: Any = models.IntegerField(db_default=0, db_column=f"hits {name}")
+
+        class Meta:
+            app_label = "shop"
+            db_table = table
+
+    sql("CREATE SCHEMA apart")
+    with connection.schema_editor() as editor:
+        editor.create_model(Odd)
+        AddVersionGuard("Odd").install(Odd, editor)
+        AddEditGuard("Odd").install(Odd, editor)
+    if "$" in table:  # which Django's own queries refuse
+        sql(f'INSERT INTO "{table}" DEFAULT VALUES')
+        sql(f'UPDATE "{table}" SET "{name}" = 1')
+        return
+    row = Odd.objects.create()
+    Odd.objects.update(n=1)
+    Odd.objects.update(hits=1)
+    assert version(row) == 2
+    assert lock_row(Odd, row.pk).n == 1
+    with connection.schema_editor() as editor:
+        AddVersionGuard("Odd").remove(Odd, editor)
+    Odd.objects.update(n=2)
+    assert version(row) == 2

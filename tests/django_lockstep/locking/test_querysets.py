@@ -8,10 +8,10 @@ import pytest
 from django.db import DataError, IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.locking import LockNotAvailable
+from django_lockstep.locking import LockNotAvailable, lock_row
 from tests.django_lockstep.locking.looks import fresh
 from tests.support.sessions import Session
-from tests.testapps.shop.models import BoxSeat, OddSeat, Seat, StampedSeat, Ticket, UuidSeat
+from tests.testapps.shop.models import BoxSeat, OddSeat, PairSeat, Seat, StampedSeat, Ticket, UuidSeat
 
 
 @pytest.fixture
@@ -194,3 +194,32 @@ def test_batches_in_opposite_order_never_deadlock(seats: list[Seat], open_sessio
     one, two = open_session(), open_session()
     ends = [end for _ in range(25) for end in (one.start(write, pks), two.start(write, pks[::-1]))]
     assert all(end.result() in {0, 1, 2, 3} for end in ends)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("version", [-1, True, "1", 1.0, None, 2**63 - 1, 2**70])
+def test_what_is_no_version_is_refused_before_any_sql(version: Any) -> None:
+    seat = Seat.objects.create()
+    writes: list[Callable[[], object]] = [
+        lambda: Seat.objects.update_if_unchanged(seat.pk, version, guest="Ada"),
+        lambda: Seat.objects.put_if_unchanged(seat.pk, version, guest="Ada"),
+        lambda: Seat.objects.update_many_if_unchanged([(seat.pk, version, {"guest": "Ada"})]),
+    ]
+    for write in writes:
+        with CaptureQueriesContext(connection) as sent, pytest.raises(ValueError, match="a version must be an integer"):
+            write()
+        assert not sent
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("model", "key"), [(OddSeat, "a\0"), (Seat, "seven"), (UuidSeat, "7"), (PairSeat, ("\0", 1))])
+def test_what_is_no_key_is_refused_before_any_sql(model: Any, key: Any) -> None:
+    for write in (
+        lambda: lock_row(model, key),
+        lambda: model.objects.update_if_unchanged(key, 1, guest="Ada"),
+        lambda: model.objects.put_if_unchanged(key, 0, guest="Ada"),
+        lambda: model.objects.update_many_if_unchanged([(key, 1, {"guest": "Ada"})]),
+    ):
+        with CaptureQueriesContext(connection) as sent, pytest.raises(ValueError, match="is no primary key of shop"):
+            write()
+        assert not sent

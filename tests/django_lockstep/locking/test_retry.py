@@ -13,6 +13,7 @@ from concurrency.exceptions import RecordModifiedError
 from django.db import OperationalError, connection, connections, transaction
 from django.db.transaction import TransactionManagementError
 from django.test import TestCase, override_settings
+from django.utils.connection import ConnectionDoesNotExist
 
 from django_lockstep.leases import exclusive
 from django_lockstep.locking import (
@@ -173,8 +174,35 @@ def test_inside_somebodys_transaction_nothing_is_run() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_an_open_transaction_on_another_database_may_be_declared_harmless() -> None:
-    with transaction.atomic():
-        assert retry_on_conflict(using="another")(Flaky(StaleVersionError()))() == "done"
+    connections["other"] = connection.copy("other")
+    try:
+        with transaction.atomic():
+            assert retry_on_conflict(using="other")(Flaky(StaleVersionError()))() == "done"
+    finally:
+        del connections["other"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("using", [None, "default"])
+def test_without_autocommit_nothing_is_run(using: str | None) -> None:
+    work = Flaky()
+    connection.ensure_connection()
+    connection.set_autocommit(False)
+    try:
+        with pytest.raises(TransactionManagementError, match="autocommit is off on database 'default'"):
+            retry_on_conflict(using=using)(work)()
+        with pytest.raises(TransactionManagementError, match="autocommit is off on database 'default'"):
+            asyncio.run(retry_on_conflict(using=using)(sync_to_async(work))())
+    finally:
+        connection.rollback()
+        connection.set_autocommit(True)
+    assert work.calls == 0
+    assert retry_on_conflict(using=using)(work)() == "done"
+
+
+def test_a_database_that_the_settings_do_not_know() -> None:
+    with pytest.raises(ConnectionDoesNotExist, match="no-such-alias"):
+        retry_on_conflict(using="no-such-alias")
 
 
 class InsideATestCase(TestCase):
@@ -219,6 +247,8 @@ def test_attempts_that_make_no_sense_are_refused(attempts: Any) -> None:
 def test_durations_that_make_no_sense_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be finite and greater than zero"):
         retry_on_conflict(**{name: -1})  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match=f"{name} must be at most 100 years"):
+        retry_on_conflict(**{name: 1e18})  # type: ignore[call-overload]
 
 
 def conflict_after_commit() -> None:

@@ -15,7 +15,18 @@ from django.test.utils import CaptureQueriesContext
 from django_lockstep.locking import SerializationFailure, StaleVersionError, isolated_transaction
 from tests.django_lockstep.locking.looks import every_kind, fresh, statements
 from tests.support.sessions import Session
-from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, Place, Seat, Stage, StampedSeat, Ticket, UuidSeat
+from tests.testapps.shop.models import (
+    BoxSeat,
+    CheapSeat,
+    OddSeat,
+    PairSeat,
+    Place,
+    Seat,
+    Stage,
+    StampedSeat,
+    Ticket,
+    UuidSeat,
+)
 
 
 @pytest.fixture
@@ -120,7 +131,7 @@ def test_a_copy_is_a_new_row_with_a_history_of_its_own(make: Any) -> None:
     seat.guest = "Ada"
     seat.save()
     copy = fresh(seat)
-    copy.pk = {OddSeat: "B", UuidSeat: uuid.uuid4()}.get(type(seat))
+    copy.pk = {OddSeat: "B", UuidSeat: uuid.uuid4(), PairSeat: ("C", 1)}.get(type(seat))
     if isinstance(seat, BoxSeat | CheapSeat | Stage):
         copy.id = None
     copy._state.adding = isinstance(seat, BoxSeat | Stage)

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import SuspiciousOperation
-from django.db import connection, models
+from django.db import connection, migrations, models
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.state import ProjectState
 from django.forms import modelform_factory
 
-from django_lockstep.locking import StaleVersionError
+from django_lockstep.locking import StaleVersionError, VersionField
 from tests.django_lockstep.locking.looks import fresh
 from tests.testapps.shop.models import Seat
 
@@ -89,3 +90,32 @@ def test_it_is_a_plain_column() -> None:
     field = Seat._meta.get_field("version")
     assert field.get_internal_type() == "PositiveBigIntegerField"
     assert isinstance(field, models.PositiveBigIntegerField)
+
+
+@pytest.mark.parametrize(("steps", "rewrites"), [(["clock"], True), ([1, "clock"], False)])
+def test_a_table_that_gets_a_clock_in_two_steps_is_not_rewritten(steps: list[Any], rewrites: bool) -> None:
+    def filenode() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_relation_filenode('shop_ware')")
+            return int(cursor.fetchone()[0])
+
+    create = migrations.CreateModel("Ware", [("id", models.BigAutoField(primary_key=True))])
+    first, *others = [VersionField(start=start) for start in steps]
+    changes: list[Any] = [migrations.AddField("Ware", "version", first)]
+    changes += [migrations.AlterField("Ware", "version", field) for field in others]
+    state, before = ProjectState(), 0
+    for operation in [create, *changes]:
+        after = state.clone()
+        operation.state_forwards("shop", after)
+        with connection.schema_editor() as editor:
+            operation.database_forwards("shop", editor, state, after)
+        state = after
+        if operation is create:
+            before = filenode()
+            state.apps.get_model("shop", "Ware").objects.create()
+    assert (filenode() != before) is rewrites
+    ware = state.apps.get_model("shop", "Ware")
+    old, new = ware.objects.get(), ware.objects.create()
+    new.refresh_from_db()
+    assert new.version > 10**15
+    assert rewrites or old.version == 1

@@ -8,7 +8,8 @@ VERSIONED = {
     "press": ["Article", "LongRead"],
     "purses": ["Purse"],
     "shop": [
-        "Seat", "StampedSeat", "BoxSeat", "Stage", "UuidSeat", "OddSeat", "Locker", "Turnstile", "Order", "Poster",
+        "Seat", "StampedSeat", "BoxSeat", "Stage", "UuidSeat", "OddSeat", "PairSeat", "Locker", "Turnstile", "Order",
+        "Poster",
     ],
 }  # fmt: skip
 OTHERS = {"press": [AddEditGuard("Review"), AddEditGuard("Cell")], "purses": [AppendOnly("PurseEntry")]}

@@ -1,9 +1,11 @@
 """Models of somebody who uses the library without our account."""
 
 import uuid
+from typing import Any
 
 from concurrency.fields import AutoIncVersionField
 from django.db import models
+from django.db.models.functions import Upper
 
 from django_lockstep.locking import VersionedModel
 from django_lockstep.locking.fields import VersionField
@@ -77,6 +79,19 @@ class OddSeat(VersionedModel):
 
     class Meta:
         db_table = "Odd Seats of the House"
+
+
+class PairSeat(VersionedModel):
+    """A key of two columns, and a column that the database computes."""
+
+    pk = models.CompositePrimaryKey("hall", "number")
+    hall = models.CharField(max_length=10)
+    number = models.IntegerField()
+    version = VersionField(start=1)
+    guest = models.CharField(max_length=50, blank=True)
+    shouted: Any = models.GeneratedField(
+        expression=Upper("guest"), output_field=models.CharField(max_length=50), db_persist=True
+    )
 
 
 class Ticket(models.Model):

@@ -82,7 +82,7 @@ def test_tables_come_with_their_keys_rows_triggers_and_parents() -> None:
     text = write_spec(alone(lambda pk: Ticket.objects.filter(pk=pk).delete(), set_up)).text
 
     assert "FOREIGN KEY (seat_id) REFERENCES shop_seat(id) DEFERRABLE INITIALLY DEFERRED" in text
-    assert "CREATE TRIGGER shop_seat_version_guard" in text
+    assert "CREATE TRIGGER lockstep_version_guard" in text
     assert 'INSERT INTO "shop_ticket" (id, seat_id) OVERRIDING SYSTEM VALUE VALUES' in text
     assert not seen(printed(text))["end1"].rows
 
