@@ -97,10 +97,12 @@ class FencedModel(models.Model):
         self, using: str | None = None, keep_parents: bool = False, **options: Any
     ) -> tuple[int, dict[str, int]]:
         """Delete the row unless a higher token wrote it. Raises as `save` does; nothing is deleted then."""
+        # As in `VersionedModel.delete`: only what the caller has given.
+        options |= {name: value for name, value in (("using", using), ("keep_parents", keep_parents)) if value}
         using, seen = using or self._writer(), self._seen_token()
         with transaction.atomic(using=using):
             self._require_fresh(seen, using)
-            return super().delete(using=using, keep_parents=keep_parents, **options)
+            return super().delete(**options)
 
     def update_if_token(self, token: int, **values: object) -> bool:
         """Write the values and the token, to the instance too, unless a higher token wrote the row."""

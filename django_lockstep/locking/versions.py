@@ -155,15 +155,17 @@ class VersionedModel(ChecksTable):
         Locks the row ``FOR UPDATE`` first, in the caller's transaction or one of its own. Raises as `save` does, and
         passes further ``options`` on as well.
         """
+        # Only what the caller has given: the next class may be one that does not know the others (django-treebeard).
+        options |= {name: value for name, value in (("using", using), ("keep_parents", keep_parents)) if value}
         if self.pk is None:
-            return super().delete(using=using, keep_parents=keep_parents, **options)
+            return super().delete(**options)
         using = using or self._write_alias()
         seen_version(self)
         with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
             # Locked and compared first: Django deletes related rows before this one, so a late conflict would be
             # costly.
             self._check_row(using, action="delete")
-            return super().delete(using=using, keep_parents=keep_parents, **options)
+            return super().delete(**options)
 
     def update_if_unchanged(self, **values: object) -> bool:
         """Write the values if the row still has this instance's version, in one guarded UPDATE.

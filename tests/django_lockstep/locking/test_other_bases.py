@@ -28,7 +28,7 @@ class Page(models.Model):
         super().save(*args, **kwargs)
 
     def delete(self, *args: Any, user: Any = None, **kwargs: Any) -> Any:
-        self.calls.append(("delete", user))
+        self.calls.append(("delete", user, kwargs))
         return super().delete(*args, **kwargs)
 
 
@@ -56,6 +56,7 @@ def test_they_reach_it(page: Any) -> None:
         ("delete", "ada"),
     ]
     assert "title" in page.calls[2][2]
+    assert page.calls[3][2] == {}  # some hand all to QuerySet.delete(), which knows neither using nor keep_parents
 
 
 def test_they_reach_it_where_versions_are_ignored(page: Any) -> None:
