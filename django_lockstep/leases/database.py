@@ -15,7 +15,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from django.apps import apps
@@ -33,6 +33,7 @@ from django.db.transaction import TransactionManagementError
 
 from django_lockstep.errors import sqlstate_of, translated
 from django_lockstep.leases.errors import LeaseLost, LeaseTimedOut
+from django_lockstep.leases.lines import lines, most_waiters
 from django_lockstep.locking.durations import seconds
 from django_lockstep.locking.rows import require_transaction
 from django_lockstep.locking.transactions import in_own_atomic, is_of_testcase
@@ -147,42 +148,59 @@ class DatabaseLeases(ABC):
     def acquire(self, claim: Claim, *, wait: float = 0.0, yields: bool = False) -> Grant | Holder | None:
         """Return the grant, or the holder after ``wait`` seconds (None: others are queueing for it).
 
-        On PostgreSQL waiters get the lease in the order in which they asked, and no newcomer gets it once the first of
-        them has waited for `SLICE`: behind ``n`` others the wait is at most ``n + 1`` times that plus the time for
+        On PostgreSQL waiters get the lease in the order in which they asked: those of one process in that of their
+        arrival, and the first of each process in that of the server. No newcomer gets it once the first in the server's
+        queue has waited for `SLICE`: behind ``n`` others the wait is at most ``n + 1`` times that plus the time for
         which the lease is held, as long as no wait exceeds `TURN`. A waiter that loses its connection queues again on
         another one until the wait is over, also across a restart of the server. Raises the error of the last attempt to
         reach the database.
         """
         # The process's clock: it bounds this process's wait. What has expired, only the database's clock decides.
         until = time.monotonic() + (wait if lease_waits() else 0.0)
-        has_tried = has_warned = False
-        # The last attempt is made when the time is over.
-        for pause in itertools.chain(pauses(until), itertools.repeat(0.0)):
-            try:
-                if has_tried:
-                    answer = self._turn(claim, until=min(until, time.monotonic() + TURN))
+        has_warned = False
+        is_first: Callable[[float], bool] | None = None
+        with ExitStack() as stack:
+            # The last attempt is made when the time is over.
+            for pause in itertools.chain(pauses(until), itertools.repeat(0.0)):
+                try:
+                    if is_first is None:
+                        answer = self.take(claim, yields_to_queue=yields or wait > 0)
+                    else:
+                        answer = self._turn(claim, until=until, is_first=is_first)
+                except (OperationalError, InterfaceError) as error:
+                    if not self.is_lost() or time.monotonic() >= until:
+                        raise
+                    if not has_warned:
+                        text = "A wait for a lease goes on, but database %r cannot be reached: %s"
+                        logger.warning(text, self.name, error)
+                    has_warned = True
+                    time.sleep(pause)
                 else:
-                    answer = self.take(claim, yields_to_queue=yields or wait > 0)
-            except (OperationalError, InterfaceError) as error:
-                if not self.is_lost() or time.monotonic() >= until:
-                    raise
-                if not has_warned:
-                    text = "A wait for a lease goes on, but database %r cannot be reached: %s"
-                    logger.warning(text, self.name, error)
-                has_warned = True
-                time.sleep(pause)
-            else:
-                if isinstance(answer, Grant) or time.monotonic() >= until:
-                    return answer
-                has_tried = True
+                    if isinstance(answer, Grant) or time.monotonic() >= until:
+                        return answer
+                    # Of one process only the first takes a place in the server's queue: one at most could win there.
+                    is_first = is_first or stack.enter_context(lines.joined((self.name, claim.key), places=1))
         raise AssertionError("the last attempt returns or raises")
 
     @on_own_connection
-    def _turn(self, claim: Claim, *, until: float) -> Grant | Holder | None:
+    def _turn(self, claim: Claim, *, until: float, is_first: Callable[[float], bool]) -> Grant | Holder | None:
         """Queue for the lease and take it as soon as it is free; return its holder where it stays taken."""
         # In the transaction of a TestCase an advisory queue lock would outlive the wait, so the caller polls.
         if not self.has_queue or self.connection.in_atomic_block:
             return self._poll(claim, until=until)
+        if is_first(until - time.monotonic()):
+            with lines.joined(self.name, places=most_waiters()) as has_place:
+                for pause in pauses(until):
+                    if has_place(pause):
+                        return self._queued(claim, until=min(until, time.monotonic() + TURN))
+                    # Polls until there is a place, so that no lease waits for the holder of another one. Those who hold
+                    # places stand in line again after `TURN`.
+                    answer = self.take_here(claim, yields_to_queue=True)
+                    if isinstance(answer, Grant):
+                        return answer
+        return self.take_here(claim, yields_to_queue=True)
+
+    def _queued(self, claim: Claim, *, until: float) -> Grant | Holder | None:
         try:
             with transaction.atomic(using=self.name):
                 self.queue(claim.key, timeout=max(until - time.monotonic(), 0.001), after=timeout_of(claim.ttl))

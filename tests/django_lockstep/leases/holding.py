@@ -1,8 +1,12 @@
 """A lease that is held, as most tests begin, and who holds it."""
 
+import threading
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from django_lockstep.leases import Holder, LeaseHandle
+from django_lockstep.leases.lines import Lines
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire
 
@@ -28,3 +32,10 @@ def purge() -> None:
     """Let the lease expire, and delete its row."""
     expire("k")
     Lease.objects.purge(1e-6)
+
+
+class LinesOfThreads(Lines):
+    """Lets each thread wait as a process of its own does."""
+
+    def joined(self, label: Hashable, *, places: int) -> AbstractContextManager[Callable[[float], bool]]:
+        return super().joined((threading.get_ident(), label), places=places)
