@@ -19,6 +19,9 @@ from django_lockstep.stores.terms import KEPT, Holder, claim
 
 __all__ = ["LeaseManager", "LeaseQuerySet"]
 
+BATCH = 100
+"""Rows that `LeaseQuerySet.purge` deletes in one statement. It also locks, to its end, those that were just acquired."""
+
 
 class UnderGuard(Func):
     """Whether a transaction guards the lease of the key; False on databases without lease guards."""
@@ -75,10 +78,16 @@ class LeaseQuerySet(models.QuerySet[Any]):
         return rows.exclude(token=highest)
 
     def purge(self, older_than: Duration) -> int:
-        """Delete rows whose lease ended longer ago than this; return how many. Their tokens are never used again."""
-        # One DELETE, which compares the expiry again after any wait; delete() may collect keys first.
+        """Delete rows whose lease ended longer ago than this; return how many. Their tokens are never used again.
+
+        Outside of a transaction it commits every `BATCH` rows. A guard of a lease that was acquired in the meantime may
+        wait for that commit.
+        """
         using: str = self._db or router.db_for_write(self.model)  # type: ignore[attr-defined]
-        deleted: int = self.using(using).ended(older_than).order_by()._raw_delete(using)
+        rows, deleted = self.using(using).order_by(), 0
+        while keys := list(rows.ended(older_than).values_list("pk", flat=True)[:BATCH]):
+            # One DELETE, which compares the expiry again after any wait; delete() may collect keys first.
+            deleted += rows.filter(pk__in=keys).ended(older_than)._raw_delete(using)
         return deleted
 
 

@@ -69,7 +69,7 @@ NOTE = """
 UPDATE {table} SET data = %(data)s::jsonb WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
 """
 
-# SKIP LOCKED: a row that is being taken over counts as lost, without a wait. FOR KEY SHARE passes a heartbeat's lock.
+# SKIP LOCKED: a row that is being taken over is lost, without a wait. FOR KEY SHARE passes a heartbeat's lock.
 # The time limit counts from here. A shorter limit of the session stays: a running timer continues until it is set to
 # zero (the inner set_config) before the new value.
 GUARD = f"""
@@ -82,6 +82,8 @@ FROM (SELECT key, least(ceil(coalesce(%(within)s, ttl) * 1000), 2147483647) AS w
     FROM {{table}} WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
     FOR KEY SHARE SKIP LOCKED) AS held
 """
+# No one takes over what has not expired: whoever has locked that row came too late, a claim or a purge, and lets go soon.
+GUARD_UNEXPIRED = GUARD.replace("IS NULL\n", "IS NULL AND expires_at > clock_timestamp()\n").replace(" SKIP LOCKED", "")
 
 # The server grants advisory locks in the order of the requests. The caller decides how long to wait, so the session's
 # own limits are off until the end of the transaction.
@@ -164,7 +166,7 @@ class PostgresLeases(DatabaseLeases):
         limit = _LIMIT if self._has_transaction_timeout() else _LIMIT_BEFORE
         facts = {"key": key, "token": token, "within": within, "limit": limit}
         try:
-            return self._row(GUARD, facts, timeout=0) is not None
+            return any(self._row(sql, facts, timeout=0) is not None for sql in (GUARD, GUARD_UNEXPIRED))
         except OperationalError as error:
             # Above READ COMMITTED a concurrent takeover raises 40001 instead of matching no row.
             if _overtaken(error):
