@@ -20,7 +20,8 @@ from django_lockstep.stores.terms import KEPT, Holder, claim
 __all__ = ["LeaseManager", "LeaseQuerySet"]
 
 BATCH = 100
-"""Rows that `LeaseQuerySet.purge` deletes in one statement. It also locks, to its end, those that were just acquired."""
+"""Rows that `LeaseQuerySet.purge` deletes in a statement, which locks those that were just acquired as well, to its
+end."""
 
 
 class UnderGuard(Func):

@@ -82,7 +82,7 @@ FROM (SELECT key, least(ceil(coalesce(%(within)s, ttl) * 1000), 2147483647) AS w
     FROM {{table}} WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
     FOR KEY SHARE SKIP LOCKED) AS held
 """
-# No one takes over what has not expired: whoever has locked that row came too late, a claim or a purge, and lets go soon.
+# No one takes over what has not expired: a claim or a purge that has locked that row came too late, and lets go soon.
 GUARD_UNEXPIRED = GUARD.replace("IS NULL\n", "IS NULL AND expires_at > clock_timestamp()\n").replace(" SKIP LOCKED", "")
 
 # The server grants advisory locks in the order of the requests. The caller decides how long to wait, so the session's
