@@ -73,7 +73,7 @@ def _may(user: Any, model: type[models.Model], *actions: str) -> bool:
 def _record_of(table: Target, pk: str) -> Target:
     found = record(table.model, pk)
     # One name for one record: "007" and "7" would be the same row with two names.
-    if "\0" in pk or (found.key != pk and not isinstance(found.pk, tuple)):
+    if found.key != pk and not isinstance(found.pk, tuple):
         raise UnknownRecord(f"{pk!r} is not a primary key of {table.model._meta.label} in its canonical form")
     return found
 

@@ -34,11 +34,11 @@ from django.db.transaction import TransactionManagementError
 from django_lockstep.errors import sqlstate_of, translated
 from django_lockstep.leases.errors import LeaseLost, LeaseTimedOut
 from django_lockstep.leases.lines import lines, most_waiters
-from django_lockstep.locking.durations import seconds
+from django_lockstep.locking.durations import Duration
 from django_lockstep.locking.rows import require_transaction
 from django_lockstep.locking.transactions import in_own_atomic, is_of_testcase
 from django_lockstep.stores.protocol import CALL_TIMEOUT
-from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_seconds, valid_token
 from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses, timeout_of
 
 __all__ = ["DatabaseLeases", "lease_model", "on_own_connection", "own_grant"]
@@ -188,7 +188,7 @@ class DatabaseLeases(ABC):
         # In the transaction of a TestCase an advisory queue lock would outlive the wait, so the caller polls.
         if not self.has_queue or self.connection.in_atomic_block:
             return self._poll(claim, until=until)
-        if is_first(until - time.monotonic()):
+        if is_first(min(until - time.monotonic(), TURN)):
             with lines.joined(self.name, places=most_waiters()) as has_place:
                 for pause in pauses(until):
                     if has_place(pause):
@@ -260,11 +260,11 @@ class DatabaseLeases(ABC):
     @abstractmethod
     def get(self, key: str) -> Holder | None: ...
 
-    def guard(self, key: str, token: int, *, within: float | None = None) -> None:
+    def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
         """Guard the open transaction; see `django_lockstep.leases.guard`."""
         # In autocommit the row lock would end with its statement, before the write that it is for.
         require_transaction(self.connection, lease_model())
-        limit = None if within is None else seconds(within, name="within")
+        limit = None if within is None else valid_seconds(within, name="within")
         # A timeout inside a TestCase would end the connection of the whole test.
         if is_of_testcase(self.connection):
             limit = math.inf

@@ -10,7 +10,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, router
 from django_lockstep.leases.database import DatabaseLeases, lease_model
 from django_lockstep.leases.portable import PortableLeases
 from django_lockstep.leases.postgresql import PostgresLeases
-from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.locking.durations import Duration
 
 __all__ = ["guard", "store_from_options", "store_on"]
 
@@ -51,4 +51,4 @@ def guard(key: str, token: int, *, within: Duration | None = None, using: str = 
     transaction. ``TransactionManagementError`` outside a transaction, ``NotSupportedError`` on other databases than
     PostgreSQL, and the driver's serialization failure where another SERIALIZABLE transaction interferes.
     """
-    store_on(using).guard(key, token, within=None if within is None else seconds(within, name="within"))
+    store_on(using).guard(key, token, within=within)

@@ -269,7 +269,7 @@ def test_outside_a_transaction_it_is_refused(handle: LeaseHandle) -> None:
         handle.guard()
 
 
-@pytest.mark.parametrize("token", [0, -1, True, "7"])
+@pytest.mark.parametrize("token", [0, -1, True, "7", 2**63])
 def test_what_is_no_token_is_named(token: object) -> None:
     with transaction.atomic(), pytest.raises(ValueError, match="token must be a positive integer"):
         guard("k", token)  # type: ignore[arg-type]
