@@ -54,7 +54,8 @@ class Command(BaseCommand):
     def handle(self, *args: object, **options: Any) -> None:
         if not conf.public():
             raise CommandError(
-                "The demo needs LOCKSTEP_LAB_PUBLIC: start it as `manage.py demo`, without BANK_DEMO in the environment",
+                "The demo needs LOCKSTEP_LAB_PUBLIC: start it as `manage.py demo`, without BANK_DEMO in the "
+                "environment",
                 returncode=2,
             )
         _require_free(options["address"], options["port"])
