@@ -22,24 +22,22 @@ from django.apps import apps
 from django.db import (
     DatabaseError,
     InterfaceError,
-    NotSupportedError,
     OperationalError,
     connections,
     models,
-    transaction,
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
 from django_lockstep.errors import sqlstate_of, translated
 from django_lockstep.leases.errors import LeaseLost, LeaseTimedOut
-from django_lockstep.leases.lines import lines, most_waiters
+from django_lockstep.leases.lines import lines
 from django_lockstep.locking.durations import Duration
 from django_lockstep.locking.rows import require_transaction
 from django_lockstep.locking.transactions import in_own_atomic, is_of_testcase
-from django_lockstep.stores.protocol import CALL_TIMEOUT
+from django_lockstep.stores.protocol import LeaseStore
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_seconds, valid_token
-from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses, timeout_of
+from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses
 
 __all__ = ["DatabaseLeases", "lease_model", "on_own_connection", "own_grant"]
 
@@ -123,13 +121,12 @@ def _refuse_inside_transaction(connection: BaseDatabaseWrapper) -> None:
         )
 
 
-class DatabaseLeases(ABC):
+class DatabaseLeases(LeaseStore, ABC):
     """A `LeaseStore` on one of Django's databases; ``name`` is its alias.
 
     The verbs run in autocommit, never in the calling thread's open transaction, except `guard`.
     """
 
-    has_queue = False
     take: Callable[..., Grant | Holder | None]
     """`take_here`, on the thread's own connection."""
 
@@ -184,34 +181,13 @@ class DatabaseLeases(ABC):
 
     @on_own_connection
     def _turn(self, claim: Claim, *, until: float, is_first: Callable[[float], bool]) -> Grant | Holder | None:
-        """Queue for the lease and take it as soon as it is free; return its holder where it stays taken."""
-        # In the transaction of a TestCase an advisory queue lock would outlive the wait, so the caller polls.
-        if not self.has_queue or self.connection.in_atomic_block:
-            return self._poll(claim, until=until)
-        if is_first(min(until - time.monotonic(), TURN)):
-            with lines.joined(self.name, places=most_waiters()) as has_place:
-                for pause in pauses(until):
-                    if has_place(pause):
-                        return self._queued(claim, until=min(until, time.monotonic() + TURN))
-                    # Polls until there is a place, so that no lease waits for the holder of another one. Those who hold
-                    # places stand in line again after `TURN`.
-                    answer = self.take_here(claim, yields_to_queue=True)
-                    if isinstance(answer, Grant):
-                        return answer
-        return self.take_here(claim, yields_to_queue=True)
+        """Wait for the lease and take it as soon as it is free; return its holder where it stays taken."""
+        return self._poll(claim, until=until)
 
-    def _queued(self, claim: Claim, *, until: float) -> Grant | Holder | None:
-        try:
-            with transaction.atomic(using=self.name):
-                self.queue(claim.key, timeout=max(until - time.monotonic(), 0.001), after=timeout_of(claim.ttl))
-                return self._poll(claim, until=until, claims_after=SLICE)
-        except OperationalError as error:
-            # 57014: the time in the queue is over (statement_timeout), which is an answer and not an error.
-            if sqlstate_of(error) != "57014":
-                raise
-        return self.take_here(claim, yields_to_queue=True)
-
-    def _poll(self, claim: Claim, *, until: float, claims_after: float = math.inf) -> Grant | Holder | None:
+    def _poll(
+        self, claim: Claim, *, until: float, claim_turn: Callable[[], None] | None = None
+    ) -> Grant | Holder | None:
+        """Try again and again; ``claim_turn`` is called once, after `SLICE`."""
         begun = time.monotonic()
         answer = self.take_here(claim)
         for pause in pauses(until):
@@ -220,10 +196,9 @@ class DatabaseLeases(ABC):
             expires_in = answer.remaining + SHORTEST_PAUSE if isinstance(answer, Holder) else pause
             # No row lock is held here, only the advisory locks of the queue. Wakes right after a known expiry.
             time.sleep(min(pause, expires_in))
-            if time.monotonic() - begun > claims_after:
-                # The shared turn locks of newcomers last for one statement, so this exclusive lock waits only briefly.
-                self.claim_turn(claim.key, timeout=timeout_of(claim.ttl))
-                claims_after = math.inf
+            if claim_turn and time.monotonic() - begun > SLICE:
+                claim_turn()
+                claim_turn = None
             answer = self.take_here(claim)
         return answer
 
@@ -234,31 +209,6 @@ class DatabaseLeases(ABC):
         With ``yields_to_queue`` a lease whose turn is claimed is left to the first in the queue. None where its row
         does not exist yet, or another process was faster.
         """
-
-    def queue(self, key: str, *, timeout: float, after: float) -> None:
-        """Wait in the open transaction until this session is first in the queue for the lease.
-
-        Later statements of the transaction have ``after`` seconds each.
-        """
-        raise NotSupportedError(f"{self.connection.vendor} has no queue for leases")
-
-    def claim_turn(self, key: str, *, timeout: float) -> None:
-        """Stop claims that yield to the queue from taking the lease before this transaction ends."""
-        raise NotSupportedError(f"{self.connection.vendor} has no queue for leases")
-
-    @abstractmethod
-    def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool: ...
-
-    @abstractmethod
-    def note(self, key: str, token: int, *, data: str, timeout: float = CALL_TIMEOUT) -> bool: ...
-
-    @abstractmethod
-    def release(
-        self, key: str, token: int, *, at_least: float = 0.0, held: float = 0.0, timeout: float = CALL_TIMEOUT
-    ) -> bool: ...
-
-    @abstractmethod
-    def get(self, key: str) -> Holder | None: ...
 
     def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
         """Guard the open transaction; see `django_lockstep.leases.guard`."""

@@ -17,7 +17,7 @@ from asgiref.sync import sync_to_async
 from django.db import InterfaceError, OperationalError
 
 from django_lockstep.leases.errors import LeaseLost
-from django_lockstep.leases.heartbeats import Heartbeat
+from django_lockstep.leases.heartbeats import Heartbeat, call_apart
 from django_lockstep.locking.durations import Duration
 from django_lockstep.stores.protocol import LeaseStore
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_json, valid_key, valid_seconds
@@ -26,7 +26,7 @@ from django_lockstep.stores.waiting import lease_waits, pauses, timeout_of
 __all__ = ["Callback", "LeaseHandle", "aacquire_from", "acquire_from", "assert_held"]
 
 Callback = Callable[["LeaseHandle"], object]
-"""Called once, with the handle, in the thread that detects the event."""
+"""Called once, with the handle: in the thread that detects the event, or one of its own beside the heartbeat's."""
 
 logger = logging.getLogger("lockstep.leases")
 
@@ -116,11 +116,18 @@ class LeaseHandle:
         """
         wanted = self.ttl if ttl is None else valid_seconds(ttl, name="ttl")
         kept = self.at_least if at_least is None else valid_seconds(at_least, name="at_least", or_zero=True)
-        asked = time.monotonic()
-        self._require(lambda: self._store.renew(self.key, self.token, ttl=wanted, timeout=timeout_of(self.ttl)))
-        # Never earlier: the store also keeps the later of both expiries.
-        self._deadline = max(self._deadline, _deadline(asked, wanted))
+        self._renew(wanted, timeout=timeout_of(self.ttl))
         self.at_least = kept
+
+    def beat(self, *, timeout: float) -> None:
+        """Refresh as the heartbeat does, within so many seconds: it has other leases to refresh."""
+        self._renew(self.ttl, timeout=min(timeout, timeout_of(self.ttl)))
+
+    def _renew(self, ttl: float, *, timeout: float) -> None:
+        asked = time.monotonic()
+        self._require(lambda: self._store.renew(self.key, self.token, ttl=ttl, timeout=timeout))
+        # Never earlier: the store also keeps the later of both expiries.
+        self._deadline = max(self._deadline, _deadline(asked, ttl))
         if heartbeat := self._heartbeat:
             heartbeat.notice()
 
@@ -176,11 +183,12 @@ class LeaseHandle:
         return self._loss(self._lost)
 
     def start_heartbeat(self) -> None:
-        """Refresh the lease at a third of its ttl from a thread and a connection of its own, until it is released.
+        """Refresh the lease at a third of its ttl, until it is released.
 
-        The thread ends with the handle's last reference, and with the process. A failed refresh is retried until the
-        lease has expired; then, or if another holder took it, it is lost. In the transaction of a ``TestCase``, which
-        other connections cannot see, nothing is started.
+        One thread does that for all leases of the process in this store, on a connection of its own. The heartbeat ends
+        with the handle's last reference, and with the process. A failed refresh is retried until the lease has expired;
+        then, or if another holder took it, it is lost. In the transaction of a ``TestCase``, which other connections
+        cannot see, nothing is started.
         """
         self._watch(beats=True)
 
@@ -207,7 +215,7 @@ class LeaseHandle:
         self._call(self._on_danger)
 
     def stop_heartbeat(self) -> None:
-        """Stop the heartbeat's threads and wait for them."""
+        """Stop the heartbeat, and wait for a refresh under way."""
         if self._heartbeat is not None:
             self._heartbeat.stop()
             self._heartbeat = None
@@ -221,12 +229,15 @@ class LeaseHandle:
             self._call(self._on_lost)
 
     def _call(self, callback: Callback | None) -> None:
-        try:
-            if callback is not None:
+        def call() -> None:
+            try:
                 callback(self)
-        except Exception:
-            # An error in a callback must not hide the loss of the lease from the caller.
-            logger.exception("A callback of lease %r failed", self.key)
+            except Exception:
+                # An error in a callback must not hide the loss of the lease from the caller.
+                logger.exception("A callback of lease %r failed", self.key)
+
+        if callback is not None:
+            call_apart(call)
 
     def __enter__(self) -> LeaseHandle:
         """Begin a block; raise `LeaseLost` where the lease is no longer held."""

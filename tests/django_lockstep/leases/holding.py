@@ -5,7 +5,9 @@ from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from django_lockstep.leases import Holder, LeaseHandle
+import pytest
+
+from django_lockstep.leases import Holder, LeaseHandle, database, postgresql
 from django_lockstep.leases.lines import Lines
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire
@@ -34,8 +36,13 @@ def purge() -> None:
     Lease.objects.purge(1e-6)
 
 
-class LinesOfThreads(Lines):
-    """Lets each thread wait as a process of its own does."""
-
+class _LinesOfThreads(Lines):
     def joined(self, label: Hashable, *, places: int) -> AbstractContextManager[Callable[[float], bool]]:
         return super().joined((threading.get_ident(), label), places=places)
+
+
+def wait_as_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each thread wait as a process of its own does."""
+    lines = _LinesOfThreads()
+    for module in (database, postgresql):
+        monkeypatch.setattr(module, "lines", lines)

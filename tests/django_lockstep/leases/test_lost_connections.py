@@ -7,11 +7,11 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import OperationalError, connection
 
-from django_lockstep.leases import LeaseHandle, LeaseTimedOut, database
+from django_lockstep.leases import LeaseHandle, LeaseTimedOut
 from django_lockstep.leases.database import DatabaseLeases, on_own_connection
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_on
-from tests.django_lockstep.leases.holding import LinesOfThreads
+from tests.django_lockstep.leases.holding import wait_as_processes
 from tests.django_lockstep.leases.test_waiting import hold, queued
 from tests.support.sessions import Session, query, until
 
@@ -34,7 +34,7 @@ def acquire_and_release() -> bool:
 def test_all_who_queue_get_it_although_their_sessions_were_ended(
     open_session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "lines", LinesOfThreads())
+    wait_as_processes(monkeypatch)
     release = hold()
     waiters, answers = [open_session(), open_session()], []
     for number, waiter in enumerate(waiters, start=1):

@@ -12,14 +12,14 @@ import pytest
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.leases import database
+from django_lockstep.leases import postgresql
 from django_lockstep.leases.lines import lines
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire
 from django_lockstep.stores import waiting
 from django_lockstep.stores.terms import Grant, Holder, claim
-from tests.django_lockstep.leases.holding import LinesOfThreads, acquired
+from tests.django_lockstep.leases.holding import acquired, wait_as_processes
 from tests.support.sessions import Session, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,7 +67,7 @@ def test_waiters_get_it_in_the_order_of_asking(
     open_session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch, processes: str
 ) -> None:
     if processes == "several":
-        monkeypatch.setattr(database, "lines", LinesOfThreads())
+        wait_as_processes(monkeypatch)
     count = queued if processes == "several" else waiting_here
     release = hold()
     answers = []
@@ -123,7 +123,7 @@ def test_it_does_not_wait_for_the_holders_of_other_leases(open_session: Callable
 
 def test_places_go_round(open_session: Callable[[], Session], settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.LOCKSTEP_LEASE_WAITERS = 1
-    monkeypatch.setattr(database, "TURN", 0.01)
+    monkeypatch.setattr(postgresql, "TURN", 0.01)
     release, release_other = hold(), acquired("another").release
     answers = [open_session().start(Lease.objects.acquire, key, 60, wait=20) for key in ("k", "another")]
     held = (
@@ -282,7 +282,7 @@ def test_the_wait_ends_in_the_queue_too(other: Session) -> None:
 
 
 def test_a_long_wait_queues_anew_now_and_then(monkeypatch: pytest.MonkeyPatch, other: Session) -> None:
-    monkeypatch.setattr(database, "TURN", 0.01)
+    monkeypatch.setattr(postgresql, "TURN", 0.01)
     release = hold()
     answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
     until(lambda: queued() == 1, "the first turn")
