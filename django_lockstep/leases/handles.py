@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import os
@@ -229,15 +230,15 @@ class LeaseHandle:
             self._call(self._on_lost)
 
     def _call(self, callback: Callback | None) -> None:
-        def call() -> None:
-            try:
-                callback(self)
-            except Exception:
-                # An error in a callback must not hide the loss of the lease from the caller.
-                logger.exception("A callback of lease %r failed", self.key)
-
         if callback is not None:
-            call_apart(call)
+            call_apart(functools.partial(self._called, callback))
+
+    def _called(self, callback: Callback) -> None:
+        try:
+            callback(self)
+        except Exception:
+            # An error in a callback must not hide the loss of the lease from the caller.
+            logger.exception("A callback of lease %r failed", self.key)
 
     def __enter__(self) -> LeaseHandle:
         """Begin a block; raise `LeaseLost` where the lease is no longer held."""

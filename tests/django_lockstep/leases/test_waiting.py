@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_lockstep.leases import postgresql
 from django_lockstep.leases.lines import lines
 from django_lockstep.leases.models import Lease
+from django_lockstep.leases.postgresql import PostgresLeases
 from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire
 from django_lockstep.stores import waiting
@@ -199,7 +200,7 @@ def test_a_forked_process_has_no_line_yet() -> None:
 @pytest.fixture
 def first_in_the_queue(other: Session) -> Iterator[Session]:
     """A session that queues and does nothing else."""
-    with other.holding(lambda: store_on().queue("k", timeout=20, after=20)):
+    with other.holding(lambda: PostgresLeases("default").queue("k", timeout=20, after=20)):
         yield other
 
 
@@ -212,7 +213,7 @@ def test_who_waits_does_not_get_it_before_the_first_in_the_queue_that_claims_its
     first_in_the_queue: Session,
 ) -> None:
     hold()()
-    first_in_the_queue.run(lambda: store_on().claim_turn("k", timeout=20))
+    first_in_the_queue.run(lambda: PostgresLeases("default").claim_turn("k", timeout=20))
     assert Lease.objects.acquire("k", 60, wait=0.001) is None
     answer = first_in_the_queue.run(lambda: store_on().take_here(claim("k", 60)))
     assert isinstance(answer, Grant)
@@ -267,7 +268,7 @@ def test_nor_that_of_the_first_in_the_queue(limited: None) -> None:
 def test_a_server_is_not_told_of_a_limit_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(vars(connections["default"]), "pg_version", 160000)
     with CaptureQueriesContext(connection) as sent, transaction.atomic():
-        store_on().queue("k", timeout=20, after=20)
+        PostgresLeases("default").queue("k", timeout=20, after=20)
         assert query("SHOW lock_timeout") == "0"
     assert not any("transaction_timeout" in each["sql"] for each in sent)
 
@@ -357,7 +358,7 @@ def test_the_first_in_the_queue_does_not_lock_what_somebody_faster_took(other: S
     def look() -> object:
         with connection.cursor() as cursor:
             cursor.execute(f"SET search_path = {slow_clock}")
-        ours = store_on()
+        ours = PostgresLeases("default")
         ours.queue("k", timeout=20, after=20)
         return ours.take_here(claim("k", 60))
 
