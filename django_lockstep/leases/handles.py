@@ -122,7 +122,7 @@ class LeaseHandle:
 
     def beat(self, *, timeout: float) -> None:
         """Refresh as the heartbeat does, within so many seconds: it has other leases to refresh."""
-        self._renew(self.ttl, timeout=min(timeout, timeout_of(self.ttl)))
+        self._renew(self.ttl, timeout=timeout)
 
     def _renew(self, ttl: float, *, timeout: float) -> None:
         asked = time.monotonic()

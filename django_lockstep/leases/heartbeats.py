@@ -1,6 +1,6 @@
 """Heartbeats: one thread for each store refreshes all of this process's leases there, and one watches them all.
 
-So a process needs one more connection than without them, however many leases it holds. A refresh has a twelfth of the
+So a process needs one more connection than without them, however many leases it holds. A refresh has a sixth of the
 shortest ttl among them: one whose row is locked is given up then and tried again behind the others, which lose no more
 time by it. Callbacks run in threads of their own.
 """
@@ -119,7 +119,7 @@ class Heartbeat:
 
 
 def _beat(heartbeats: list[Heartbeat]) -> float:
-    timeout = min(heartbeat.interval for heartbeat in heartbeats) / _RETRIES
+    timeout = timeout_of(_BEATS * min(heartbeat.interval for heartbeat in heartbeats))
     for heartbeat in sorted(heartbeats, key=lambda heartbeat: heartbeat.due):
         heartbeat.refresh(timeout=timeout)
     return min(heartbeat.due for heartbeat in heartbeats) - time.monotonic()

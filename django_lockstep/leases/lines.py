@@ -59,11 +59,6 @@ class Lines:
                 for waiter in line[:places]:
                     waiter.set()
 
-    def length(self, label: Hashable) -> int:
-        """Return how many stand in the line."""
-        with self._lock:
-            return len(self._lines.get(label, ()))
-
 
 lines = Lines()
 if hasattr(os, "register_at_fork"):

@@ -20,9 +20,9 @@ from accounts.strategies import STRATEGIES
 from django_lockstep.editing import check_in, check_out
 from django_lockstep.lab.simulator.database import end_sessions
 from django_lockstep.lab.simulator.load_plan import LoadPlan
-from django_lockstep.leases.lines import lines
 from django_lockstep.leases.models import Lease
 from tests.accounts.races.commands import manage
+from tests.django_lockstep.leases.test_waiting import waiting_here
 from tests.support.factories import AccountFactory, UserFactory
 from tests.support.pgbouncer import pgbouncer
 from tests.support.sessions import until
@@ -152,7 +152,7 @@ def test_waiters_leave_sessions_to_the_holder_of_the_lease(pooled: None, url: st
     waiters = [threading.Thread(target=wait) for _ in range(8)]
     for waiter in waiters:
         waiter.start()
-    until(lambda: lines.length(("default", "k")) == 8, "all of them")
+    until(lambda: waiting_here() == 8, "all of them")
     handle.refresh()
     with transaction.atomic():
         handle.guard()

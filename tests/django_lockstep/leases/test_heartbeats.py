@@ -58,7 +58,7 @@ def test_all_leases_of_a_process_have_two_threads_and_a_connection_and_give_them
 
 
 def test_one_whose_row_is_locked_costs_the_others_little(other: Session, caplog: pytest.LogCaptureFixture) -> None:
-    """It has a twelfth of the shortest ttl, and not a sixth of its own, which would be longer than the other lasts."""
+    """It has a sixth of the shortest ttl, and not of its own, which would be longer than the other lasts."""
     slow = acquired("slow", 30)
     slow.start_heartbeat()
     with lease("k", 3, heartbeat=True) as handle:
