@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Run one management command of the bank."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bank.settings")
-    if sys.argv[1:2] in (["runserver"], ["demo"]):
+    if sys.argv[1:2] == ["runserver"]:
         # Only the development server is a development environment; every other command keeps the safe default.
         os.environ.setdefault("DJANGO_DEBUG", "1")
     if sys.argv[1:2] == ["demo"]:

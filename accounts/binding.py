@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
 
 from django.apps import apps
@@ -78,6 +79,8 @@ class Strategy:
     """Whether a conflict repeats the whole transaction, see `run_retried`."""
     needs_all_writers: ClassVar[bool] = False
     """Whether ``safe`` holds only while every writer of an account uses it: others do not wait for its lock."""
+    package: ClassVar[str | None] = None
+    """The module of another package that it needs."""
 
     def __post_init__(self) -> None:
         # Multi-table inheritance: the balance is in the parent's table, which a filtered update() would not guard.
@@ -103,6 +106,11 @@ class Strategy:
             using=using or self.using,
             engine=engine or self.engine,
         )
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the package is there that it needs."""
+        return self.package is None or find_spec(self.package) is not None
 
     @property
     def has_counterpart(self) -> bool:

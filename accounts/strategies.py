@@ -155,6 +155,7 @@ class DjangoConcurrency(Strategy):
     summary = "Leaves the version check to django-concurrency's own save(), and retries on RecordModifiedError."
     guarantee = "UPDATE ... WHERE version = the one read, sent by save() after a SELECT that the row is there."
     retries = True
+    package = "concurrency"
 
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
         account = self.accounts.get(pk=pk)

@@ -1,6 +1,6 @@
 """Settings of the demo bank; everything a deployment changes comes from the environment (see .env.example).
 
-Safe by default: without DJANGO_DEBUG the settings pass ``manage.py check --deploy``.
+Safe by default: without DJANGO_DEBUG, BANK_DEMO and BANK_LOCAL the settings pass ``manage.py check --deploy``.
 """
 
 import os
@@ -14,6 +14,11 @@ from bank.secret_key import read_or_create_key
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 DEBUG = os.environ.get("DJANGO_DEBUG", "0") == "1"
+# `manage.py demo` alone lets everyone who reaches the server run races, and log in from this machine (`bank.login`).
+BANK_DEMO = os.environ.get("BANK_DEMO", "0") == "1"
+# For this machine alone, as the container's port is: over plain HTTP, and staff may run races. Neither needs DEBUG,
+# whose pages of errors show the environment, DATABASE_URL among it.
+LOCAL = DEBUG or BANK_DEMO or os.environ.get("BANK_LOCAL", "0") == "1"
 SECRET_KEY = os.environ.get("DJANGO_SECRET_KEY") or read_or_create_key(BASE_DIR / ".bank" / "secret_key")
 ALLOWED_HOSTS = os.environ.get("DJANGO_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
 CSRF_TRUSTED_ORIGINS = [origin for origin in os.environ.get("DJANGO_CSRF_TRUSTED_ORIGINS", "").split(",") if origin]
@@ -117,12 +122,12 @@ LOGGING = {
     "loggers": {"django": {"handlers": [], "level": "INFO" if DEBUG else "WARNING"}},
 }
 
-SECURE_SSL_REDIRECT = not DEBUG
-SECURE_HSTS_SECONDS = 0 if DEBUG else 31_536_000
-SECURE_HSTS_INCLUDE_SUBDOMAINS = not DEBUG
-SECURE_HSTS_PRELOAD = not DEBUG
-SESSION_COOKIE_SECURE = not DEBUG
-CSRF_COOKIE_SECURE = not DEBUG
+SECURE_SSL_REDIRECT = not LOCAL
+SECURE_HSTS_SECONDS = 0 if LOCAL else 31_536_000
+SECURE_HSTS_INCLUDE_SUBDOMAINS = not LOCAL
+SECURE_HSTS_PRELOAD = not LOCAL
+SESSION_COOKIE_SECURE = not LOCAL
+CSRF_COOKIE_SECURE = not LOCAL
 
 # Only the demo uses these tables, so simulate may apply migrations itself.
 LOCKSTEP_LAB_MIGRATES = True
@@ -134,6 +139,5 @@ LOCKSTEP_LAB_RACES = ["bank.races.RACES", "accounts.races.ready_made.RACES"]
 LOCKSTEP_LAB_FOUND_RACES = BASE_DIR / "bank" / "found_races.jsonl"
 # Where the pages' runs say how far they are, beside the data of the embedded server.
 LOCKSTEP_LAB_LIVE_FOLDER = Path(EMBEDDED["PGDATA"]).parent / "live"
-# `manage.py demo` alone lets everyone who reaches the server run races, and log in from this machine (`bank.login`).
-BANK_DEMO = os.environ.get("BANK_DEMO", "0") == "1"
+LOCKSTEP_LAB_RUNS_IN_PAGES = LOCAL
 LOCKSTEP_LAB_PUBLIC = BANK_DEMO

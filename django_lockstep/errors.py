@@ -10,7 +10,7 @@
     │   ├── SerializationFailure       40001   (also django.db.OperationalError)
     │   ├── RetriesExhausted
     │   ├── LeaseError                 django_lockstep.leases.errors
-    │   │   ├── LeaseNotAcquired
+    │   │   ├── LeaseNotAcquired       (also django.core.management.CommandError)
     │   │   ├── LeaseLost
     │   │   ├── StaleToken
     │   │   └── LeaseTimedOut          57014, 55P03   (also django.db.OperationalError)

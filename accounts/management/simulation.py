@@ -120,8 +120,15 @@ def add_arguments(parser: CommandParser) -> None:
 def build_run(options: dict[str, Any]) -> SimulationRun:
     """Return what to run. Raises ``ValueError``, naming the option, for values that are not allowed."""
     _require_compatible(options)
-    if options["scenario"] is None:
-        return _load(options)
+    run = _load(options) if options["scenario"] is None else _story(options)
+    missing = [name for name in NAMES if not STRATEGIES[name].is_installed]
+    if options["strategies"] or options["store"] or not missing:
+        return run
+    left_out = f"Without {', '.join(missing)}, whose package is not installed."
+    return run._replace(announcement="\n".join(filter(None, (left_out, run.announcement))))
+
+
+def _story(options: dict[str, Any]) -> SimulationRun:
     runs = positive_int(_RUNS if options["runs"] is None else options["runs"], name="--runs")
     config: RunConfig | StoreConfig
     if options["store"] is None:
@@ -207,8 +214,11 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
     """Return which strategies run and where, with this engine by default. Raises ``ValueError`` as `build_run` does."""
     # A pair with a strategy that loses money by itself would say nothing about the pair.
     mixed = bool(options["mix_strategies"])
-    by_default = [name for name in NAMES if STRATEGIES[name].safe] if mixed else NAMES
+    by_default = [name for name in NAMES if STRATEGIES[name].is_installed and (STRATEGIES[name].safe or not mixed)]
     names = _strategies(options, NAMES, by_default)
+    for name in names:
+        if not STRATEGIES[name].is_installed:
+            raise ValueError(f"--strategies {name}: the package of {STRATEGIES[name].package!r} is not installed")
     model = account_model(options["model"])
     using = options["database"] or router.db_for_write(model)
     if using not in connections:

@@ -6,6 +6,8 @@ import re
 from argparse import ArgumentTypeError
 from datetime import timedelta
 
+from django_lockstep.stores.terms import valid_seconds
+
 __all__ = ["count", "duration"]
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -19,11 +21,11 @@ def count(text: str) -> int:
 
 
 def duration(text: str) -> timedelta:
-    """Return a duration greater than zero: an integer with s, m, h, d or w."""
+    """Return a duration greater than zero, and of at most a century: an integer with s, m, h, d or w."""
     match = re.fullmatch(r"(\d+)([smhdw])", text)
     if match is None or int(match[1]) == 0:
         raise ArgumentTypeError(f"{text!r}: must be a duration such as 90s, 15m, 12h, 30d or 4w")
     try:
-        return timedelta(**{_UNITS[match[2]]: int(match[1])})
-    except OverflowError as error:
+        return timedelta(seconds=valid_seconds(timedelta(**{_UNITS[match[2]]: int(match[1])}), name="the duration"))
+    except (OverflowError, ValueError) as error:
         raise ArgumentTypeError(f"{text!r}: the duration is too long") from error

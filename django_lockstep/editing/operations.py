@@ -27,13 +27,14 @@ from django_lockstep.editing.holds import (
     require_user,
     status_in,
 )
-from django_lockstep.editing.models import CheckOut, EditLock, Status
+from django_lockstep.editing.models import LONGEST_NOTE, CheckOut, EditLock, Status
 from django_lockstep.editing.plans import LockPlan, Related, lock_plan, plan_for, plan_of
 from django_lockstep.editing.results import EditResult, TableStatus
 from django_lockstep.editing.targets import Target, target_of
 from django_lockstep.editing.tokens import digest_of, new_token, pass_of
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration
+from django_lockstep.stores.terms import valid_text
 
 __all__ = [
     "announce",
@@ -82,9 +83,10 @@ def check_out(
 
     Raises `UnknownTable`, `UnknownRecord`, `NotTheEditor` for an editor who is not a saved user, `UnrelatedTarget` for
     an unreachable target in ``related``, `ReferencesChanged` if the record's foreign keys change concurrently;
-    ``ValueError`` for an invalid option; the lock errors of `django_lockstep.locking`.
+    ``TypeError`` or ``ValueError`` for an invalid option; the lock errors of `django_lockstep.locking`.
     """
     require_user(editor)
+    valid_text(note, name="note", shortest=0, longest=LONGEST_NOTE)
     target, lasting = target_of(what), time_to_live(ttl)
     with atomic_for(target, database := target.database(using)):
         plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
@@ -110,6 +112,7 @@ def take_over(
     (other tabs), or the user has ``lockstep_editing.take_over_editlock``.
     """
     require_user(by)
+    valid_text(note, name="note", shortest=0, longest=LONGEST_NOTE)
     target, lasting, allowed = target_of(what), time_to_live(ttl), by.has_perm(TAKE_OVER)
     with atomic_for(target, database := target.database(using)):
         plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)

@@ -15,30 +15,29 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from django.apps import apps
 from django.db import (
     DatabaseError,
     InterfaceError,
-    NotSupportedError,
     OperationalError,
     connections,
     models,
-    transaction,
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
 from django_lockstep.errors import sqlstate_of, translated
 from django_lockstep.leases.errors import LeaseLost, LeaseTimedOut
-from django_lockstep.locking.durations import seconds
+from django_lockstep.leases.lines import lines
+from django_lockstep.locking.durations import Duration
 from django_lockstep.locking.rows import require_transaction
 from django_lockstep.locking.transactions import in_own_atomic, is_of_testcase
-from django_lockstep.stores.protocol import CALL_TIMEOUT
-from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
-from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses, timeout_of
+from django_lockstep.stores.protocol import LeaseStore
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_seconds, valid_token
+from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses
 
 __all__ = ["DatabaseLeases", "lease_model", "on_own_connection", "own_grant"]
 
@@ -122,13 +121,12 @@ def _refuse_inside_transaction(connection: BaseDatabaseWrapper) -> None:
         )
 
 
-class DatabaseLeases(ABC):
+class DatabaseLeases(LeaseStore, ABC):
     """A `LeaseStore` on one of Django's databases; ``name`` is its alias.
 
     The verbs run in autocommit, never in the calling thread's open transaction, except `guard`.
     """
 
-    has_queue = False
     take: Callable[..., Grant | Holder | None]
     """`take_here`, on the thread's own connection."""
 
@@ -147,53 +145,49 @@ class DatabaseLeases(ABC):
     def acquire(self, claim: Claim, *, wait: float = 0.0, yields: bool = False) -> Grant | Holder | None:
         """Return the grant, or the holder after ``wait`` seconds (None: others are queueing for it).
 
-        On PostgreSQL waiters get the lease in the order in which they asked, and no newcomer gets it once the first of
-        them has waited for `SLICE`: behind ``n`` others the wait is at most ``n + 1`` times that plus the time for
+        On PostgreSQL waiters get the lease in the order in which they asked: those of one process in that of their
+        arrival, and the first of each process in that of the server. No newcomer gets it once the first in the server's
+        queue has waited for `SLICE`: behind ``n`` others the wait is at most ``n + 1`` times that plus the time for
         which the lease is held, as long as no wait exceeds `TURN`. A waiter that loses its connection queues again on
         another one until the wait is over, also across a restart of the server. Raises the error of the last attempt to
         reach the database.
         """
         # The process's clock: it bounds this process's wait. What has expired, only the database's clock decides.
         until = time.monotonic() + (wait if lease_waits() else 0.0)
-        has_tried = has_warned = False
-        # The last attempt is made when the time is over.
-        for pause in itertools.chain(pauses(until), itertools.repeat(0.0)):
-            try:
-                if has_tried:
-                    answer = self._turn(claim, until=min(until, time.monotonic() + TURN))
+        has_warned = False
+        is_first: Callable[[float], bool] | None = None
+        with ExitStack() as stack:
+            # The last attempt is made when the time is over.
+            for pause in itertools.chain(pauses(until), itertools.repeat(0.0)):
+                try:
+                    if is_first is None:
+                        answer = self.take(claim, yields_to_queue=yields or wait > 0)
+                    else:
+                        answer = self._turn(claim, until=until, is_first=is_first)
+                except (OperationalError, InterfaceError) as error:
+                    if not self.is_lost() or time.monotonic() >= until:
+                        raise
+                    if not has_warned:
+                        text = "A wait for a lease goes on, but database %r cannot be reached: %s"
+                        logger.warning(text, self.name, error)
+                    has_warned = True
+                    time.sleep(pause)
                 else:
-                    answer = self.take(claim, yields_to_queue=yields or wait > 0)
-            except (OperationalError, InterfaceError) as error:
-                if not self.is_lost() or time.monotonic() >= until:
-                    raise
-                if not has_warned:
-                    text = "A wait for a lease goes on, but database %r cannot be reached: %s"
-                    logger.warning(text, self.name, error)
-                has_warned = True
-                time.sleep(pause)
-            else:
-                if isinstance(answer, Grant) or time.monotonic() >= until:
-                    return answer
-                has_tried = True
+                    if isinstance(answer, Grant) or time.monotonic() >= until:
+                        return answer
+                    # Of one process only the first takes a place in the server's queue: one at most could win there.
+                    is_first = is_first or stack.enter_context(lines.joined((self.name, claim.key), places=1))
         raise AssertionError("the last attempt returns or raises")
 
     @on_own_connection
-    def _turn(self, claim: Claim, *, until: float) -> Grant | Holder | None:
-        """Queue for the lease and take it as soon as it is free; return its holder where it stays taken."""
-        # In the transaction of a TestCase an advisory queue lock would outlive the wait, so the caller polls.
-        if not self.has_queue or self.connection.in_atomic_block:
-            return self._poll(claim, until=until)
-        try:
-            with transaction.atomic(using=self.name):
-                self.queue(claim.key, timeout=max(until - time.monotonic(), 0.001), after=timeout_of(claim.ttl))
-                return self._poll(claim, until=until, claims_after=SLICE)
-        except OperationalError as error:
-            # 57014: the time in the queue is over (statement_timeout), which is an answer and not an error.
-            if sqlstate_of(error) != "57014":
-                raise
-        return self.take_here(claim, yields_to_queue=True)
+    def _turn(self, claim: Claim, *, until: float, is_first: Callable[[float], bool]) -> Grant | Holder | None:
+        """Wait for the lease and take it as soon as it is free; return its holder where it stays taken."""
+        return self._poll(claim, until=until)
 
-    def _poll(self, claim: Claim, *, until: float, claims_after: float = math.inf) -> Grant | Holder | None:
+    def _poll(
+        self, claim: Claim, *, until: float, claim_turn: Callable[[], None] | None = None
+    ) -> Grant | Holder | None:
+        """Try again and again; ``claim_turn`` is called once, after `SLICE`."""
         begun = time.monotonic()
         answer = self.take_here(claim)
         for pause in pauses(until):
@@ -202,10 +196,9 @@ class DatabaseLeases(ABC):
             expires_in = answer.remaining + SHORTEST_PAUSE if isinstance(answer, Holder) else pause
             # No row lock is held here, only the advisory locks of the queue. Wakes right after a known expiry.
             time.sleep(min(pause, expires_in))
-            if time.monotonic() - begun > claims_after:
-                # The shared turn locks of newcomers last for one statement, so this exclusive lock waits only briefly.
-                self.claim_turn(claim.key, timeout=timeout_of(claim.ttl))
-                claims_after = math.inf
+            if claim_turn and time.monotonic() - begun > SLICE:
+                claim_turn()
+                claim_turn = None
             answer = self.take_here(claim)
         return answer
 
@@ -217,36 +210,11 @@ class DatabaseLeases(ABC):
         does not exist yet, or another process was faster.
         """
 
-    def queue(self, key: str, *, timeout: float, after: float) -> None:
-        """Wait in the open transaction until this session is first in the queue for the lease.
-
-        Later statements of the transaction have ``after`` seconds each.
-        """
-        raise NotSupportedError(f"{self.connection.vendor} has no queue for leases")
-
-    def claim_turn(self, key: str, *, timeout: float) -> None:
-        """Stop claims that yield to the queue from taking the lease before this transaction ends."""
-        raise NotSupportedError(f"{self.connection.vendor} has no queue for leases")
-
-    @abstractmethod
-    def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool: ...
-
-    @abstractmethod
-    def note(self, key: str, token: int, *, data: str, timeout: float = CALL_TIMEOUT) -> bool: ...
-
-    @abstractmethod
-    def release(
-        self, key: str, token: int, *, at_least: float = 0.0, held: float = 0.0, timeout: float = CALL_TIMEOUT
-    ) -> bool: ...
-
-    @abstractmethod
-    def get(self, key: str) -> Holder | None: ...
-
-    def guard(self, key: str, token: int, *, within: float | None = None) -> None:
+    def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
         """Guard the open transaction; see `django_lockstep.leases.guard`."""
         # In autocommit the row lock would end with its statement, before the write that it is for.
         require_transaction(self.connection, lease_model())
-        limit = None if within is None else seconds(within, name="within")
+        limit = None if within is None else valid_seconds(within, name="within")
         # A timeout inside a TestCase would end the connection of the whole test.
         if is_of_testcase(self.connection):
             limit = math.inf

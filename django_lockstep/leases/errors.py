@@ -4,7 +4,7 @@
 
     ConcurrencyError (django_lockstep.errors)
     └── LeaseError
-        ├── LeaseNotAcquired
+        ├── LeaseNotAcquired                   (also django.core.management.CommandError)
         ├── LeaseLost
         ├── StaleToken
         └── LeaseTimedOut      57014, 55P03   (also django.db.OperationalError)
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from django.core.management.base import CommandError
 from django.db import OperationalError
 
 from django_lockstep.errors import ConcurrencyError
@@ -35,9 +36,14 @@ class LeaseError(ConcurrencyError):
         self.token = token
 
 
-class LeaseNotAcquired(LeaseError):
-    """Another holder has the lease: ``holder`` is the `Holder` at that moment, None if others are queueing."""
+class LeaseNotAcquired(LeaseError, CommandError):
+    """Another holder has the lease: ``holder`` is the `Holder` at that moment, None if others are queueing.
 
+    A management command that does not catch it ends with this sentence instead of a traceback, and with exit status 75.
+    """
+
+    returncode = 75
+    """EX_TEMPFAIL of sysexits.h: try again later."""
     _carried = (*LeaseError._carried, "holder")
 
     def __init__(self, message: str = "", *, holder: Holder | None = None, **facts: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import os
@@ -17,16 +18,16 @@ from asgiref.sync import sync_to_async
 from django.db import InterfaceError, OperationalError
 
 from django_lockstep.leases.errors import LeaseLost
-from django_lockstep.leases.heartbeats import Heartbeat
-from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.leases.heartbeats import Heartbeat, call_apart
+from django_lockstep.locking.durations import Duration
 from django_lockstep.stores.protocol import LeaseStore
-from django_lockstep.stores.terms import Claim, Grant, Holder, valid_json, valid_key
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_json, valid_key, valid_seconds
 from django_lockstep.stores.waiting import lease_waits, pauses, timeout_of
 
 __all__ = ["Callback", "LeaseHandle", "aacquire_from", "acquire_from", "assert_held"]
 
 Callback = Callable[["LeaseHandle"], object]
-"""Called once, with the handle, in the thread that detects the event."""
+"""Called once, with the handle: in the thread that detects the event, or one of its own beside the heartbeat's."""
 
 logger = logging.getLogger("lockstep.leases")
 
@@ -114,13 +115,20 @@ class LeaseHandle:
         ``TransactionManagementError`` in a transaction; `LeaseTimedOut` and the driver's errors where the database does
         not answer, after which it may be called again.
         """
-        wanted = self.ttl if ttl is None else seconds(ttl, name="ttl")
-        kept = self.at_least if at_least is None else seconds(at_least, name="at_least", or_zero=True)
-        asked = time.monotonic()
-        self._require(lambda: self._store.renew(self.key, self.token, ttl=wanted, timeout=timeout_of(self.ttl)))
-        # Never earlier: the store also keeps the later of both expiries.
-        self._deadline = max(self._deadline, _deadline(asked, wanted))
+        wanted = self.ttl if ttl is None else valid_seconds(ttl, name="ttl")
+        kept = self.at_least if at_least is None else valid_seconds(at_least, name="at_least", or_zero=True)
+        self._renew(wanted, timeout=timeout_of(self.ttl))
         self.at_least = kept
+
+    def beat(self, *, timeout: float) -> None:
+        """Refresh as the heartbeat does, within so many seconds: it has other leases to refresh."""
+        self._renew(self.ttl, timeout=timeout)
+
+    def _renew(self, ttl: float, *, timeout: float) -> None:
+        asked = time.monotonic()
+        self._require(lambda: self._store.renew(self.key, self.token, ttl=ttl, timeout=timeout))
+        # Never earlier: the store also keeps the later of both expiries.
+        self._deadline = max(self._deadline, _deadline(asked, ttl))
         if heartbeat := self._heartbeat:
             heartbeat.notice()
 
@@ -134,7 +142,7 @@ class LeaseHandle:
 
     def ensure(self, least: Duration) -> None:
         """Refresh if fewer than ``least`` seconds are left, so that at least as many are; raises as `refresh` does."""
-        wanted = seconds(least, name="seconds")
+        wanted = valid_seconds(least, name="seconds")
         if self.remaining < wanted:
             # The answer takes time too, at most this much.
             self.refresh(max(self.ttl, (wanted + timeout_of(self.ttl) + _DELAY) / (1 - _DRIFT)))
@@ -167,7 +175,7 @@ class LeaseHandle:
         """
         if reason := self._why_over():
             raise self._loss(reason)
-        limit = None if within is None else seconds(within, name="within")
+        limit = None if within is None else valid_seconds(within, name="within")
         return self._store.guard(self.key, self.token, within=limit)
 
     def refuse(self) -> LeaseLost:
@@ -176,11 +184,12 @@ class LeaseHandle:
         return self._loss(self._lost)
 
     def start_heartbeat(self) -> None:
-        """Refresh the lease at a third of its ttl from a thread and a connection of its own, until it is released.
+        """Refresh the lease at a third of its ttl, until it is released.
 
-        The thread ends with the handle's last reference, and with the process. A failed refresh is retried until the
-        lease has expired; then, or if another holder took it, it is lost. In the transaction of a ``TestCase``, which
-        other connections cannot see, nothing is started.
+        One thread does that for all leases of the process in this store, on a connection of its own. The heartbeat ends
+        with the handle's last reference, and with the process. A failed refresh is retried until the lease has expired;
+        then, or if another holder took it, it is lost. In the transaction of a ``TestCase``, which other connections
+        cannot see, nothing is started.
         """
         self._watch(beats=True)
 
@@ -190,7 +199,7 @@ class LeaseHandle:
         This leaves time to stop working; ``on_lost`` is called when it is too late. Called again if a refresh happened
         in between. In the transaction of a ``TestCase`` nothing is started.
         """
-        margin = self.ttl / 3 if margin is None else seconds(margin, name="margin")
+        margin = self.ttl / 3 if margin is None else valid_seconds(margin, name="margin")
         self.stop_heartbeat()
         self._on_danger, self.margin = on_danger, margin
         self._watch(beats=self._beats)
@@ -207,7 +216,7 @@ class LeaseHandle:
         self._call(self._on_danger)
 
     def stop_heartbeat(self) -> None:
-        """Stop the heartbeat's threads and wait for them."""
+        """Stop the heartbeat, and wait for a refresh under way."""
         if self._heartbeat is not None:
             self._heartbeat.stop()
             self._heartbeat = None
@@ -221,9 +230,12 @@ class LeaseHandle:
             self._call(self._on_lost)
 
     def _call(self, callback: Callback | None) -> None:
+        if callback is not None:
+            call_apart(functools.partial(self._called, callback))
+
+    def _called(self, callback: Callback) -> None:
         try:
-            if callback is not None:
-                callback(self)
+            callback(self)
         except Exception:
             # An error in a callback must not hide the loss of the lease from the caller.
             logger.exception("A callback of lease %r failed", self.key)

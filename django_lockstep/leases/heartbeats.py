@@ -1,11 +1,21 @@
-"""Heartbeats: threads that refresh leases."""
+"""Heartbeats: one thread for each store refreshes all of this process's leases there, and one watches them all.
+
+So a process needs one more connection than without them, however many leases it holds. A refresh has a sixth of the
+shortest ttl among them: one whose row is locked is given up then and tried again behind the others, which lose no more
+time by it. Callbacks run in threads of their own.
+"""
 
 from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
+import time
 import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from django.db import connections
@@ -13,7 +23,7 @@ from django.db import connections
 from django_lockstep.leases.errors import LeaseLost
 from django_lockstep.stores.waiting import timeout_of
 
-__all__ = ["Heartbeat"]
+__all__ = ["Heartbeat", "call_apart"]
 
 logger = logging.getLogger("lockstep.leases")
 
@@ -26,96 +36,79 @@ class Refreshable(Protocol):
 
     key: str
     ttl: float
-
+    using: str
     margin: float
 
     @property
-    def remaining(self) -> float:
-        """Seconds for which the lease is certainly held."""
-
-    def warn(self) -> None:
-        """Report that fewer seconds than the margin are left."""
-
-    def refresh(self) -> None: ...
-
-    def lose(self, reason: str) -> None:
-        """Mark the lease as lost."""
+    def remaining(self) -> float: ...
+    def warn(self) -> None: ...
+    def beat(self, *, timeout: float) -> None: ...
+    def lose(self, reason: str) -> None: ...
 
 
 class Heartbeat:
-    """Two threads: one refreshes a lease on a connection of its own, the other checks that it does so in time.
-
-    The second is needed where the database does not answer at all and the first blocks in the driver. It also warns
-    when the end is near, and runs alone where ``beats`` is False. Neither keeps the handle alive.
-    """
+    """Has a lease refreshed and watched, or only watched where ``beats`` is False. Does not keep the handle alive."""
 
     def __init__(self, handle: Refreshable, *, beats: bool) -> None:
-        self.beats = beats
-        # Weak, so that a dropped handle ends its threads instead of keeping the lease forever.
+        self.beats, self.stopped = beats, False
+        self.interval = handle.ttl / _BEATS
+        self.due = time.monotonic() + self.interval
+        self._patience = timeout_of(handle.ttl) + 1
+        # Weak, so that a dropped handle ends its heartbeat instead of keeping the lease forever.
         self._handle = weakref.ref(handle)
         self._key = handle.key
-        self._interval = handle.ttl / _BEATS
-        self._patience = timeout_of(handle.ttl) + 1
         self._has_warned = False
-        self._stopped = threading.Event()
-        self._moved = threading.Event()
-        weakref.finalize(handle, _set, self._stopped, self._moved)
-        self._threads = [
-            threading.Thread(target=target, name=f"{name} of lease {handle.key}", daemon=True)
-            for target, name in ((self._watch, "watch"), (self._beat, "heartbeat"))[: 2 if beats else 1]
-        ]
-        for thread in self._threads:
-            thread.start()
-        _running.add(self)
+        self._refreshing = threading.RLock()  # its own callback may stop it
+        self._rounds = [_rounds_of("watch of leases", _look)]
+        if beats:
+            self._rounds.append(_rounds_of(f"heartbeat of leases on {handle.using}", _beat))
+        for rounds in self._rounds:
+            rounds.add(self)
+        weakref.finalize(handle, self._end)
 
     def stop(self) -> None:
-        """Stop the threads and wait for them, at most as long as a statement may take."""
-        _set(self._stopped, self._moved)
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(self._patience)
+        """End it, and wait for a refresh under way, at most as long as a statement may take."""
+        self._end()
+        if self._refreshing.acquire(timeout=self._patience):
+            self._refreshing.release()
 
     def notice(self) -> None:
         """Wake the watching thread: the handle's deadline has changed."""
-        self._moved.set()
+        self._rounds[0].wake()
 
-    def _beat(self) -> None:
-        try:
-            pause = self._interval
-            while not self._stopped.wait(pause):
-                pause = self._interval if self._refreshed() else self._interval / _RETRIES
-        finally:
-            # The thread's own connection; nothing else would close it.
-            connections.close_all()
+    def _end(self) -> None:
+        self.stopped = True
+        for rounds in self._rounds:
+            rounds.wake()
 
-    def _refreshed(self) -> bool:
-        """Refresh the lease; False if it should be retried soon."""
-        handle = self._handle()
-        if handle is None:
-            return True
-        try:
-            handle.refresh()
-        # refresh() has already marked the lease as lost and called on_lost.
-        except LeaseLost:
-            _set(self._stopped, self._moved)
-        except Exception:
-            if not self._stopped.is_set():
-                logger.warning("A heartbeat of lease %r failed", self._key, exc_info=True)
-            return False
-        return True
+    def refresh(self, *, timeout: float) -> None:
+        """Refresh the lease if that is due, within so many seconds; after a failure it is due again soon."""
+        with self._refreshing:
+            if self.stopped or self.due > time.monotonic():
+                return
+            pause = self.interval
+            try:
+                if handle := self._handle():
+                    handle.beat(timeout=timeout)
+            # The handle has already marked the lease as lost and called on_lost.
+            except LeaseLost:
+                self._end()
+            except Exception:
+                pause /= _RETRIES
+                if not self.stopped:
+                    logger.warning("A heartbeat of lease %r failed", self._key, exc_info=True)
+            self.due = time.monotonic() + pause
 
-    def _watch(self) -> None:
-        while not self._stopped.is_set():
-            self._moved.wait(self._look())
-            self._moved.clear()
-
-    def _look(self) -> float:
+    def look(self) -> float:
         """Warn or mark as lost if it is time; return the seconds until the next check."""
         handle = self._handle()
-        if handle is None:
-            return self._interval
-        if not (left := handle.remaining):
-            return self._ended(handle)
+        left = handle.remaining if handle else 0.0
+        if handle is None or not left:
+            # Without a heartbeat, an expired lease can still be refreshed by its holder.
+            if handle and self.beats and not self.stopped:
+                handle.lose("the database did not answer until it had expired")
+                self._end()
+            return self.interval
         if left > handle.margin:
             self._has_warned = False
             return left - handle.margin
@@ -124,24 +117,89 @@ class Heartbeat:
             handle.warn()
         return left
 
-    def _ended(self, handle: Refreshable) -> float:
-        # Without a heartbeat, an expired lease can still be refreshed by its holder.
-        if self.beats and not self._stopped.is_set():
-            handle.lose("the database did not answer until it had expired")
-            _set(self._stopped, self._moved)
-        return self._interval
+
+def _beat(heartbeats: list[Heartbeat]) -> float:
+    timeout = timeout_of(_BEATS * min(heartbeat.interval for heartbeat in heartbeats))
+    for heartbeat in sorted(heartbeats, key=lambda heartbeat: heartbeat.due):
+        heartbeat.refresh(timeout=timeout)
+    return min(heartbeat.due for heartbeat in heartbeats) - time.monotonic()
 
 
-def _set(*events: threading.Event) -> None:
-    for event in events:
-        event.set()
+def _look(heartbeats: list[Heartbeat]) -> float:
+    return min(heartbeat.look() for heartbeat in heartbeats)
 
 
-_running: weakref.WeakSet[Heartbeat] = weakref.WeakSet()
+class _Rounds:
+    """A thread that does its work for all heartbeats again and again, as long as there are any."""
+
+    def __init__(self, name: str, work: Callable[[list[Heartbeat]], float]) -> None:
+        self.thread: threading.Thread | None = None
+        self.heartbeats: list[Heartbeat] = []
+        self._name, self._work = name, work
+        self._lock = threading.Lock()
+        self._wakes: SimpleQueue[None] = SimpleQueue()  # unlike an Event it may be set by the collector of garbage
+
+    def add(self, heartbeat: Heartbeat) -> None:
+        with self._lock:
+            self.heartbeats.append(heartbeat)
+            if self.thread is None:
+                self.thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self.thread.start()
+        self.wake()
+
+    def wake(self) -> None:
+        self._wakes.put(None)
+
+    def _run(self) -> None:
+        try:
+            while heartbeats := self._alive():
+                pause = min(max(self._work(heartbeats), 0.0), threading.TIMEOUT_MAX)
+                with suppress(Empty):
+                    self._wakes.get(timeout=pause)
+        finally:
+            # The thread's own connection; nothing else would close it.
+            connections.close_all()
+
+    def _alive(self) -> list[Heartbeat]:
+        with self._lock:
+            self.heartbeats = [heartbeat for heartbeat in self.heartbeats if not heartbeat.stopped]
+            if not self.heartbeats:
+                self.thread = None
+            return self.heartbeats.copy()
+
+
+_all_rounds: dict[str, _Rounds] = {}
+
+
+def _rounds_of(name: str, work: Callable[[list[Heartbeat]], float]) -> _Rounds:
+    return _all_rounds.setdefault(name, _Rounds(name, work))
+
+
+def call_apart(callback: Callable[[], None]) -> None:
+    """Call it; in a thread of its own where this one has other leases to refresh or to watch."""
+
+    def call() -> None:
+        try:
+            callback()
+        finally:
+            connections.close_all()
+
+    if threading.current_thread() in [rounds.thread for rounds in _all_rounds.values()]:
+        threading.Thread(target=call, name="callback of a lease").start()
+    else:
+        callback()
 
 
 @atexit.register
 def _stop_all() -> None:
-    """Stop all threads before the interpreter shuts down: a thread inside the driver would crash it."""
-    for heartbeat in list(_running):
-        heartbeat.stop()
+    """End the threads before the interpreter shuts down: a thread inside the driver would crash it."""
+    for rounds in _all_rounds.values():
+        for heartbeat in rounds.heartbeats:
+            heartbeat.stop()
+        if thread := rounds.thread:
+            thread.join(1.0)
+
+
+if hasattr(os, "register_at_fork"):
+    # In a forked process their threads do not exist.
+    os.register_at_fork(after_in_child=_all_rounds.clear)

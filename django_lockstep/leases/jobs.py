@@ -5,17 +5,32 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import IO
 
 __all__ = ["Interrupted", "Job", "forward_signals", "mask_arguments"]
 
 _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH")
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_BEGIN = """
+import os, signal, sys
+for name in ("SIGINT", "SIGPIPE", "SIGXFSZ"):  # which Python has changed
+    signal.signal(getattr(signal, name), signal.SIG_DFL)
+pipe, *command = sys.argv[1:]
+os.write(int(pipe), b"%d\\n" % os.getpid())
+os.close(int(pipe))
+try:
+    os.execvp(command[0], command)
+except FileNotFoundError:
+    sys.exit(127)
+except OSError:
+    sys.exit(126)
+"""
+"""The command's process tells the watcher its group before it becomes the command, so that at no moment a death of ours
+leaves a command without a watcher. Popen's ``preexec_fn`` is not safe while a heartbeat's thread runs."""
 _LOOK = 0.5
 """Seconds at most until a signal is forwarded."""
 _PAUSE, _PATIENCE = 0.02, 5.0
@@ -63,20 +78,14 @@ class Job:
 
         127 for an unknown program, 126 for one that cannot be run. The environment is added to our own.
         """
-        # The watcher starts before the command, so that no moment remains in which the command has none.
-        with _orphan_killer() as watch_group:
-            try:
-                self._process = subprocess.Popen(  # noqa: S603 - the user's own
-                    # A session of its own: Ctrl-C in the terminal reaches it once, through us.
-                    self._command,
-                    start_new_session=True,
-                    env={**os.environ, **environment},
-                )
-            except FileNotFoundError:
-                return _NOT_FOUND
-            except OSError:
-                return _NOT_EXECUTABLE
-            watch_group(self._process.pid)
+        with _orphan_killer() as pipe:
+            self._process = subprocess.Popen(  # noqa: S603 - the user's own
+                [sys.executable, "-I", "-S", "-c", _BEGIN, str(pipe), *self._command],
+                pass_fds=[pipe],
+                # A session of its own: Ctrl-C in the terminal reaches it once, through us.
+                start_new_session=True,
+                env={**os.environ, **environment},
+            )
             for number in self._pending:
                 self.send(number)
             code = self._end_of(self._process)
@@ -149,11 +158,11 @@ def _signal_group(group: int, number: int) -> bool:
 
 
 @contextmanager
-def _orphan_killer() -> Iterator[Callable[[int], None]]:
+def _orphan_killer() -> Iterator[int]:
     """Kill a process group if this process dies inside the block (by SIGKILL, for example).
 
-    A shell waits for the end of a pipe that only this process writes to. The yielded function tells it the group; a
-    last line tells it that the block ended normally.
+    A shell waits for the end of a pipe that only this process writes to. Its first line is the group, which the command
+    writes; a last line tells it that the block ended normally. The block gets the pipe.
     """
     script = 'read -r group; read -r word; [ "$word" ] || [ -z "$group" ] || kill -s KILL -- "-$group"'
     watcher = subprocess.Popen(  # noqa: S603 - a constant
@@ -162,21 +171,13 @@ def _orphan_killer() -> Iterator[Callable[[int], None]]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        bufsize=0,
     )
-    pipe = watcher.stdin
-    if pipe is None:
+    if watcher.stdin is None:
         raise AssertionError("Popen returned no pipe")
     try:
-        yield lambda group: _write(pipe, f"{group}\n")
+        yield watcher.stdin.fileno()
     finally:
-        _write(pipe, "ended\nended\n")
-        watcher.communicate()
-
-
-def _write(pipe: IO[bytes], line: str) -> None:
-    with suppress(BrokenPipeError):
-        pipe.write(line.encode())
+        watcher.communicate(b"ended\nended\n")  # it ignores a watcher that has ended
 
 
 @contextmanager

@@ -14,10 +14,14 @@ from django_lockstep.leases.database import DatabaseLeases
 from django_lockstep.leases.handles import LeaseHandle, aacquire_from, acquire_from
 from django_lockstep.leases.operations import UNDER_GUARD
 from django_lockstep.leases.stores import store_on
-from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.stores.terms import KEPT, Holder, claim
+from django_lockstep.locking.durations import Duration
+from django_lockstep.stores.terms import KEPT, Holder, claim, valid_seconds
 
 __all__ = ["LeaseManager", "LeaseQuerySet"]
+
+BATCH = 100
+"""Rows that `LeaseQuerySet.purge` deletes in a statement, which locks those that were just acquired as well, to its
+end."""
 
 
 class UnderGuard(Func):
@@ -66,7 +70,7 @@ class LeaseQuerySet(models.QuerySet[Any]):
 
         Excludes the row of the highest token on databases without a sequence, which would forget it.
         """
-        ago = timedelta(seconds=seconds(older_than, name="older_than"))
+        ago = timedelta(seconds=valid_seconds(older_than, name="older_than"))
         # Released rows have expires_at in the past too, so one condition covers both.
         rows = self.filter(expires_at__lt=Now() - ago)
         if connections[self.db].vendor == "postgresql":
@@ -75,10 +79,16 @@ class LeaseQuerySet(models.QuerySet[Any]):
         return rows.exclude(token=highest)
 
     def purge(self, older_than: Duration) -> int:
-        """Delete rows whose lease ended longer ago than this; return how many. Their tokens are never used again."""
-        # One DELETE, which compares the expiry again after any wait; delete() may collect keys first.
+        """Delete rows whose lease ended longer ago than this; return how many. Their tokens are never used again.
+
+        Outside of a transaction it commits every `BATCH` rows. A guard of a lease that was acquired in the meantime may
+        wait for that commit.
+        """
         using: str = self._db or router.db_for_write(self.model)  # type: ignore[attr-defined]
-        deleted: int = self.using(using).ended(older_than).order_by()._raw_delete(using)
+        rows, deleted = self.using(using).order_by(), 0
+        while keys := list(rows.ended(older_than).values_list("pk", flat=True)[:BATCH]):
+            # One DELETE, which compares the expiry again after any wait; delete() may collect keys first.
+            deleted += rows.filter(pk__in=keys).ended(older_than)._raw_delete(using)
         return deleted
 
 
@@ -114,7 +124,7 @@ class LeaseManager(_Manager[Any]):
         driver's errors.
         """
         wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
-        answer = acquire_from(self._store, wanted, wait=seconds(wait, name="wait", or_zero=True))
+        answer = acquire_from(self._store, wanted, wait=valid_seconds(wait, name="wait", or_zero=True))
         return answer if isinstance(answer, LeaseHandle) else None
 
     def holder(self, key: str) -> Holder | None:
@@ -126,7 +136,7 @@ class LeaseManager(_Manager[Any]):
 
     def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
         """Do as ``handle.guard()``, where the token came from another process; see `django_lockstep.leases.guard`."""
-        self._store.guard(key, token, within=None if within is None else seconds(within, name="within"))
+        self._store.guard(key, token, within=within)
 
     async def aacquire(
         self,
@@ -141,7 +151,7 @@ class LeaseManager(_Manager[Any]):
     ) -> LeaseHandle | None:
         """Do as `acquire`, from async code; waits by polling, behind the callers in the queue."""
         wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
-        answer = await aacquire_from(self._store, wanted, wait=seconds(wait, name="wait", or_zero=True))
+        answer = await aacquire_from(self._store, wanted, wait=valid_seconds(wait, name="wait", or_zero=True))
         return answer if isinstance(answer, LeaseHandle) else None
 
     async def aholder(self, key: str) -> Holder | None:

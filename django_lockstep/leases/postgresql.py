@@ -6,21 +6,22 @@ import functools
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from django.db import OperationalError, connections
+from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.leases.database import DatabaseLeases, lease_model, on_own_connection, own_grant
+from django_lockstep.leases.database import TURN, DatabaseLeases, lease_model, on_own_connection, own_grant
+from django_lockstep.leases.lines import lines, most_waiters
 from django_lockstep.leases.operations import GUARD_LOCK, TURN_LOCK, UNDER_GUARD, quoted_names
 from django_lockstep.locking.compiled import Compiled, compile_sql, fetch
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
-from django_lockstep.stores.waiting import timeout_of
+from django_lockstep.stores.waiting import pauses, timeout_of
 
 __all__ = [
     "ACQUIRE",
@@ -69,7 +70,7 @@ NOTE = """
 UPDATE {table} SET data = %(data)s::jsonb WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
 """
 
-# SKIP LOCKED: a row that is being taken over counts as lost, without a wait. FOR KEY SHARE passes a heartbeat's lock.
+# SKIP LOCKED: a row that is being taken over is lost, without a wait. FOR KEY SHARE passes a heartbeat's lock.
 # The time limit counts from here. A shorter limit of the session stays: a running timer continues until it is set to
 # zero (the inner set_config) before the new value.
 GUARD = f"""
@@ -82,6 +83,8 @@ FROM (SELECT key, least(ceil(coalesce(%(within)s, ttl) * 1000), 2147483647) AS w
     FROM {{table}} WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
     FOR KEY SHARE SKIP LOCKED) AS held
 """
+# No one takes over what has not expired: a claim or a purge that has locked that row came too late, and lets go soon.
+GUARD_UNEXPIRED = GUARD.replace("IS NULL\n", "IS NULL AND expires_at > clock_timestamp()\n").replace(" SKIP LOCKED", "")
 
 # The server grants advisory locks in the order of the requests. The caller decides how long to wait, so the session's
 # own limits are off until the end of the transaction.
@@ -96,14 +99,12 @@ _NO_TRANSACTION_TIMEOUT, _ITS_VERSION = "SET LOCAL transaction_timeout = 0; ", 1
 _LIMIT, _LIMIT_BEFORE = "transaction_timeout", "idle_in_transaction_session_timeout"
 
 
-# Waits for claims in progress, which hold the turn lock in share mode.
+# Waits for claims in progress, which hold the turn lock in share mode: briefly, for one statement each.
 CLAIM_TURN = f"SELECT pg_advisory_xact_lock({TURN_LOCK.format(key='%(key)s')})"
 
 
 class PostgresLeases(DatabaseLeases):
     """The store on one database; each operation raises Django's database errors."""
-
-    has_queue = True
 
     def take_here(self, claim: Claim, *, yields_to_queue: bool = False) -> Grant | Holder | None:
         values = {
@@ -123,13 +124,47 @@ class PostgresLeases(DatabaseLeases):
 
     take = on_own_connection(take_here)
 
+    @on_own_connection
+    def _turn(self, claim: Claim, *, until: float, is_first: Callable[[float], bool]) -> Grant | Holder | None:
+        # In the transaction of a TestCase an advisory queue lock would outlive the wait.
+        if self.connection.in_atomic_block:
+            return self._poll(claim, until=until)
+        if is_first(min(until - time.monotonic(), TURN)):
+            with lines.joined(self.name, places=most_waiters()) as has_place:
+                for pause in pauses(until):
+                    if has_place(pause):
+                        return self._queued(claim, until=min(until, time.monotonic() + TURN))
+                    # Polls until there is a place, so that no lease waits for the holder of another one. Those who hold
+                    # places stand in line again after `TURN`.
+                    answer = self.take_here(claim, yields_to_queue=True)
+                    if isinstance(answer, Grant):
+                        return answer
+        return self.take_here(claim, yields_to_queue=True)
+
+    def _queued(self, claim: Claim, *, until: float) -> Grant | Holder | None:
+        timeout = timeout_of(claim.ttl)
+        try:
+            with transaction.atomic(using=self.name):
+                self.queue(claim.key, timeout=max(until - time.monotonic(), 0.001), after=timeout)
+                return self._poll(claim, until=until, claim_turn=lambda: self.claim_turn(claim.key, timeout=timeout))
+        except OperationalError as error:
+            # 57014: the time in the queue is over (statement_timeout), which is an answer and not an error.
+            if sqlstate_of(error) != "57014":
+                raise
+        return self.take_here(claim, yields_to_queue=True)
+
     def queue(self, key: str, *, timeout: float, after: float) -> None:
+        """Wait in the open transaction until this session is first in the queue for the lease.
+
+        Later statements of the transaction have ``after`` seconds each.
+        """
         facts = {"key": key, "after": math.ceil(after * 1000)}
         sql = _NO_TRANSACTION_TIMEOUT + QUEUE if self._has_transaction_timeout() else QUEUE
         with self._executed(sql, facts, timeout=timeout, begins=True):
             pass
 
     def claim_turn(self, key: str, *, timeout: float) -> None:
+        """Stop claims that yield to the queue from taking the lease before this transaction ends."""
         with self._executed(CLAIM_TURN, {"key": key}, timeout=timeout):
             pass
 
@@ -164,7 +199,7 @@ class PostgresLeases(DatabaseLeases):
         limit = _LIMIT if self._has_transaction_timeout() else _LIMIT_BEFORE
         facts = {"key": key, "token": token, "within": within, "limit": limit}
         try:
-            return self._row(GUARD, facts, timeout=0) is not None
+            return any(self._row(sql, facts, timeout=0) is not None for sql in (GUARD, GUARD_UNEXPIRED))
         except OperationalError as error:
             # Above READ COMMITTED a concurrent takeover raises 40001 instead of matching no row.
             if _overtaken(error):

@@ -10,7 +10,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, router
 from django_lockstep.leases.database import DatabaseLeases, lease_model
 from django_lockstep.leases.portable import PortableLeases
 from django_lockstep.leases.postgresql import PostgresLeases
-from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.locking.durations import Duration
 
 __all__ = ["guard", "store_from_options", "store_on"]
 
@@ -35,8 +35,9 @@ def store_from_options(name: str, options: Mapping[str, Any]) -> DatabaseLeases:
 def guard(key: str, token: int, *, within: Duration | None = None, using: str = DEFAULT_DB_ALIAS) -> None:
     """Check that the token holds the lease, and prevent a takeover until the open transaction ends.
 
-    One ``SELECT ... FOR KEY SHARE`` of the lease's row, which never waits. Refreshes, by the heartbeat too, and the
-    holder's own release still succeed; other claims are refused or wait, even if the lease expires in the meantime.
+    One ``SELECT ... FOR KEY SHARE`` of the lease's row, which waits for a purge or a belated claim at most. Refreshes,
+    by the heartbeat too, and the holder's own release still succeed; other claims are refused or wait, even if the
+    lease expires in the meantime.
     Call it before or after the writes that it protects, in the same transaction and on the same database. Works at
     every isolation level.
 
@@ -50,4 +51,4 @@ def guard(key: str, token: int, *, within: Duration | None = None, using: str = 
     transaction. ``TransactionManagementError`` outside a transaction, ``NotSupportedError`` on other databases than
     PostgreSQL, and the driver's serialization failure where another SERIALIZABLE transaction interferes.
     """
-    store_on(using).guard(key, token, within=None if within is None else seconds(within, name="within"))
+    store_on(using).guard(key, token, within=within)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db import DEFAULT_DB_ALIAS, NotSupportedError, ProgrammingError
+from django.db import DEFAULT_DB_ALIAS, DataError, NotSupportedError, ProgrammingError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
@@ -97,7 +97,11 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         if not (self.has_view_permission(request) and request.user.has_perm(_MAY_END)):
             raise PermissionDenied
         if request.method == "POST":
-            self._end(request, pid, ending)
+            try:
+                self._end(request, pid, ending)
+            except (ValueError, DataError):
+                text = "started must be the time at which the session began: take it from the page that asks"
+                return HttpResponse(text, status=400, content_type="text/plain")
         elif session := _session(pid):
             context = {"title": session_name(session), "session": session, "question": _QUESTIONS[ending]}
             return self._page(request, "end_session", context)
@@ -108,8 +112,10 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def _end(self, request: HttpRequest, pid: int, ending: Ending) -> None:
         # The session that the question was about, and not another one that has got its pid since.
         started = parse_datetime(request.POST.get("started", ""))
+        if started is None:
+            raise ValueError("not a time")
         try:
-            ended = started is not None and end_session(pid, started, ending=ending, using=DEFAULT_DB_ALIAS)
+            ended = end_session(pid, started, ending=ending, using=DEFAULT_DB_ALIAS)
         except ProgrammingError as error:
             messages.error(request, _("The server refuses: %(reason)s") % {"reason": str(error).partition("\n")[0]})
             return

@@ -24,6 +24,8 @@ __all__ = [
     "new_owner",
     "valid_json",
     "valid_key",
+    "valid_seconds",
+    "valid_text",
     "valid_token",
 ]
 
@@ -39,6 +41,9 @@ KEPT = Data.KEPT
 
 LONGEST = 255
 """Characters of a key and of an owner's name."""
+_LONGEST_TIME = 3_155_760_000.0
+"""Seconds of a century: from any moment of it, both Python and the databases can name the end."""
+_HIGHEST_TOKEN = 2**63 - 1
 
 
 class UniqueOwner(str):
@@ -125,10 +130,10 @@ def claim(
     name = new_owner() if owner is None else owner
     return Claim(
         key=valid_key(key),
-        owner=name if isinstance(name, UniqueOwner) else _valid_text(name, name="owner"),
+        owner=name if isinstance(name, UniqueOwner) else valid_text(name, name="owner"),
         is_unique=isinstance(name, UniqueOwner),
-        ttl=seconds(ttl, name="ttl"),
-        at_least=0.0 if at_least is None else seconds(at_least, name="at_least"),
+        ttl=valid_seconds(ttl, name="ttl"),
+        at_least=0.0 if at_least is None else valid_seconds(at_least, name="at_least"),
         data=None if data is KEPT else valid_json(data),
         only_if_exists=only_if_exists,
     )
@@ -136,21 +141,30 @@ def claim(
 
 def valid_key(key: str) -> str:
     """Return a valid key: 1 to 255 characters that the database can store. It is never shortened or hashed."""
-    return _valid_text(key, name="key")
+    return valid_text(key, name="key")
+
+
+def valid_seconds(value: Duration, *, name: str, or_zero: bool = False) -> float:
+    """Return the duration in seconds; at most a century, otherwise as `django_lockstep.locking.durations.seconds`."""
+    duration = seconds(value, name=name, or_zero=or_zero)
+    if duration > _LONGEST_TIME:
+        raise ValueError(f"{name} must be at most {_LONGEST_TIME:.0f} seconds (100 years), not {value!r}")
+    return duration
 
 
 def valid_token(token: int) -> int:
-    """Return a valid token: a positive integer."""
-    if isinstance(token, bool) or not isinstance(token, int) or token < 1:
-        raise ValueError(f"token must be a positive integer, not {token!r}")
+    """Return a valid token: a positive integer that the database can store."""
+    if isinstance(token, bool) or not isinstance(token, int) or not 1 <= token <= _HIGHEST_TOKEN:
+        raise ValueError(f"token must be a positive integer of at most {_HIGHEST_TOKEN}, not {token!r}")
     return token
 
 
-def _valid_text(text: str, *, name: str) -> str:
+def valid_text(text: str, *, name: str, shortest: int = 1, longest: int = LONGEST) -> str:
+    """Return a text of valid length that the database can store."""
     if not isinstance(text, str):
         raise TypeError(f"{name} must be a string, not {text!r}")
-    if not 1 <= len(text) <= LONGEST:
-        raise ValueError(f"{name} must have 1 to {LONGEST} characters, not {len(text)}: {text[:40]!r}")
+    if not shortest <= len(text) <= longest:
+        raise ValueError(f"{name} must have {shortest} to {longest} characters, not {len(text)}: {text[:40]!r}")
     if not _is_storable(text):
         raise ValueError(f"{name} must not contain NUL or half of a surrogate pair: {text!r}")
     return text

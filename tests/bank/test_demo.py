@@ -28,7 +28,7 @@ from bank.models import Article
 from django_lockstep.editing import status_of
 from django_lockstep.leases.models import Lease
 from tests.bank.processes import ROOT, environment
-from tests.support.sessions import all_others_are_idle, until
+from tests.support.sessions import PATIENCE, all_others_are_idle, until
 
 
 def rows() -> str:
@@ -111,7 +111,7 @@ def test_a_button_makes_one_session_wait_for_another(
 
 
 def test_a_port_that_is_in_use_is_named_with_its_option(settings: Any) -> None:
-    settings.DEBUG = settings.LOCKSTEP_LAB_PUBLIC = True
+    settings.LOCKSTEP_LAB_PUBLIC = True
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(CommandError, match=rf"^Cannot listen on 127\.0\.0\.1:{port}: .* Choose another --port$"):
@@ -134,8 +134,15 @@ def test_the_others_cannot_log_in() -> None:
 
 
 def test_it_does_not_start_where_the_environment_is_another() -> None:
-    with pytest.raises(CommandError, match="needs DEBUG and LOCKSTEP_LAB_PUBLIC"):
+    with pytest.raises(CommandError, match="needs LOCKSTEP_LAB_PUBLIC"):
         call_command("demo")
+
+
+def answer(port: int, page: str, *, host: str = "localhost") -> tuple[int, str]:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+        connection.request("GET", page, headers={"Host": host})
+        response = connection.getresponse()
+        return response.status, response.read().decode()
 
 
 @pytest.fixture
@@ -153,7 +160,37 @@ def test_the_command_serves_the_front_page_to_everyone(started: subprocess.Popen
     password, address = started.stdout.readline(), started.stdout.readline()
     assert re.search(r"the password \w{16},", password)
     (port,) = re.findall(r"http://127\.0\.0\.1:(\d+)/", address)
-    for page in ("/", "/lab/"):
-        with closing(HTTPConnection("127.0.0.1", int(port), timeout=30)) as connection:
-            connection.request("GET", page)
-            assert connection.getresponse().status == 200
+    for page in ("/", "/lab/", "/static/bank/icon.svg"):
+        assert answer(int(port), page)[0] == 200
+    assert "PGDATA" not in answer(int(port), "/", host="evil.example")[1]
+
+
+@pytest.fixture
+def in_container(pgdata: Path) -> Iterator[int]:
+    """The port of the server that the Dockerfile starts, with the environment that it sets."""
+    text = (ROOT / "Dockerfile").read_text()
+    settings = dict(re.findall(r"([A-Z_]+)=(\w+)", "BANK" + text.partition("\nENV BANK")[2].partition("\n")[0]))
+    env = environment(BANK_PGDATA=str(pgdata), SECRET_OF_OURS="do-not-show", **settings)
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=env, check=True)
+    (options,) = re.findall(r"manage.py (runserver .*) 0\.0\.0\.0:8000", text)
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "manage.py", *options.split(), "--noreload", f"127.0.0.1:{port}"]
+    with subprocess.Popen(command, cwd=ROOT, env=env) as server:
+        until(lambda: listens(port), "the server", patience=3 * PATIENCE)
+        yield port
+        server.send_signal(signal.SIGINT)
+        server.wait(30)
+
+
+def listens(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_container_serves_pages_over_http_and_shows_no_environment(in_container: int) -> None:
+    assert answer(in_container, "/static/bank/icon.svg")[0] == 200
+    assert answer(in_container, "/lab/")[0] == 302  # to the login
+    assert answer(in_container, "/")[0] == 200
+    status, page = answer(in_container, "/", host="evil.example")
+    assert (status, "SECRET_OF_OURS" in page) == (400, False)

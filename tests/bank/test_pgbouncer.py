@@ -1,6 +1,7 @@
 """What works behind PgBouncer in transaction mode, and what says that it does not."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from io import StringIO
@@ -21,8 +22,10 @@ from django_lockstep.lab.simulator.database import end_sessions
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.leases.models import Lease
 from tests.accounts.races.commands import manage
+from tests.django_lockstep.leases.test_waiting import waiting_here
 from tests.support.factories import AccountFactory, UserFactory
 from tests.support.pgbouncer import pgbouncer
+from tests.support.sessions import until
 from tests.testapps.press.models import Article
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -130,3 +133,30 @@ def test_what_lives_in_a_transaction_does_without_a_session(pooled: None, take_s
     assert (handle.release(), check_in(Article, user, token=checked_out.token).current_status) == (True, "normal")
     assert not stale.try_deposit(5)
     assert Account.objects.get(pk=account.pk).balance == 110
+
+
+def test_waiters_leave_sessions_to_the_holder_of_the_lease(pooled: None, url: str) -> None:
+    """Twice as many as the pool has sessions; each that queued would keep one."""
+    pool = {"default": dict(dj_database_url.parse(url))}
+    handle = Lease.objects.acquire("k", 5)
+    assert handle is not None
+    tokens: list[int] = []
+
+    def wait() -> None:
+        connections["default"] = ConnectionHandler(pool)["default"]
+        if (answer := Lease.objects.acquire("k", 60, wait=20)) is not None:
+            tokens.append(answer.token)
+            answer.release()
+        connections["default"].close()
+
+    waiters = [threading.Thread(target=wait) for _ in range(8)]
+    for waiter in waiters:
+        waiter.start()
+    until(lambda: waiting_here() == 8, "all of them")
+    handle.refresh()
+    with transaction.atomic():
+        handle.guard()
+    assert handle.release()
+    for waiter in waiters:
+        waiter.join(60)
+    assert len(tokens) == 8

@@ -7,7 +7,6 @@ import webbrowser
 from argparse import ArgumentParser
 from typing import Any
 
-from django.conf import settings
 from django.contrib.staticfiles.management.commands.runserver import Command as RunserverCommand
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
@@ -43,8 +42,8 @@ class Command(BaseCommand):
     """Exit 2 where the environment turns off what the demo needs."""
 
     help = (
-        "Migrates, creates demo data and a superuser, and starts the demo on localhost. There everyone may run races, "
-        "and errors show their traceback: not for a server that others reach."
+        "Migrates, creates demo data and a superuser, and starts the demo on localhost. There everyone may run races: "
+        "not for a server that others reach."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -53,10 +52,10 @@ class Command(BaseCommand):
         parser.add_argument("--open", action="store_true", help="open the front page in a browser")
 
     def handle(self, *args: object, **options: Any) -> None:
-        if not (settings.DEBUG and conf.public()):
+        if not conf.public():
             raise CommandError(
-                "The demo needs DEBUG and LOCKSTEP_LAB_PUBLIC: start it as `manage.py demo`, without DJANGO_DEBUG and "
-                "BANK_DEMO in the environment",
+                "The demo needs LOCKSTEP_LAB_PUBLIC: start it as `manage.py demo`, without BANK_DEMO in the "
+                "environment",
                 returncode=2,
             )
         _require_free(options["address"], options["port"])
@@ -65,8 +64,10 @@ class Command(BaseCommand):
         self._announce(create_superuser())
         server = Server()
         server.opens_browser = options["open"]
-        # Without the reloader, which would start a second process, and migrate and print all of this twice.
-        call_command(server, f"{options['address']}:{options['port']}", use_reloader=False, skip_checks=True)
+        # Without the reloader, which would start a second process, and migrate and print all of this twice. Insecure is
+        # how runserver calls it to serve static files without DEBUG.
+        place = f"{options['address']}:{options['port']}"
+        call_command(server, place, use_reloader=False, skip_checks=True, insecure_serving=True)
 
     def _announce(self, password: str | None) -> None:
         if password is None:

@@ -26,6 +26,12 @@ TracedResult = tuple[RunResult, Trace]
 """How a run ended, and how it went."""
 
 
+_CANNOT_SET = (
+    "The actors' role may not set deadlock_timeout, so the server chose which of them lost a deadlock, and may choose "
+    "differently the next time: GRANT SET ON PARAMETER deadlock_timeout TO that role."
+)
+
+
 @dataclass(slots=True, kw_only=True)
 class ExplorationTally:
     """Counts the results of runs."""
@@ -114,6 +120,8 @@ class ExplorationTally:
     ) -> Exploration:
         """Return the verdict; ``failure`` is the simplest wrong run, ``trouble`` what ended the search early."""
         verdict, reason = self._verdict(strategy, failure, trouble)
+        if (self.deadlocks or trouble is not None) and any(actor.cannot_set for actor in session.controller.actors):
+            reason = f"{reason.rstrip('.')}. {_CANNOT_SET}"
         outcomes = self._outcomes()
         return Exploration(
             verdict=verdict,

@@ -200,7 +200,12 @@ def start_run(store: Store, request: LiveRequest) -> None:
     with exclusive_run(connection):  # tried here, so that most refusals come at once; the process takes it for itself
         pass
     token = secrets.token_hex(8)
-    store.create()
+    try:
+        store.create()
+    except OSError as error:
+        raise RunRefused(
+            f"Races do not run from this page: {error}. LOCKSTEP_LAB_LIVE_FOLDER names a folder for them.", status=503
+        ) from error
     store.watch()
     store.publish(LiveRun(token=token, state="starting", progress=request.initial), for_seconds=_START)
     process = _start_python(_MAIN)

@@ -25,7 +25,6 @@ UNWATCHED = 3.0
 """Seconds after which a run that no page has shown ends."""
 _LOST = 10.0
 """Seconds after which a run that says nothing has died."""
-_DAY = 86_400.0
 
 
 class RunProgress(Protocol):
@@ -124,11 +123,13 @@ class Store:
         return bool(self.get("watched"))
 
     def stop(self, token: str) -> None:
-        """Ask the run of this token to end."""
-        self._cache.set(_key("stop", token), True, _DAY)
+        """Ask the run of this token to end; nothing is kept of another token, which may be anybody's invention."""
+        run = self.run()
+        if run is not None and run.active and run.token == token:
+            self.put("stop", token)
 
     def is_stopped(self, token: str) -> bool:
-        return bool(self.get(_key("stop", token)))
+        return bool(self.get("stop") == token)
 
     # What runs came to
 

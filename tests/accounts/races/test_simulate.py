@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,20 @@ def test_a_scenario_has_runs(reported: dict[str, Any]) -> None:
     assert (reported["story"].name, reported["runs"]) == ("overdraft", 200)
     run(scenario="lost-update", runs=7)
     assert (reported["story"].name, reported["runs"]) == ("lost-update", 7)
+
+
+def test_a_strategy_whose_package_is_missing_is_refused_or_left_out(
+    reported: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "concurrency", None)
+    with pytest.raises(CommandError, match="--strategies django_concurrency: the package of 'concurrency' is not inst"):
+        run(strategies=["naive,django_concurrency"])
+    options: Any
+    for options in ({}, {"scenario": "overdraft"}, {"mix_strategies": True}):
+        err = io.StringIO()
+        call_command("simulate", stdout=io.StringIO(), stderr=err, **options)
+        assert err.getvalue().startswith("Without django_concurrency, whose package is not installed.\n")
+        assert "django_concurrency" not in reported["config"].strategies
 
 
 @pytest.mark.parametrize(

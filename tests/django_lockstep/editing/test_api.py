@@ -130,6 +130,14 @@ def test_wrong_use_has_its_status(editor: Any, path: str, data: Any, status: int
     assert held() == set()
 
 
+@pytest.mark.parametrize("body", ['{"ttl": 60, "ttl": 600}', '{"note": "", "more": {"a": 1, "a": 1}}'])
+def test_a_member_that_is_there_twice_is_refused(editor: Any, body: str) -> None:
+    client = Client(headers={"Authorization": f"Bearer {issue(editor)}"})
+    answer = client.post(f"{API}/tables/press.article/check-out", body, content_type="application/json")
+    assert (answer.status_code, held()) == (400, set())
+    assert "is there twice" in answer.json()["detail"]
+
+
 def test_a_request_may_not_lock_tables_that_its_user_does_not_see(bob: Any) -> None:
     caller = Caller(allow(bob, "change_article"))
     refused = caller.post("/tables/press.article/check-out")

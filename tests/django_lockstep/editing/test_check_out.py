@@ -145,11 +145,27 @@ def test_extending_lasts_from_now(ada: Any) -> None:
     assert (after.lock_result, after.current_status, after.token) == (True, "editing", None)
 
 
-@pytest.mark.parametrize("ttl", [0, -1, timedelta(0), "60", True])
+@pytest.mark.parametrize("ttl", [0, -1, timedelta(0), "60", True, 1e12, timedelta.max])
 def test_a_wrong_time_to_live_is_refused(ada: Any, ttl: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="ttl must be"):
         check_out(Article, ada, ttl=ttl)
     assert held() == set()
+
+
+@pytest.mark.parametrize("note", [None, 7, "\0", "\ud800", "x" * 201])
+@pytest.mark.parametrize("operation", [check_out, take_over])
+def test_a_note_that_cannot_be_stored_is_refused(ada: Any, operation: Any, note: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="note must"):
+        operation(Article, ada, note=note)
+    assert held() == set()
+
+
+@pytest.mark.parametrize("slug", ["a\0", "\ud800"])
+@pytest.mark.parametrize("operation", [check_out, check_in, extend, status_of])
+def test_a_key_that_cannot_be_stored_is_that_of_no_record(ada: Any, operation: Any, slug: str) -> None:
+    options = () if operation is status_of else (ada,)
+    with pytest.raises(UnknownRecord, match="cannot be a primary key"):
+        operation(Tag(slug=slug), *options)
 
 
 # Taking over.

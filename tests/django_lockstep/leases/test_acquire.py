@@ -10,6 +10,7 @@ from django.db import connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
+from django_lockstep.leases import LeaseHandle, lease
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire, steal
@@ -142,6 +143,11 @@ def wal_bytes() -> int:
         (7, 60, {}, "key must be a string, not 7"),
         ("k", 0, {}, "ttl must be finite and greater than zero, not 0"),
         ("k", float("inf"), {}, "ttl must be finite"),
+        ("k", 1e12, {}, "ttl must be at most 3155760000 seconds"),
+        ("k", timedelta.max, {}, "ttl must be at most"),
+        ("k", 60, {"wait": 1e12}, "wait must be at most"),
+        ("k", 60, {"at_least": 1e12}, "at_least must be at most"),
+        ("k", 60, {"owner": "a\0"}, "owner must not contain NUL"),
         ("k", "60", {}, "ttl must be a timedelta or a number of seconds, not '60'"),
         ("k", 60, {"owner": ""}, "owner must have 1 to 255 characters"),
         ("k", 60, {"wait": -1}, "wait must be finite and at least zero, not -1"),
@@ -155,6 +161,39 @@ def test_what_is_wrong_is_named(key: Any, ttl: Any, options: dict[str, Any], sai
     with CaptureQueriesContext(connection) as captured, pytest.raises((TypeError, ValueError), match=said):
         Lease.objects.acquire(key, ttl, **options)
     assert not captured.captured_queries
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda handle: handle.refresh(1e12),
+        lambda handle: handle.refresh(at_least=1e12),
+        lambda handle: handle.ensure(1e12),
+        lambda handle: handle.watch(print, margin=1e12),
+        lambda handle: handle.guard(within=1e12),
+        lambda handle: Lease.objects.guard("k", handle.token, within=1e12),
+        lambda handle: lease("k", 60, wait=1e12),
+        lambda handle: lease("k", 60, margin=1e12),
+        lambda handle: Lease.objects.all().ended(1e12),
+        lambda handle: Lease.objects.purge(1e12),
+    ],
+)
+def test_nothing_takes_longer_than_a_century(call: Callable[[LeaseHandle], object]) -> None:
+    handle = acquired()
+    with (
+        transaction.atomic(),
+        CaptureQueriesContext(connection) as captured,
+        pytest.raises(ValueError, match="must be at most 3155760000 seconds"),
+    ):
+        call(handle)
+    assert not captured.captured_queries
+
+
+def test_a_century_is_taken() -> None:
+    handle = acquired(ttl=3_155_760_000, at_least=3_155_760_000)
+    handle.refresh()
+    assert handle.release()
+    assert Lease.objects.holder("k")
 
 
 def test_255_characters_of_any_kind_are_a_key() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
+from django.core.management import BaseCommand, CommandError, call_command
 
 from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, assert_held, exclusive, lease
 from django_lockstep.leases.models import Lease
@@ -174,3 +175,33 @@ def test_in_a_transaction_of_a_test_all_of_it_works() -> None:
         assert bill(7) == "billed 7"
         assert Lease.objects.acquire("k", 60, wait=0.01) is None
     assert not holds("k")
+
+
+# Management commands
+
+
+class Decorated(BaseCommand):
+    requires_system_checks: list[str] = []
+
+    @exclusive("job", ttl=60)
+    def handle(self, *args: object, **options: object) -> None:
+        with lease("another", ttl=60):
+            self.stdout.write("ran")
+
+
+@pytest.mark.parametrize("key", ["job", "another"])
+def test_a_command_ends_with_a_sentence_and_75(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with lease(key, ttl=60, owner="ada"), pytest.raises(SystemExit) as ended:
+        Decorated().run_from_argv(["manage.py", "decorated"])
+    assert ended.value.code == 75
+    output, errors = capsys.readouterr()
+    assert errors.startswith(f"LeaseNotAcquired: Lease '{key}' has been held by ada since ")
+    assert (errors.count("\n"), output) == (1, "")
+
+
+def test_so_does_one_that_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    with lease("job", ttl=60, owner="ada"), pytest.raises(CommandError) as refused:
+        call_command(Decorated())
+    assert refused.value.returncode == 75
+    call_command(Decorated())
+    assert capsys.readouterr().out == "ran\n"

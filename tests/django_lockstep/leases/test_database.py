@@ -64,15 +64,8 @@ def test_a_guard_that_cannot_be_says_so() -> None:
         PortableLeases("default").guard("k", 1)
 
 
-def test_a_queue_that_cannot_be_says_so() -> None:
-    with pytest.raises(NotSupportedError, match="no queue"):
-        PortableLeases("default").queue("k", timeout=1, after=1)
-    with pytest.raises(NotSupportedError, match="no queue"):
-        PortableLeases("default").claim_turn("k", timeout=1)
-
-
 def test_where_there_is_no_queue_waiters_look_again(monkeypatch: pytest.MonkeyPatch, other: Session) -> None:
-    monkeypatch.setattr(PostgresLeases, "has_queue", False)
+    monkeypatch.setattr(PostgresLeases, "_turn", DatabaseLeases._turn)
     handle = acquired()
     waiting = other.start(Lease.objects.acquire, "k", 60, wait=20)
     handle.release()

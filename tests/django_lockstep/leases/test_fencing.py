@@ -195,7 +195,7 @@ def test_a_condition_on_another_table_leaves_no_window_either(race: RaceFixture)
     )
 
 
-@pytest.mark.parametrize("token", [0, True, "6"])
+@pytest.mark.parametrize("token", [0, True, "6", 2**63])
 def test_what_is_no_token_is_named(report: Report, token: object) -> None:
     with pytest.raises(ValueError, match="token must be a positive integer"):
         report.update_if_token(token)  # type: ignore[arg-type]

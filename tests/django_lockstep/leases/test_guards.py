@@ -10,7 +10,7 @@ from django.db import DatabaseError, connection, connections, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, guard, lease
+from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, guard, lease, managers
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire, steal
 from django_lockstep.locking import isolated_transaction
@@ -104,6 +104,39 @@ def test_a_takeover_under_way_is_a_loss_without_a_wait(handle: LeaseHandle, othe
     expire("k")
     with other.holding(lock_rows), pytest.raises(LeaseLost), transaction.atomic():
         handle.guard()
+
+
+def test_a_purge_that_comes_too_late_is_no_loss(open_session: Callable[[], Session]) -> None:
+    """It has locked the row before it sees that the lease is held again, and keeps the lock to its end."""
+    for key in ("first", "k"):
+        acquired(key)
+        expire(key)
+    before, purging, holding = open_session(), open_session(), open_session()
+    purging.begin()
+    with before.holding(lambda: Lease.objects.select_for_update().get(key="first")):
+        purged = purging.start(Lease.objects.purge, 1e-6)
+        purging.wait_until_blocked()
+        handle = acquired()
+    assert purged.result(20) == 1
+    written = holding.start(write, handle)
+    holding.wait_until_blocked()
+    purging.end()
+    written.result(20)
+    assert Note.objects.get().token == handle.token
+
+
+def test_a_purge_keeps_no_lock_longer_than_a_batch(
+    monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    monkeypatch.setattr(managers, "BATCH", 2)
+    for key in "abc":
+        acquired(key)
+        expire(key)
+    acquired()
+    with django_assert_num_queries(5) as captured:
+        assert Lease.objects.purge(1e-6) == 3
+    assert [entry["sql"].split()[0] for entry in captured.captured_queries] == ["SELECT", "DELETE"] * 2 + ["SELECT"]
+    assert Lease.objects.get().key == "k"
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
@@ -236,7 +269,7 @@ def test_outside_a_transaction_it_is_refused(handle: LeaseHandle) -> None:
         handle.guard()
 
 
-@pytest.mark.parametrize("token", [0, -1, True, "7"])
+@pytest.mark.parametrize("token", [0, -1, True, "7", 2**63])
 def test_what_is_no_token_is_named(token: object) -> None:
     with transaction.atomic(), pytest.raises(ValueError, match="token must be a positive integer"):
         guard("k", token)  # type: ignore[arg-type]

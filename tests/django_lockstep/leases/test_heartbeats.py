@@ -3,18 +3,19 @@
 import gc
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from queue import Queue
 from typing import Any
 
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from django_lockstep.leases import LeaseHandle, LeaseLost, lease
+from django_lockstep.leases import LeaseHandle, LeaseLost, heartbeats, lease
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.postgresql import PostgresLeases
 from django_lockstep.leases.testing import steal
 from tests.django_lockstep.leases.holding import acquired
-from tests.support.sessions import PATIENCE, query, until
+from tests.support.sessions import PATIENCE, Session, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -22,7 +23,7 @@ TTL = 4.5
 
 
 def beating() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("heartbeat of lease")]
+    return [thread for thread in threading.enumerate() if thread.name == "heartbeat of leases on default"]
 
 
 @pytest.fixture(autouse=True)
@@ -44,14 +45,58 @@ def test_it_refreshes_again_and_again() -> None:
         assert Lease.objects.get(key="k").token == token
 
 
-def test_it_has_a_thread_and_a_connection_of_its_own_and_gives_them_back() -> None:
-    before = sessions()
-    with lease("k", TTL, heartbeat=True):
-        until(lambda: len(sessions() - before) == 1, "its connection")
+def test_all_leases_of_a_process_have_two_threads_and_a_connection_and_give_them_back() -> None:
+    before, threads = sessions(), threading.active_count()
+    with ExitStack() as stack:
+        handles = [stack.enter_context(lease(f"k{number}", TTL, heartbeat=True)) for number in range(20)]
+        deadlines = [handle._deadline for handle in handles]
+        until(lambda: all(h._deadline > before for h, before in zip(handles, deadlines, strict=True)), "a beat of each")
         opened = sessions() - before
-        assert len(beating()) == 1
-    assert not beating()
+        assert (len(opened), len(beating()), threading.active_count() - threads) == (1, 1, 2)
     until(lambda: not sessions() & opened, "its connection to be closed")
+    until(lambda: threading.active_count() == threads, "its threads to end")
+
+
+def test_one_whose_row_is_locked_costs_the_others_little(other: Session, caplog: pytest.LogCaptureFixture) -> None:
+    """It has a sixth of the shortest ttl, and not of its own, which would be longer than the other lasts."""
+    slow = acquired("slow", 30)
+    slow.start_heartbeat()
+    with lease("k", 3, heartbeat=True) as handle:
+        with other.holding(lambda: Lease.objects.select_for_update().get(key="slow")):
+            slow._heartbeat.due = 0  # type: ignore[union-attr]
+            until(lambda: "A heartbeat of lease 'slow' failed" in caplog.text, "the locked one to be given up")
+            before = expiry()
+            until(lambda: expiry() > before, "a beat of the other")
+        handle.check()
+        deadline = slow._deadline
+        until(lambda: slow._deadline > deadline, "another attempt")
+    slow.release()
+
+
+def test_a_callback_that_does_not_end_stops_no_other_heartbeat() -> None:
+    called, go_on = threading.Event(), threading.Event()
+
+    def wait(handle: LeaseHandle) -> None:
+        called.set()
+        go_on.wait(PATIENCE)
+
+    with lease("lost", TTL, heartbeat=True, on_lost=wait), lease("k", TTL, heartbeat=True) as handle:
+        steal("lost")
+        assert called.wait(PATIENCE)
+        before = expiry()
+        until(lambda: expiry() > before, "a beat of the other")
+        handle.check()
+        go_on.set()
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    with lease("k", 60, heartbeat=True):
+        until(lambda: len(beating()) == 1, "the thread")
+        before = heartbeats._all_rounds.copy()
+        heartbeats._all_rounds.clear()  # as a fork does for the child
+        with lease("another", 60, heartbeat=True):
+            assert len(beating()) == 2
+        heartbeats._all_rounds.update(before)
 
 
 def sessions() -> set[int]:
@@ -170,7 +215,7 @@ def test_danger_is_told_of_before_the_loss(monkeypatch: pytest.MonkeyPatch) -> N
 def test_it_ends_with_the_handle_and_not_with_the_next_beat() -> None:
     handle = acquired(ttl=6000)
     handle.start_heartbeat()
-    threads = [thread for thread in threading.enumerate() if thread.name.endswith("of lease k")]
+    threads = [*beating(), *(thread for thread in threading.enumerate() if thread.name == "watch of leases")]
     assert len(threads) == 2
     del handle
     gone(threads)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -45,6 +47,36 @@ def test_a_command_that_ends_while_it_is_being_killed_takes_its_children_along(
     child = number_in(tmp_path / "child")
     assert child
     until(lambda: not alive(child), "the child's end")
+
+
+KILLED_AT_ONCE = """
+import os, signal, subprocess
+from django_lockstep.leases.jobs import Job
+
+class Popen(subprocess.Popen):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        if options.get("stdin") is None:  # not the watcher
+            os.kill(os.getpid(), signal.SIGKILL)
+
+subprocess.Popen = Popen
+Job(["sleep", "600"], grace=1).run()
+"""
+
+
+def test_a_command_whose_keeper_is_killed_as_soon_as_it_has_begun_is_killed_too() -> None:
+    """As it inherits the output, that ends with the last of them."""
+    done = subprocess.run([sys.executable, "-c", KILLED_AT_ONCE], check=False, capture_output=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_a_command_begins_with_the_signals_of_a_new_process_and_without_our_files(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert Job(["sh", "-c", "grep SigIgn /proc/self/status; ls /proc/self/fd"], grace=1).run() == 0
+    ignored, *files = capfd.readouterr().out.split()[1:]
+    assert int(ignored, 16) == 0
+    assert files == ["0", "1", "2", "3"]  # the last one is the folder that ls reads
 
 
 def test_a_command_that_has_ended_gets_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from django_lockstep.leases import LeaseHandle, LeaseTimedOut
 from django_lockstep.leases.database import DatabaseLeases, on_own_connection
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_on
+from tests.django_lockstep.leases.holding import wait_as_processes
 from tests.django_lockstep.leases.test_waiting import hold, queued
 from tests.support.sessions import Session, query, until
 
@@ -30,7 +31,10 @@ def acquire_and_release() -> bool:
     return handle is not None and handle.release()
 
 
-def test_all_who_queue_get_it_although_their_sessions_were_ended(open_session: Callable[[], Session]) -> None:
+def test_all_who_queue_get_it_although_their_sessions_were_ended(
+    open_session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_as_processes(monkeypatch)
     release = hold()
     waiters, answers = [open_session(), open_session()], []
     for number, waiter in enumerate(waiters, start=1):

@@ -241,7 +241,7 @@ def test_purge_deletes_what_ended_long_ago(manage: Callable[..., str]) -> None:
     assert set(Lease.objects.values_list("key", flat=True)) == {"held", "new"}
 
 
-@pytest.mark.parametrize("text", ["0d", "5", "d", "1y", "-1d"])
+@pytest.mark.parametrize("text", ["0d", "5", "d", "1y", "-1d", "36526d", "9999999999999d"])
 def test_purge_wants_a_duration(text: str) -> None:
-    with pytest.raises(CommandError, match="must be a duration such as 90s|expected one argument"):
+    with pytest.raises(CommandError, match="must be a duration such as 90s|expected one argument|is too long"):
         call_command("purge_leases", "--older-than", text)

@@ -1,19 +1,26 @@
 """Who waits gets the lease when it is free, in the order of asking, and not after the time that was given."""
 
+import os
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.leases import database
+from django_lockstep.leases import postgresql
+from django_lockstep.leases.lines import lines
 from django_lockstep.leases.models import Lease
+from django_lockstep.leases.postgresql import PostgresLeases
 from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire
 from django_lockstep.stores import waiting
 from django_lockstep.stores.terms import Grant, Holder, claim
-from tests.django_lockstep.leases.holding import acquired
+from tests.django_lockstep.leases.holding import acquired, wait_as_processes
 from tests.support.sessions import Session, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -51,12 +58,25 @@ def test_the_expiry_lets_the_waiter_in(other: Session) -> None:
     assert answer.result(20) is not None
 
 
-def test_waiters_get_it_in_the_order_of_asking(open_session: Callable[[], Session]) -> None:
+def waiting_here(label: object = ("default", "k")) -> int:
+    """Return how many of this process wait for the lease, or for a place in the database's queues."""
+    return len(lines._lines.get(label, ()))
+
+
+@pytest.mark.parametrize("processes", ["one", "several"])
+def test_waiters_get_it_in_the_order_of_asking(
+    open_session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch, processes: str
+) -> None:
+    if processes == "several":
+        wait_as_processes(monkeypatch)
+    count = queued if processes == "several" else waiting_here
     release = hold()
     answers = []
     for number in range(4):
         answers.append(open_session().start(Lease.objects.acquire, "k", 60, wait=20))
-        until(lambda expected=number + 1: queued() == expected, "the waiter")  # type: ignore[misc]
+        until(lambda expected=number + 1: count() == expected, "the waiter")  # type: ignore[misc]
+    if processes == "one":
+        until(lambda: queued() == 1, "the first of the line")
     tokens = []
     for answer in answers:
         release()
@@ -65,12 +85,122 @@ def test_waiters_get_it_in_the_order_of_asking(open_session: Callable[[], Sessio
         tokens.append(handle.token)
         release = handle.release
     assert tokens == sorted(tokens)
+    assert waiting_here() == 0
+
+
+def test_of_one_process_only_the_first_takes_a_session(open_session: Callable[[], Session]) -> None:
+    """Otherwise as many waiters as a pooler has sessions would leave none to the holder."""
+    release = hold()
+    waiters = [open_session() for _ in range(3)]
+    answers = []
+    for number, waiter in enumerate(waiters):
+        answers.append(waiter.start(Lease.objects.acquire, "k", 60, wait=20))
+        until(lambda expected=number + 1: waiting_here() == expected, "the waiter")  # type: ignore[misc]
+    until(lambda: queued() == 1, "the first of the line")
+    pids = [waiter.pid for waiter in waiters[1:]]
+    idle = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle' AND pid = ANY(%s)"
+    assert query(idle, pids) == 2
+    for answer in answers:
+        release()
+        handle = answer.result(20)
+        assert handle is not None
+        release = handle.release
+
+
+def test_it_does_not_wait_for_the_holders_of_other_leases(open_session: Callable[[], Session], settings: Any) -> None:
+    """Where all places are taken it polls: one lease may be what the holder of another one waits for."""
+    settings.LOCKSTEP_LEASE_WAITERS = 1
+    release, release_other = hold(), acquired("another").release
+    first = open_session().start(Lease.objects.acquire, "k", 60, wait=20)
+    until(lambda: queued() == 1, "the only place")
+    second = open_session().start(Lease.objects.acquire, "another", 60, wait=20)
+    until(lambda: waiting_here("default") == 2, "the one without a place")
+    release_other()
+    assert second.result(20) is not None
+    assert not first.done()
+    release()
+    assert first.result(20) is not None
+
+
+def test_places_go_round(open_session: Callable[[], Session], settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.LOCKSTEP_LEASE_WAITERS = 1
+    monkeypatch.setattr(postgresql, "TURN", 0.01)
+    release, release_other = hold(), acquired("another").release
+    answers = [open_session().start(Lease.objects.acquire, key, 60, wait=20) for key in ("k", "another")]
+    held = (
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
+        " AND (classid::bigint << 32) | objid::bigint = hashtextextended('lockstep.leases:' || %s, 0)"
+    )
+    for key in ("k", "another", "k"):
+        until(lambda key=key: query(held, key) == 1, key)  # type: ignore[misc]
+    release()
+    release_other()
+    assert None not in [answer.result(20) for answer in answers]
+
+
+def test_without_places_all_poll(other: Session, settings: Any) -> None:
+    settings.LOCKSTEP_LEASE_WAITERS = 0
+    release = hold()
+    answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
+    until(lambda: waiting_here("default") == 1, "the waiter")
+    assert queued() == 0
+    release()
+    assert answer.result(20) is not None
+
+
+@pytest.mark.parametrize("most", [-1, 1.5, True, "2", None])
+def test_how_many_places_is_a_number(settings: Any, most: object) -> None:
+    settings.LOCKSTEP_LEASE_WAITERS = most
+    hold()
+    with pytest.raises(ValueError, match=f"LOCKSTEP_LEASE_WAITERS must be an integer of at least 0, not {most!r}"):
+        Lease.objects.acquire("k", 60, wait=0.05)
+    assert waiting_here() == 0
+
+
+def test_who_is_interrupted_leaves_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = hold()
+
+    def interrupted(event: threading.Event, timeout: float | None = None) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, lines.joined(("default", "k"), places=1):
+        patch.setattr(threading.Event, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Lease.objects.acquire("k", 60, wait=20)
+        assert waiting_here() == 1
+    release()
+    assert acquired(wait=20)
+
+
+def test_the_wait_ends_in_the_line_too() -> None:
+    release = hold()
+    with lines.joined(("default", "k"), places=1):
+        assert Lease.objects.acquire("k", 60, wait=0.05) is None
+        assert waiting_here() == 1
+    release()
+
+
+FORKED = """
+import os
+from django_lockstep.leases.lines import lines
+with lines.joined("k", places=1):
+    child = os.fork()
+    if not child:
+        with lines.joined("k", places=1) as is_first:
+            os._exit(0 if is_first(0) else 1)
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_has_no_line_yet() -> None:
+    subprocess.run([sys.executable, "-c", FORKED], check=True)
 
 
 @pytest.fixture
 def first_in_the_queue(other: Session) -> Iterator[Session]:
     """A session that queues and does nothing else."""
-    with other.holding(lambda: store_on().queue("k", timeout=20, after=20)):
+    with other.holding(lambda: PostgresLeases("default").queue("k", timeout=20, after=20)):
         yield other
 
 
@@ -83,7 +213,7 @@ def test_who_waits_does_not_get_it_before_the_first_in_the_queue_that_claims_its
     first_in_the_queue: Session,
 ) -> None:
     hold()()
-    first_in_the_queue.run(lambda: store_on().claim_turn("k", timeout=20))
+    first_in_the_queue.run(lambda: PostgresLeases("default").claim_turn("k", timeout=20))
     assert Lease.objects.acquire("k", 60, wait=0.001) is None
     answer = first_in_the_queue.run(lambda: store_on().take_here(claim("k", 60)))
     assert isinstance(answer, Grant)
@@ -138,7 +268,7 @@ def test_nor_that_of_the_first_in_the_queue(limited: None) -> None:
 def test_a_server_is_not_told_of_a_limit_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(vars(connections["default"]), "pg_version", 160000)
     with CaptureQueriesContext(connection) as sent, transaction.atomic():
-        store_on().queue("k", timeout=20, after=20)
+        PostgresLeases("default").queue("k", timeout=20, after=20)
         assert query("SHOW lock_timeout") == "0"
     assert not any("transaction_timeout" in each["sql"] for each in sent)
 
@@ -153,7 +283,7 @@ def test_the_wait_ends_in_the_queue_too(other: Session) -> None:
 
 
 def test_a_long_wait_queues_anew_now_and_then(monkeypatch: pytest.MonkeyPatch, other: Session) -> None:
-    monkeypatch.setattr(database, "TURN", 0.01)
+    monkeypatch.setattr(postgresql, "TURN", 0.01)
     release = hold()
     answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
     until(lambda: queued() == 1, "the first turn")
@@ -228,7 +358,7 @@ def test_the_first_in_the_queue_does_not_lock_what_somebody_faster_took(other: S
     def look() -> object:
         with connection.cursor() as cursor:
             cursor.execute(f"SET search_path = {slow_clock}")
-        ours = store_on()
+        ours = PostgresLeases("default")
         ours.queue("k", timeout=20, after=20)
         return ours.take_here(claim("k", 60))
 

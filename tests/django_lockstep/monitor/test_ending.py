@@ -61,11 +61,19 @@ def test_asking_ends_nothing(admin_client: Client, waiter: "Future[Any]") -> Non
     assert not waiter.done()
 
 
-@pytest.mark.parametrize("started", [datetime(2020, 1, 1, tzinfo=UTC).isoformat(), "", "yesterday"])
-def test_another_session_with_its_pid_is_left_alone(admin_client: Client, waiter: "Future[Any]", started: str) -> None:
+@pytest.mark.parametrize(
+    "started",
+    ["", "yesterday", "2026-02-30T00:00:00Z", "2026-13-01 00:00", "9999-12-31T23:59:59-23:59"],
+)
+def test_what_is_no_time_of_a_session_is_a_bad_request(admin_client: Client, started: str) -> None:
+    response = admin_client.post(f"{PAGE}1/terminate/", {"started": started})
+    assert (response.status_code, b"started must be the time" in response.content) == (400, True)
+
+
+def test_another_session_with_its_pid_is_left_alone(admin_client: Client, waiter: "Future[Any]") -> None:
     holder = found("a")
     path = f"{PAGE}{holder.pid}/terminate/"
-    response = admin_client.post(path, {"started": started})
+    response = admin_client.post(path, {"started": datetime(2020, 1, 1, tzinfo=UTC).isoformat()})
     (said,) = get_messages(response.wsgi_request)
     assert "has ended in the meantime" in str(said)
     assert found("a").pid == holder.pid

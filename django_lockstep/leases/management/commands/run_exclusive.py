@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError
 
-from django_lockstep.leases import LeaseNotAcquired, lease
+from django_lockstep.leases import lease
 from django_lockstep.leases.database import DatabaseLeases
 from django_lockstep.leases.jobs import Interrupted, Job, forward_signals, mask_arguments
 from django_lockstep.leases.stores import store_on
@@ -17,8 +17,6 @@ from django_lockstep.stores.errors import StoreError
 from django_lockstep.stores.protocol import LeaseStore
 from django_lockstep.stores.terms import new_owner
 
-_HELD = 75
-"""EX_TEMPFAIL of sysexits.h: try again later."""
 _NO_DATABASE = 69
 """EX_UNAVAILABLE of sysexits.h; a store cannot be reached either."""
 _LOST = 70
@@ -67,8 +65,6 @@ class Command(BaseCommand):
         with forward_signals(job):
             try:
                 code = self._run(job, self._lease(options, owner=owner, on_lost=end), store)
-            except LeaseNotAcquired as refusal:
-                raise CommandError(str(refusal), returncode=_HELD) from refusal
             except (OperationalError, InterfaceError) as error:
                 raise CommandError(f"The {_kind(store)} cannot be reached: {error}", returncode=_NO_DATABASE) from error
             except StoreError as error:

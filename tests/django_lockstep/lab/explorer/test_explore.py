@@ -10,6 +10,7 @@ import pytest
 from django.db import IntegrityError, connection, connections, transaction
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Run, Scenario, ScheduleError, explore, replay
+from django_lockstep.lab.explorer.driver import wait_monitor
 from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from django_lockstep.locking import StaleVersionError, retry_on_conflict, retrying
 from tests.django_lockstep.lab.explorer import stories
@@ -104,6 +105,18 @@ def test_deadlocks_are_reported_with_their_cycle_and_the_last_to_wait_loses() ->
     assert (deadlock.actors, deadlock.victim) == (("A", "B"), "B")
     assert "A waits for ShareLock on transaction" in deadlock.detail
     assert run.errors == {"B": "40P01"}
+
+
+def test_who_may_not_set_the_deadlock_timeout_is_told_that_the_victim_may_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wait_monitor, "_OTHERS_LOSE", "nothing that a server takes")  # as it refuses other roles
+
+    told = explore(stories.opposite_transfers(), no_deadlock=True, stop_on_first=True)
+    untold = explore(stories.raising(stories.locked))
+
+    assert "GRANT SET ON PARAMETER deadlock_timeout TO that role" in told.reason
+    assert "deadlock_timeout" not in untold.reason
 
 
 def test_it_counts_the_statements_that_waited() -> None:

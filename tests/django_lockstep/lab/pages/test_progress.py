@@ -166,10 +166,11 @@ def test_stopping_leads_to_no_other_site(page: str) -> None:
     assert Client().post(STOP, {"token": "x", "page": page})["Location"] == RACES
 
 
-def test_a_token_of_another_run_stops_nothing(gate: Path, store: Store) -> None:
+def test_a_token_of_another_run_stops_nothing_and_is_not_kept(gate: Path, store: Store) -> None:
     start("GATED")
     wait_for("schedule 2, ")
     Client().post(STOP, {"token": "another"})
+    assert store.get("stop") is None
     gate.unlink()
     end()
     assert store.results()[race("GATED")].schedules == 6

@@ -380,6 +380,13 @@ def test_nothing_runs_where_the_setting_is_off(staff: Client, running: Any) -> N
     assert not run.called
 
 
+def test_where_the_folder_cannot_be_made_the_page_says_so(staff: Client, running: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    running.LOCKSTEP_LAB_LIVE_FOLDER = tmp_path / "file" / "live"
+    answer = staff.post(page("NAIVE"))
+    assert (answer.status_code, "LOCKSTEP_LAB_LIVE_FOLDER" in answer.content.decode()) == (503, True)
+
+
 @pytest.mark.parametrize("debug", [True, False])
 def test_the_settings_default_is_debug(running: Any, debug: bool) -> None:
     del running.LOCKSTEP_LAB_RUNS_IN_PAGES
