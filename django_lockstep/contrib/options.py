@@ -6,7 +6,7 @@ import re
 from argparse import ArgumentTypeError
 from datetime import timedelta
 
-from django_lockstep.stores.terms import valid_seconds
+from django_lockstep.locking.durations import seconds
 
 __all__ = ["count", "duration"]
 
@@ -26,6 +26,6 @@ def duration(text: str) -> timedelta:
     if match is None or int(match[1]) == 0:
         raise ArgumentTypeError(f"{text!r}: must be a duration such as 90s, 15m, 12h, 30d or 4w")
     try:
-        return timedelta(seconds=valid_seconds(timedelta(**{_UNITS[match[2]]: int(match[1])}), name="the duration"))
+        return timedelta(seconds=seconds(timedelta(**{_UNITS[match[2]]: int(match[1])}), name="the duration"))
     except (OverflowError, ValueError) as error:
         raise ArgumentTypeError(f"{text!r}: the duration is too long") from error

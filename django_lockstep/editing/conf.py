@@ -8,18 +8,17 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 from django.utils.module_loading import import_string
 
-from django_lockstep.locking.durations import Duration
-from django_lockstep.stores.terms import valid_seconds
+from django_lockstep.locking.durations import Duration, seconds
 
 
 def _duration(name: str, default: timedelta) -> timedelta:
-    return timedelta(seconds=valid_seconds(getattr(settings, name, default), name=name))
+    return timedelta(seconds=seconds(getattr(settings, name, default), name=name))
 
 
 def time_to_live(ttl: Duration | None = None) -> timedelta:
     """Return the time to live that was asked for, or ``LOCKSTEP_EDIT_TTL`` (default 30 minutes)."""
     if ttl is not None:
-        return timedelta(seconds=valid_seconds(ttl, name="ttl"))
+        return timedelta(seconds=seconds(ttl, name="ttl"))
     return _duration("LOCKSTEP_EDIT_TTL", timedelta(minutes=30))
 
 

@@ -16,11 +16,11 @@ from asgiref.sync import sync_to_async
 from django_lockstep.leases.errors import LeaseNotAcquired
 from django_lockstep.leases.handles import Callback, LeaseHandle, aacquire_from, acquire_from
 from django_lockstep.leases.stores import store_on
-from django_lockstep.locking.durations import Duration
+from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.retry import refuse_generator
 from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.protocol import LeaseStore
-from django_lockstep.stores.terms import KEPT, Claim, Holder, claim, valid_seconds
+from django_lockstep.stores.terms import KEPT, Claim, Holder, claim
 
 __all__ = ["LeaseOptions", "exclusive", "lease"]
 
@@ -84,11 +84,11 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
             claim, key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists
         )
         self._new_claim()  # wrong arguments raise here
-        self._wait = valid_seconds(wait, name="wait", or_zero=True)
+        self._wait = seconds(wait, name="wait", or_zero=True)
         self._heartbeat = heartbeat
         self._on_lost = on_lost
         self._on_danger = on_danger
-        self._margin = None if margin is None else valid_seconds(margin, name="margin")
+        self._margin = None if margin is None else seconds(margin, name="margin")
         self._using = using
         self._store_name = store
         self._handle: LeaseHandle | None = None

@@ -32,11 +32,11 @@ from django.db.transaction import TransactionManagementError
 from django_lockstep.errors import sqlstate_of, translated
 from django_lockstep.leases.errors import LeaseLost, LeaseTimedOut
 from django_lockstep.leases.lines import lines
-from django_lockstep.locking.durations import Duration
+from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.rows import require_transaction
 from django_lockstep.locking.transactions import in_own_atomic, is_of_testcase
 from django_lockstep.stores.protocol import LeaseStore
-from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_seconds, valid_token
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
 from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses
 
 __all__ = ["DatabaseLeases", "lease_model", "on_own_connection", "own_grant"]
@@ -214,7 +214,7 @@ class DatabaseLeases(LeaseStore, ABC):
         """Guard the open transaction; see `django_lockstep.leases.guard`."""
         # In autocommit the row lock would end with its statement, before the write that it is for.
         require_transaction(self.connection, lease_model())
-        limit = None if within is None else valid_seconds(within, name="within")
+        limit = None if within is None else seconds(within, name="within")
         # A timeout inside a TestCase would end the connection of the whole test.
         if is_of_testcase(self.connection):
             limit = math.inf

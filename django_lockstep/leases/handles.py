@@ -19,9 +19,9 @@ from django.db import InterfaceError, OperationalError
 
 from django_lockstep.leases.errors import LeaseLost
 from django_lockstep.leases.heartbeats import Heartbeat, call_apart
-from django_lockstep.locking.durations import Duration
+from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.stores.protocol import LeaseStore
-from django_lockstep.stores.terms import Claim, Grant, Holder, valid_json, valid_key, valid_seconds
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_json, valid_key
 from django_lockstep.stores.waiting import lease_waits, pauses, timeout_of
 
 __all__ = ["Callback", "LeaseHandle", "aacquire_from", "acquire_from", "assert_held"]
@@ -115,8 +115,8 @@ class LeaseHandle:
         ``TransactionManagementError`` in a transaction; `LeaseTimedOut` and the driver's errors where the database does
         not answer, after which it may be called again.
         """
-        wanted = self.ttl if ttl is None else valid_seconds(ttl, name="ttl")
-        kept = self.at_least if at_least is None else valid_seconds(at_least, name="at_least", or_zero=True)
+        wanted = self.ttl if ttl is None else seconds(ttl, name="ttl")
+        kept = self.at_least if at_least is None else seconds(at_least, name="at_least", or_zero=True)
         self._renew(wanted, timeout=timeout_of(self.ttl))
         self.at_least = kept
 
@@ -142,7 +142,7 @@ class LeaseHandle:
 
     def ensure(self, least: Duration) -> None:
         """Refresh if fewer than ``least`` seconds are left, so that at least as many are; raises as `refresh` does."""
-        wanted = valid_seconds(least, name="seconds")
+        wanted = seconds(least, name="seconds")
         if self.remaining < wanted:
             # The answer takes time too, at most this much.
             self.refresh(max(self.ttl, (wanted + timeout_of(self.ttl) + _DELAY) / (1 - _DRIFT)))
@@ -175,7 +175,7 @@ class LeaseHandle:
         """
         if reason := self._why_over():
             raise self._loss(reason)
-        limit = None if within is None else valid_seconds(within, name="within")
+        limit = None if within is None else seconds(within, name="within")
         return self._store.guard(self.key, self.token, within=limit)
 
     def refuse(self) -> LeaseLost:
@@ -199,7 +199,7 @@ class LeaseHandle:
         This leaves time to stop working; ``on_lost`` is called when it is too late. Called again if a refresh happened
         in between. In the transaction of a ``TestCase`` nothing is started.
         """
-        margin = self.ttl / 3 if margin is None else valid_seconds(margin, name="margin")
+        margin = self.ttl / 3 if margin is None else seconds(margin, name="margin")
         self.stop_heartbeat()
         self._on_danger, self.margin = on_danger, margin
         self._watch(beats=self._beats)

@@ -14,8 +14,8 @@ from django_lockstep.leases.database import DatabaseLeases
 from django_lockstep.leases.handles import LeaseHandle, aacquire_from, acquire_from
 from django_lockstep.leases.operations import UNDER_GUARD
 from django_lockstep.leases.stores import store_on
-from django_lockstep.locking.durations import Duration
-from django_lockstep.stores.terms import KEPT, Holder, claim, valid_seconds
+from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.stores.terms import KEPT, Holder, claim
 
 __all__ = ["LeaseManager", "LeaseQuerySet"]
 
@@ -70,7 +70,7 @@ class LeaseQuerySet(models.QuerySet[Any]):
 
         Excludes the row of the highest token on databases without a sequence, which would forget it.
         """
-        ago = timedelta(seconds=valid_seconds(older_than, name="older_than"))
+        ago = timedelta(seconds=seconds(older_than, name="older_than"))
         # Released rows have expires_at in the past too, so one condition covers both.
         rows = self.filter(expires_at__lt=Now() - ago)
         if connections[self.db].vendor == "postgresql":
@@ -124,7 +124,7 @@ class LeaseManager(_Manager[Any]):
         driver's errors.
         """
         wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
-        answer = acquire_from(self._store, wanted, wait=valid_seconds(wait, name="wait", or_zero=True))
+        answer = acquire_from(self._store, wanted, wait=seconds(wait, name="wait", or_zero=True))
         return answer if isinstance(answer, LeaseHandle) else None
 
     def holder(self, key: str) -> Holder | None:
@@ -151,7 +151,7 @@ class LeaseManager(_Manager[Any]):
     ) -> LeaseHandle | None:
         """Do as `acquire`, from async code; waits by polling, behind the callers in the queue."""
         wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
-        answer = await aacquire_from(self._store, wanted, wait=valid_seconds(wait, name="wait", or_zero=True))
+        answer = await aacquire_from(self._store, wanted, wait=seconds(wait, name="wait", or_zero=True))
         return answer if isinstance(answer, LeaseHandle) else None
 
     async def aholder(self, key: str) -> Holder | None:

@@ -5,8 +5,6 @@ from datetime import timedelta
 
 Duration = timedelta | float | int
 """A ``timedelta``, or a number of seconds."""
-
-
 _LONGEST = 100 * 365.25 * 24 * 3600
 
 
@@ -24,7 +22,7 @@ def seconds(value: Duration, *, name: str, or_zero: bool = False) -> float:
         bound = "at least zero" if or_zero else "greater than zero"
         raise ValueError(f"{name} must be finite and {bound}, not {value!r}")
     if value > _LONGEST:
-        raise ValueError(f"{name} must be at most 100 years, not {value!r} seconds")
+        raise ValueError(f"{name} must be at most {_LONGEST:.0f} seconds (100 years), not {value!r}")
     return float(value)
 
 

@@ -24,7 +24,6 @@ __all__ = [
     "new_owner",
     "valid_json",
     "valid_key",
-    "valid_seconds",
     "valid_text",
     "valid_token",
 ]
@@ -41,8 +40,6 @@ KEPT = Data.KEPT
 
 LONGEST = 255
 """Characters of a key and of an owner's name."""
-_LONGEST_TIME = 3_155_760_000.0
-"""Seconds of a century: from any moment of it, both Python and the databases can name the end."""
 _HIGHEST_TOKEN = 2**63 - 1
 
 
@@ -132,8 +129,8 @@ def claim(
         key=valid_key(key),
         owner=name if isinstance(name, UniqueOwner) else valid_text(name, name="owner"),
         is_unique=isinstance(name, UniqueOwner),
-        ttl=valid_seconds(ttl, name="ttl"),
-        at_least=0.0 if at_least is None else valid_seconds(at_least, name="at_least"),
+        ttl=seconds(ttl, name="ttl"),
+        at_least=0.0 if at_least is None else seconds(at_least, name="at_least"),
         data=None if data is KEPT else valid_json(data),
         only_if_exists=only_if_exists,
     )
@@ -142,14 +139,6 @@ def claim(
 def valid_key(key: str) -> str:
     """Return a valid key: 1 to 255 characters that the database can store. It is never shortened or hashed."""
     return valid_text(key, name="key")
-
-
-def valid_seconds(value: Duration, *, name: str, or_zero: bool = False) -> float:
-    """Return the duration in seconds; at most a century, otherwise as `django_lockstep.locking.durations.seconds`."""
-    duration = seconds(value, name=name, or_zero=or_zero)
-    if duration > _LONGEST_TIME:
-        raise ValueError(f"{name} must be at most {_LONGEST_TIME:.0f} seconds (100 years), not {value!r}")
-    return duration
 
 
 def valid_token(token: int) -> int:
