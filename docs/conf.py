@@ -1,13 +1,17 @@
 """Sphinx configuration."""
 
 import os
+import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import django
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bank.settings")
@@ -40,6 +44,16 @@ def _keep_builtins(app: Sphinx, doctree: nodes.document) -> None:
             del reference["refspecific"]  # Sphinx asks whether it is there
 
 
+def _require_every_name(app: Sphinx, env: BuildEnvironment) -> None:
+    """Warn, which fails the build, of each public name of a module in the reference that has no entry there."""
+    entries = {name.rpartition(".")[2] for name in env.get_domain("py").data["objects"]}
+    for page in Path(app.srcdir, "reference").glob("*.md"):
+        for module in re.findall(r"automodule:: (\S+)", page.read_text(encoding="utf-8")):
+            for name in set(getattr(import_module(module), "__all__", ())) - entries:
+                logging.getLogger(__name__).warning("%s: %s has no entry for %s", page.name, module, name)
+
+
 def setup(app: Sphinx) -> None:
     """Connect what is not configuration."""
     app.connect("doctree-read", _keep_builtins)
+    app.connect("env-check-consistency", _require_every_name)
