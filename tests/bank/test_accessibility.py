@@ -40,6 +40,10 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
+TWO_LOOKS = pytest.mark.parametrize("page", ["light and 1280", "dark and 390"], indirect=True)
+"""For what has to run first, which takes its time."""
+
+
 @pytest.fixture(params=LOOKS)
 def page(request: pytest.FixtureRequest, staff_page: Callable[..., Page], settings: Any, tmp_path: Path) -> Page:
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
@@ -59,6 +63,7 @@ def test_every_room_with_the_demos_data(page: Page) -> None:
         assert not overflows(page), path
 
 
+@TWO_LOOKS
 @pytest.mark.parametrize("race", ["lost-update:naive", "anomaly:G0:serializable"])
 def test_a_race_that_was_run(page: Page, race: str) -> None:
     page.goto(f"/lab/{race}/")
@@ -67,6 +72,7 @@ def test_a_race_that_was_run(page: Page, race: str) -> None:
     assert serious_faults(page) == []
 
 
+@TWO_LOOKS
 def test_races_that_run(page: Page) -> None:
     page.goto("/lab/")
     page.get_by_role("button", name="Run all").click()
@@ -77,6 +83,7 @@ def test_races_that_run(page: Page) -> None:
     assert serious_faults(page) == []
 
 
+@TWO_LOOKS
 def test_an_arena_that_runs_and_has_run(page: Page) -> None:
     page.goto("/arena/")
     page.get_by_role("spinbutton", name="Seconds for each strategy").fill("2")
