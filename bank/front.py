@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -30,7 +32,7 @@ from django_lockstep.lab.pages.code import CodeLine, source_lines
 from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.progress import answer_progress
-from django_lockstep.lab.pages.store import ShownRace, Store, open_store
+from django_lockstep.lab.pages.store import LastResult, ShownRace, Store, open_store
 from django_lockstep.lab.pages.views import NARROW_LANE, for_lab_users, live_context, may_use_lab
 
 __all__ = ["front", "progress"]
@@ -133,7 +135,8 @@ def front(request: HttpRequest) -> HttpResponse:
             return redirect("front")
         except RunRefused as refused:
             context["refusal"], status = str(refused), refused.status
-    context["panels"] = [_panel(approach, store) for approach in APPROACHES]
+    results = store.results()
+    context["panels"] = [_panel(approach, store.folder, results.get(approach.race)) for approach in APPROACHES]
     context |= {**(live_context(request, store, _RACES) if runs else {}), "runs": runs}
     run = context.get("run")
     if run is not None and getattr(run.progress, "names", ()) == _RACES:
@@ -149,9 +152,10 @@ def progress(request: HttpRequest) -> HttpResponseBase:
     return answer_progress(request, _PROGRESS)
 
 
-def _panel(approach: Approach, store: Store) -> Panel:
+@lru_cache(maxsize=8)  # every visitor sees the same drawings, until the next run has another result
+def _panel(approach: Approach, folder: Path, result: LastResult | None) -> Panel:
     sources = tuple(source_lines(function) for function in (approach.method, approach.caller))
-    shown = store.shown(approach.race)
+    shown = Store(folder).shown(approach.race) if result else None
     if shown is None or shown.report.exploration is None:
         return Panel(approach=approach, sources=sources)
     return Panel(
