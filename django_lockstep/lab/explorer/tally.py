@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from string import ascii_uppercase
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
@@ -120,6 +122,8 @@ class ExplorationTally:
     ) -> Exploration:
         """Return the verdict; ``failure`` is the simplest wrong run, ``trouble`` what ended the search early."""
         verdict, reason = self._verdict(strategy, failure, trouble)
+        if verdict == "broken" and failure is not None and session.scenario.invariant is not None:
+            reason += _serial_order(failure, session.names)
         if (self.deadlocks or trouble is not None) and any(actor.cannot_set for actor in session.controller.actors):
             reason = f"{reason.rstrip('.')}. {_CANNOT_SET}"
         outcomes = self._outcomes()
@@ -156,6 +160,8 @@ class ExplorationTally:
         schedules = counted(self.runs, "schedule")
         if trouble is not None:
             return ("stuck" if isinstance(trouble, Stuck) else "nondeterministic"), str(trouble)
+        if failure is not None and not failure.schedule and self.vacuity.reason:
+            return "vacuous", self.vacuity.reason  # the actors failed before their first statement
         if failure is not None:
             return "broken", f"Schedule {failure.schedule}: {failure.reason}"
         if strategy.left:
@@ -184,6 +190,15 @@ class ExplorationTally:
 def _end(judged: JudgedRun, run: Run) -> tuple[object, ...]:
     """Return what is equal for runs with the same outcome."""
     return judged.key, run.holds
+
+
+def _serial_order(run: Run, names: Sequence[str]) -> str:
+    """Return what to say of a wrong run in which no actor interrupts another; nothing of others."""
+    order = [names[ascii_uppercase.index(letter)] for letter, _ in itertools.groupby(run.schedule)]
+    if len(order) < 2 or len(order) != len(set(order)):
+        return ""
+    turns = " then ".join(order)
+    return f". {turns}, one after the other, ends so: the invariant or the set-up is wrong, or no race is needed"
 
 
 def _simplicity(run: Run) -> tuple[int, int, str]:
@@ -280,6 +295,8 @@ class Vacuity:
     @property
     def reason(self) -> str:
         """Why the race is vacuous, in a sentence; empty if it is not."""
+        if len(self._names) == 1:
+            return f"nothing was raced: {self._names[0]} is the only actor"
         schedules = counted(self._ended, "schedule")
         for index, name in enumerate(self._names):
             alike = [other for other, role in enumerate(self._roles) if role == self._roles[index]]

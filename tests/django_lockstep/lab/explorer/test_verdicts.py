@@ -265,6 +265,33 @@ def test_an_actor_that_sends_nothing_raced_nothing() -> None:
     )
 
 
+def test_one_actor_alone_races_nothing() -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive]))
+    assert (found.verdict, found.reason) == ("vacuous", "nothing was raced: A is the only actor")
+
+
+def test_actors_that_fail_before_their_first_statement_raced_nothing() -> None:
+    def misspelled(pk: int) -> None:
+        raise NameError("name 'boook' is not defined")
+
+    wrong_then = Scenario(
+        set_up=stories.one_seat, actors=[misspelled] * 2, invariant=lambda pk: stories.price(pk) == 120
+    )
+    found = explore(wrong_then)
+    assert found.verdict == "vacuous"
+    assert "A raised NameError: name 'boook' is not defined" in found.reason
+
+
+def test_a_serial_order_that_is_wrong_is_said_to_be_one() -> None:
+    def overwrite(pk: int) -> None:
+        Seat.objects.filter(pk=pk).update(price=5)
+
+    wrong = Scenario(set_up=stories.one_seat, actors=[overwrite] * 2, invariant=lambda pk: stories.price(pk) == 120)
+    assert explore(wrong).reason.endswith(
+        "A then B, one after the other, ends so: the invariant or the set-up is wrong, or no race is needed"
+    )
+
+
 def test_readers_race_nothing() -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[stories.price] * 2))
 
