@@ -10,6 +10,8 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
 
+from django_lockstep.locking.decorating import block
+
 __all__ = ["TOKEN_FIELD", "TOKEN_HEADER", "EditLockMiddleware", "Writer", "current_writer", "writing"]
 
 TOKEN_HEADER = "X-Edit-Token"  # noqa: S105 - a name, no secret
@@ -45,7 +47,7 @@ def current_writer() -> Writer | None:
     return _current.get()
 
 
-@contextmanager
+@block
 def writing(editor: object, *, token: str = "") -> Iterator[None]:
     """Name the writer for the block, in this thread or task.
 

@@ -16,8 +16,8 @@ from asgiref.sync import sync_to_async
 from django_lockstep.leases.errors import LeaseNotAcquired
 from django_lockstep.leases.handles import Callback, LeaseHandle, aacquire_from, acquire_from
 from django_lockstep.leases.stores import store_on
+from django_lockstep.locking.decorating import refuse_generator
 from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.locking.retry import refuse_generator
 from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.protocol import LeaseStore
 from django_lockstep.stores.terms import KEPT, Claim, Holder, claim

@@ -1,10 +1,11 @@
 """The library's settings, read when they are needed."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 from django.conf import settings
+
+from django_lockstep.locking.decorating import block
 
 __all__ = ["retry_waits", "without_retry_waits"]
 
@@ -16,7 +17,7 @@ def retry_waits() -> bool:
     return not _taken_out.get() and bool(getattr(settings, "LOCKSTEP_RETRY_WAITS", True))
 
 
-@contextmanager
+@block
 def without_retry_waits() -> Iterator[None]:
     """Remove the pauses of retries that this thread or coroutine makes inside the block.
 

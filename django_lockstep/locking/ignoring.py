@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 from django.db import models
+
+from django_lockstep.locking.decorating import block
 
 __all__ = ["ignore_versions", "note_ignored", "versions_ignored"]
 
@@ -16,7 +17,7 @@ logger = logging.getLogger("lockstep.locking")
 _ignored: ContextVar[frozenset[type[models.Model]]] = ContextVar("models whose versions are ignored")
 
 
-@contextmanager
+@block
 def ignore_versions(*named: type[models.Model]) -> Iterator[None]:
     """Let ``save()`` and ``delete()`` of these models' instances overwrite newer rows, in this thread or task.
 

@@ -33,6 +33,7 @@ from django_lockstep.errors import (
     translated,
 )
 from django_lockstep.locking.conf import retry_waits
+from django_lockstep.locking.decorating import refuse_generator
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.transactions import has_autocommit, in_own_atomic
 
@@ -132,15 +133,6 @@ class Retry:
                     f"A retry runs whole transactions, but autocommit is off on database {connection.alias!r}, so that "
                     "all attempts would be in one. Turn it on, and open transactions with atomic()."
                 )
-
-
-def refuse_generator(function: Callable[..., Any], *, decorator: str) -> None:
-    """Raise ``TypeError`` for a generator function: its body runs when the caller iterates, after the decorator."""
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(
-            f"@{decorator} cannot decorate the generator function {function.__qualname__}(), whose body runs after the "
-            "call has returned: decorate a function that does the work, and call it from the generator"
-        )
 
 
 def _marked(function: Callable[P, R], policy: Retry) -> Callable[P, R]:

@@ -1,7 +1,6 @@
 """Transactions at a chosen isolation level, and questions about the open one."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal
 
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
@@ -9,6 +8,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError, atomic
 
 from django_lockstep.errors import translated_errors
+from django_lockstep.locking.decorating import block
 
 __all__ = [
     "IsolationLevel",
@@ -23,7 +23,7 @@ IsolationLevel = Literal["read committed", "repeatable read", "serializable"]
 _LEVELS = ("read committed", "repeatable read", "serializable")
 
 
-@contextmanager
+@block
 def isolated_transaction(
     *,
     isolation_level: IsolationLevel | None = None,

@@ -1,0 +1,51 @@
+"""The library's context managers decorate functions whose body runs inside of them, and refuse the others."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_lockstep.editing import writing
+from django_lockstep.locking import ignore_versions, isolated_transaction
+from django_lockstep.locking.conf import without_retry_waits
+from tests.testapps.shop.models import Seat
+
+BLOCKS: dict[str, Callable[[], Any]] = {
+    "isolated_transaction": isolated_transaction,
+    "ignore_versions": lambda: ignore_versions(Seat),
+    "writing": lambda: writing(1),
+    "without_retry_waits": without_retry_waits,
+}
+
+
+def rows() -> Iterator[int]:
+    yield 1
+
+
+async def later() -> AsyncIterator[int]:
+    yield 1
+
+
+async def coroutine() -> int:
+    return 1
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_what_runs_after_the_call_is_refused_when_it_is_decorated(name: str) -> None:
+    for function, kind in ((rows, "generator"), (later, "generator"), (coroutine, "coroutine")):
+        with pytest.raises(TypeError, match=rf"@{name} cannot decorate the {kind} function {function.__name__}\(\)"):
+            BLOCKS[name]()(function)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_function_has_a_block_of_its_own_for_each_call() -> None:
+    @isolated_transaction(isolation_level="serializable")
+    def level(*, deeper: bool) -> list[str]:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW transaction_isolation")
+            return [*cursor.fetchone(), *([] if not deeper else [connection.in_atomic_block])]
+
+    assert level(deeper=False) == ["serializable"]
+    assert level(deeper=True) == ["serializable", True]
+    assert not connection.in_atomic_block
