@@ -11,7 +11,7 @@ from django_lockstep.monitor.wording import describe_lock, duration, printable, 
 
 __all__ = ["Graph", "GraphBox", "waits_graph"]
 
-BOX_WIDTH, BOX_HEIGHT = 270, 66
+BOX_WIDTH, BOX_HEIGHT = 290, 66
 _GAP_X, _GAP_Y = 50, 14
 _LINE = 18
 _LETTERS = 38
