@@ -1,46 +1,33 @@
-"""Leases as tables and as JSON."""
+"""Leases as plain values and as tables."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import IO, Any
 
 from django_lockstep.stores.terms import Holder
 
-__all__ = ["as_json", "facts_of", "facts_of_holders", "print_table"]
+__all__ = ["facts_of", "facts_of_holders", "print_table"]
 
 _COLUMNS = ("key", "owner", "token", "state", "age", "remaining")
 
 
 def facts_of(leases: Any) -> list[dict[str, Any]]:
     """Return each lease as plain values; durations are seconds by the database's clock."""
-    return [_facts(row) for row in leases.with_times()]
+    return [
+        _facts(row, _state(row), row.acquired_at, row.expires_at, age=row.age, remaining=row.remaining)
+        for row in leases.with_times()
+    ]
 
 
 def facts_of_holders(holders: Sequence[Holder]) -> list[dict[str, Any]]:
     """Return the same of what a store lists; times are by the holders' clocks and by this process's."""
-    now = datetime.now(UTC)
-    return [
-        {
-            "key": holder.key,
-            "owner": holder.owner,
-            "token": holder.token,
-            "state": "kept" if holder.released else "held",
-            "acquired_at": holder.since.isoformat(),
-            "expires_at": (now + timedelta(seconds=holder.remaining)).isoformat(),
-            "age": round((now - holder.since).total_seconds(), 3),
-            "remaining": round(holder.remaining, 3),
-            "data": holder.data,
-        }
-        for holder in holders
-    ]
-
-
-def as_json(facts: Sequence[dict[str, Any]]) -> str:
-    """Return the facts as a JSON array."""
-    return json.dumps(facts, indent=2)
+    facts, now = [], datetime.now(UTC)
+    for holder in holders:
+        state, remaining = "kept" if holder.released else "held", timedelta(seconds=holder.remaining)
+        facts.append(_facts(holder, state, holder.since, now + remaining, age=now - holder.since, remaining=remaining))
+    return facts
 
 
 def print_table(facts: Sequence[dict[str, Any]], out: IO[str]) -> None:
@@ -66,17 +53,19 @@ def _print_plain(rows: list[list[str]], out: IO[str]) -> None:
         out.write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n")
 
 
-def _facts(row: Any) -> dict[str, Any]:
+def _facts(
+    lease: Any, state: str, acquired_at: datetime, expires_at: datetime, *, age: timedelta, remaining: timedelta
+) -> dict[str, Any]:
     return {
-        "key": row.key,
-        "owner": row.owner,
-        "token": row.token,
-        "state": _state(row),
-        "acquired_at": row.acquired_at.isoformat(),
-        "expires_at": row.expires_at.isoformat(),
-        "age": round(row.age.total_seconds(), 3),
-        "remaining": max(0.0, round(row.remaining.total_seconds(), 3)),
-        "data": row.data,
+        "key": lease.key,
+        "owner": lease.owner,
+        "token": lease.token,
+        "state": state,
+        "acquired_at": acquired_at.isoformat(),
+        "expires_at": expires_at.isoformat(),
+        "age": round(age.total_seconds(), 3),
+        "remaining": max(0.0, round(remaining.total_seconds(), 3)),
+        "data": lease.data,
     }
 
 

@@ -1,5 +1,6 @@
 """``manage.py leases``: lists leases, and releases one by force."""
 
+import json
 from argparse import ArgumentParser
 from typing import Any
 
@@ -7,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS
 
-from django_lockstep.leases.listing import as_json, facts_of, facts_of_holders, print_table
+from django_lockstep.leases.listing import facts_of, facts_of_holders, print_table
 from django_lockstep.leases.models import Lease
 from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.errors import StoreError
@@ -38,7 +39,7 @@ class Command(BaseCommand):
 
     def _print(self, facts: list[dict[str, Any]], form: str) -> None:
         if form == "json":
-            self.stdout.write(as_json(facts))
+            self.stdout.write(json.dumps(facts, indent=2))
         else:
             print_table(facts, self.stdout)  # type: ignore[arg-type]
 

@@ -66,7 +66,8 @@ class Command(BaseCommand):
             try:
                 code = self._run(job, self._lease(options, owner=owner, on_lost=end), store)
             except (OperationalError, InterfaceError) as error:
-                raise CommandError(f"The {_kind(store)} cannot be reached: {error}", returncode=_NO_DATABASE) from error
+                kind = "database" if isinstance(store, DatabaseLeases) else "store"
+                raise CommandError(f"The {kind} cannot be reached: {error}", returncode=_NO_DATABASE) from error
             except StoreError as error:
                 raise CommandError(str(error), returncode=_NO_DATABASE) from error
             except ImproperlyConfigured as error:
@@ -110,10 +111,6 @@ def _store(name: str | None, *, using: str) -> LeaseStore:
         return get_store(name)
     except ImproperlyConfigured as error:
         raise CommandError(str(error), returncode=2) from error
-
-
-def _kind(store: LeaseStore) -> str:
-    return "database" if isinstance(store, DatabaseLeases) else "store"
 
 
 def _seconds(value: str) -> float:
