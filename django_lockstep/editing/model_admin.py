@@ -25,7 +25,7 @@ from django_lockstep.editing.forms import lock_checked_form, lock_checked_formse
 from django_lockstep.editing.holds import holders_among
 from django_lockstep.editing.models import Status
 from django_lockstep.editing.operations import check_in, extend
-from django_lockstep.editing.sessions import EditLockOptions, EditSession, edit_session_of
+from django_lockstep.editing.sessions import EditSession, edit_session_of
 from django_lockstep.editing.targets import key_text
 from django_lockstep.editing.write_checks import require_editable
 from django_lockstep.editing.writers import TOKEN_FIELD, writing
@@ -94,7 +94,7 @@ class EditLockAdminMixin(_Base):
         if "prefetch" in request.headers.get("Sec-Purpose", ""):
             # A prefetch must not check out; the browser requests the page again when the user opens it.
             return HttpResponse(status=503)
-        session = EditSession(request, instance, options=EditLockOptions.of(self), url=self._url("edit_lock", instance))
+        session = EditSession(request, instance, admin=self, url=self._url("edit_lock", instance))
         request.edit_session = session  # type: ignore[attr-defined]
         if "_take_over" in request.POST and not session.take_over():
             return HttpResponseRedirect(request.get_full_path())
