@@ -19,10 +19,11 @@ from django_lockstep.http.middleware import roll_back_request
 from django_lockstep.http.preconditions import (
     PreconditionError,
     PreconditionFailed,
+    current_tag,
     etag,
+    is_conflict_of,
     not_modified,
     require_match,
-    seen_elsewhere,
 )
 from django_lockstep.http.problems import refusal_of
 
@@ -131,29 +132,16 @@ class _Exchange:
     def answer_to(self, error: Exception) -> HttpResponseBase:
         """Return the refusal that the error means, or raise it."""
         raise_if_committed(error)
-        try:
-            # Raised inside the context manager, which maps a conflict of the checked object to PreconditionFailed.
-            with self._refusals():
-                raise error
-        except PreconditionError as refusal:
-            roll_back_request()
-            return refusal_of(refusal).to_response(self.request)
-
-    @contextmanager
-    def _refusals(self) -> Iterator[None]:
-        seen = getattr(self, "_seen", None)
-        if seen is not None:
-            with seen_elsewhere(seen):
-                yield
-            return
-        try:
-            yield
-        except IntegrityError as error:
-            obj, _ = self._find()
-            if obj is None:
-                raise
-            # Only if the object now exists: any other IntegrityError is an error of the view.
-            raise PreconditionFailed("The object was created in the meantime.", etag=etag(obj)) from error
+        seen, refusal = getattr(self, "_seen", None), error if isinstance(error, PreconditionError) else None
+        if seen is not None and is_conflict_of(seen, error):
+            refusal = PreconditionFailed(etag=current_tag(seen))
+        # Only if the object now exists: any other IntegrityError is an error of the view.
+        if seen is None and isinstance(error, IntegrityError) and (obj := self._find()[0]) is not None:
+            refusal = PreconditionFailed("The object was created in the meantime.", etag=etag(obj))
+        if refusal is None:
+            raise error
+        roll_back_request()
+        return refusal_of(refusal).to_response(self.request)
 
     def _find(self) -> tuple[models.Model | None, Exception | None]:
         try:
