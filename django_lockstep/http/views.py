@@ -103,8 +103,9 @@ class _Exchange:
         self._seen, absent = self._find()
         self.request.matched = self._seen  # type: ignore[attr-defined]
         if self.request.method in {"GET", "HEAD"}:
-            return self._not_modified()
-        if self.request.method not in {"OPTIONS", "TRACE"}:
+            if self._seen is not None and not_modified(self.request, self._seen):
+                return HttpResponse(status=304, headers={"ETag": etag(self._seen)})
+        elif self.request.method not in {"OPTIONS", "TRACE"}:
             # 404 without a condition; with one, RFC 9110 wants 412 for an object that does not exist.
             conditional = {"If-Match", "If-None-Match"} & self.request.headers.keys()
             if absent and not conditional and self.request.method != "PUT":
@@ -149,8 +150,3 @@ class _Exchange:
         except (Http404, ObjectDoesNotExist) as error:
             return None, error
         return found, None if found is not None else Http404()
-
-    def _not_modified(self) -> HttpResponse | None:
-        if self._seen is None or not not_modified(self.request, self._seen):
-            return None
-        return HttpResponse(status=304, headers={"ETag": etag(self._seen)})
