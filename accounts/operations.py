@@ -18,6 +18,7 @@ class AppendOnly(RowTrigger):
     """
 
     trigger = "accounts_append_only"
+    fragment = "append_only"
     events = "BEFORE UPDATE OR DELETE"
 
     def body(self, model: type[Model], connection: BaseDatabaseWrapper) -> str:
@@ -28,7 +29,3 @@ class AppendOnly(RowTrigger):
 
     def describe(self) -> str:
         return f"Make {self.model_name} append-only"
-
-    @property
-    def migration_name_fragment(self) -> str:
-        return f"{self.model_name.lower()}_append_only"

@@ -62,7 +62,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from django.apps import apps
 from django.db import OperationalError
@@ -146,12 +146,6 @@ class ConcurrencyError(LockstepError):
         state = {key: value for key, value in vars(self).items() if key in (*self._shown, *self._carried)}
         return _rebuild, (type(self), self.args[0], self.model._meta.label if self.model else None, state)
 
-    @classmethod
-    def _rebuilt(cls, message: str, model: type[Model] | None, state: dict[str, Any]) -> Self:
-        error = cls(message, model=model)
-        vars(error).update(state)
-        return error
-
 
 def _rebuild(cls: type[ConcurrencyError], message: str, label: str | None, state: dict[str, Any]) -> ConcurrencyError:
     """Rebuild an unpickled error; its model is pickled by label, because not every model class can be pickled."""
@@ -159,7 +153,9 @@ def _rebuild(cls: type[ConcurrencyError], message: str, label: str | None, state
         model = apps.get_model(label) if label else None
     except LookupError:
         model = None
-    return cls._rebuilt(message, model, state)
+    error = cls(message, model=model)
+    vars(error).update(state)
+    return error
 
 
 class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[misc]

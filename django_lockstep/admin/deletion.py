@@ -58,13 +58,9 @@ class DeletionMixin(_Base):
         obj = find_by_url(self, request, object_id)
         source = seen if obj is None else obj
         it = Outdated(pk=unquote(object_id) if source is None else str(source.pk), seen=seen, now=obj)
-        return outdated_page(
-            request,
-            self,
-            [it],
-            title=_("Not deleted: it was changed in the meantime"),
-            again=self._confirmation(request, obj) if obj is not None else None,
-        )
+        again = self._confirmation(request, obj) if obj is not None else None
+        title = _("Not deleted: it was changed in the meantime")
+        return outdated_page(request, self, [it], title=title, again=again)
 
     def _confirmation(self, request: HttpRequest, obj: Any) -> str:
         """Return the URL of the confirmation for the object's current version."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -12,10 +13,10 @@ from django.forms.utils import ErrorDict
 from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 
-from django_lockstep.admin.comparison import DELETE, Comparison
-from django_lockstep.admin.conflicts import CHOICE, MINE, THEIRS, Collected, Conflict
+from django_lockstep.admin.conflicts import CHOICE, MINE, THEIRS, Collected, Conflict, FieldDifference
 from django_lockstep.admin.tokens import FIELD, Seen, merged_fields, version_name
-from django_lockstep.admin.values import InvalidInput, value_of
+from django_lockstep.admin.values import InvalidInput, display_value, value_of
+from django_lockstep.locking.merge import merge_fields
 
 __all__ = ["SeenField", "SeenForm", "seen_form"]
 
@@ -49,6 +50,57 @@ class SeenField(forms.CharField):
     def bound_data(self, data: object, initial: object) -> Any:
         """Return the token to show when the form is shown again."""
         return self.replacement or data
+
+
+DELETE = "DELETE"
+"""The field that marks a row of an inline for deletion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The three sides of one object, each by field name."""
+
+    base: Mapping[str, Any]
+    mine: Mapping[str, Any]
+    theirs: Mapping[str, Any]
+    deletes: bool = False
+    """Whether the user marked the object for deletion."""
+
+    @property
+    def mine_is_untouched(self) -> bool:
+        """Whether the user changed nothing."""
+        return not self.deletes and all(self.mine[name] == before for name, before in self.base.items())
+
+    def is_undecided(self, decisions: Mapping[str, str]) -> bool:
+        """Whether saving would overwrite another user's change without this user's decision."""
+        changed = [name for name, before in self.base.items() if self.theirs[name] != before]
+        overwritten = [name for name in changed if self.mine[name] != self.theirs[name]]
+        # A deletion overwrites whatever changed, even where no field of the user's differs.
+        if self.deletes and changed:
+            overwritten.append(DELETE)
+        return any(name not in decisions for name in overwritten)
+
+    def rows(self, fields: list[models.Field[Any, Any]], *, label: Callable[[str], str]) -> tuple[FieldDifference, ...]:
+        """Return the fields whose values differ between the sides."""
+        # The version does not matter here: only which values could be merged.
+        merge = merge_fields(self.base, self.mine, self.theirs, version=0)
+        rows = []
+        for field in fields:
+            base, mine, theirs = (side[field.name] for side in (self.base, self.mine, self.theirs))
+            if mine != theirs or base != theirs:
+                rows.append(self._row(field, label(field.name), merge.values))
+        if self.deletes:
+            sides: dict[str, Any] = {"base": "", "theirs": _("keep it"), "mine": _("delete it")}
+            rows.append(FieldDifference(name=DELETE, label=_("Delete?"), choice=None, **sides))
+        return tuple(rows)
+
+    def _row(self, field: models.Field[Any, Any], label: str, merged: Mapping[str, object]) -> FieldDifference:
+        name, choice = field.name, None
+        if name in merged:
+            choice = THEIRS if merged[name] == self.theirs[name] else MINE
+        sides = {side: display_value(field, getattr(self, side)[name]) for side in ("base", "mine", "theirs")}
+        same = bool(self.mine[name] == self.theirs[name])
+        return FieldDifference(name=name, label=label, choice=choice, same=same, **sides)
 
 
 class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -163,8 +215,11 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
         )
         stale = seen.version != now.version
         if stale and self.is_row and sides.mine_is_untouched and not set(self.changed_data) - set(self._theirs):
-            # An untouched row of an inline: keep the other user's change instead of asking about it.
-            self._take_now()
+            # An untouched row of an inline: keep the other user's change instead of asking about it, and clean again as
+            # if the row had been shown with its current values.
+            self._follow(dict.fromkeys(self._theirs, THEIRS))
+            vars(self).pop("changed_data", None)
+            super().full_clean()
         elif stale or sides.is_undecided(self._decided):
             self._report_change(seen, now, sides, name=name)
 
@@ -172,12 +227,6 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
         if field.name in self.cleaned_data:
             return value_of(field, self.instance)
         return InvalidInput(self[field.name].data or "")
-
-    def _take_now(self) -> None:
-        """Clean again, as if the row had been shown with its current values."""
-        self._follow(dict.fromkeys(self._theirs, THEIRS))
-        vars(self).pop("changed_data", None)
-        super().full_clean()
 
     def _report_change(self, seen: Seen, now: Seen, sides: Comparison, *, name: str) -> None:
         rows = sides.rows(self._merged, label=lambda field: str(self[field].label))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 
 from django_lockstep.admin.conflicts import collect, collected_of
 from django_lockstep.admin.forms import seen_form
-from django_lockstep.admin.outdated import Outdated, find_outdated
+from django_lockstep.admin.outdated import find_outdated
 from django_lockstep.admin.pages import conflict_page, outdated_page, replay_rows
 from django_lockstep.admin.tokens import FIELD, Seen, version_name, version_of
 from django_lockstep.errors import SerializationFailure, StaleVersionError, raise_if_committed, translated_errors
@@ -101,7 +101,8 @@ class ListMixin(_Base):
             found = find_outdated(pks, listed=self._listed(request), rows=rows, complete=not across)
             if not found:
                 return self._with_tokens(super().response_action(request, queryset, *args, **kwargs))
-        return self._refuse_action(request, found)
+        title, back = _("Not done: changed in the meantime"), request.get_full_path()
+        return outdated_page(request, self, found, title=title, back=back, action=True)
 
     def _save_rows(self, request: HttpRequest, extra_context: Any) -> HttpResponse:
         collected = collect(request, listed=self._listed(request))
@@ -113,12 +114,9 @@ class ListMixin(_Base):
 
     def _column(self, request: HttpRequest) -> Callable[[Any], SafeString]:
         """Return the column, the same object for one request: Django compares columns by identity."""
-        if not hasattr(request, _COLUMN):
-            setattr(request, _COLUMN, self._make_column(request))
-        column: Callable[[Any], SafeString] = getattr(request, _COLUMN)
-        return column
-
-    def _make_column(self, request: HttpRequest) -> Callable[[Any], SafeString]:
+        column: Callable[[Any], SafeString] | None = getattr(request, _COLUMN, None)
+        if column is not None:
+            return column
         field: Any = self.opts.get_field(version_name(self.model))
         posted = self._listed(request)
 
@@ -130,6 +128,7 @@ class ListMixin(_Base):
             return format_html('{}<input type="hidden" name="{}" value="{}">', version_of(obj), FIELD, seen.sign())
 
         version.__name__ = field.name
+        setattr(request, _COLUMN, version)
         return version
 
     def _listed(self, request: HttpRequest) -> dict[str, Seen]:
@@ -156,25 +155,8 @@ class ListMixin(_Base):
         """
         if isinstance(response, TemplateResponse) and "queryset" in (response.context_data or {}):
             context: Any = response.context_data
-            context["queryset"] = [_Packed(pk=Seen.of(obj).sign()) for obj in context["queryset"]]
+            context["queryset"] = [SimpleNamespace(pk=Seen.of(obj).sign()) for obj in context["queryset"]]
         return response
-
-    def _refuse_action(self, request: HttpRequest, found: list[Outdated]) -> HttpResponse:
-        return outdated_page(
-            request,
-            self,
-            found,
-            title=_("Not done: changed in the meantime"),
-            back=request.get_full_path(),
-            action=True,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Packed:
-    """Replaces an object where a template only uses its key."""
-
-    pk: str
 
 
 def _is_key(model: type[models.Model], text: str) -> bool:

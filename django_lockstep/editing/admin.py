@@ -15,7 +15,15 @@ __all__ = ["CheckOutAdmin", "EditLockAdmin", "EditLockAdminMixin"]
 class EditLockAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     """The current locks, expired or not. Only the app's operations write rows."""
 
-    list_display = ("__str__", "status", "editor", "locked_by", "since", "expires_at", "note")
+    list_display = (
+        "__str__",
+        "status",
+        "check_out__editor",
+        "locked_by",
+        "check_out__since",
+        "check_out__expires_at",
+        "check_out__note",
+    )
     list_filter = ("status", "model")
     list_select_related = ("check_out__editor",)
     search_fields = ("model", "=object_pk")

@@ -30,8 +30,7 @@ from django_lockstep.editing.requests import (
     make_transition,
     problem_for,
     refusal_of,
-    require_time,
-    require_visible,
+    run_operation,
     table_statuses,
     target_for,
 )
@@ -44,7 +43,6 @@ from django_lockstep.editing.schemas import (
     TokenIn,
     TransitionIn,
 )
-from django_lockstep.editing.targets import Target
 from django_lockstep.errors import ConcurrencyError
 from django_lockstep.http.problems import Problem
 
@@ -80,12 +78,6 @@ _FAILURES = {**dict.fromkeys((401, 403, 404, 422), ProblemOut), 409: LostOut, 42
 _RESPONSES: Any = {200: EditResult, **_FAILURES}
 
 
-def _require_allowed(request: HttpRequest, target: Target, options: Any) -> None:
-    require_time(getattr(options, "ttl", None))
-    if isinstance(options, CheckOutIn):
-        require_visible(request.user, target, depth=options.depth, related=options.related)
-
-
 def _answer(result: EditResult) -> EditAnswer:
     refusal = refusal_of(result)
     return refusal.to_response() if refusal else Status(200, result)
@@ -112,15 +104,11 @@ def checked_out_records(request: HttpRequest, name: str) -> Any:
 def _add_routes(name: str, operation: Callable[..., EditResult], schema: type[Schema], *, summary: str) -> None:
     """Add the operation's routes for tables and for records."""
 
-    def answer(request: HttpRequest, target: Target, options: Any) -> EditAnswer:
-        _require_allowed(request, target, options)
-        return _answer(operation(target, request.user, **options.dict()))
-
     def for_table(request: HttpRequest, name: str, options: Any) -> EditAnswer:
-        return answer(request, target_for(request.user, name, change=True), options)
+        return _answer(run_operation(operation, request.user, name, **options.dict()))
 
     def for_record(request: HttpRequest, name: str, pk: str, options: Any) -> EditAnswer:
-        return answer(request, target_for(request.user, name, pk, change=True), options)
+        return _answer(run_operation(operation, request.user, name, pk, **options.dict()))
 
     for kind, path, view in (("table", _TABLE, for_table), ("record", _RECORD, for_record)):
         view.__annotations__["options"] = schema  # ninja reads the schema from the annotation

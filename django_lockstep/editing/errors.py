@@ -1,20 +1,4 @@
-"""Errors of edit locks.
-
-::
-
-    ConcurrencyError (django_lockstep.errors)
-    ├── EditLocked             another user has checked it out
-    ├── EditLockLost           the check-out has ended: expired, taken over, checked in
-    └── ReferencesChanged      the record's foreign keys changed while it was being checked out
-    EditingError               misuse; nothing was changed
-    ├── UnknownTable           (also LookupError)
-    ├── UnknownRecord          (also LookupError)
-    ├── NotTheEditor           (also django.core.exceptions.PermissionDenied)
-    ├── WrongToken             (also PermissionDenied)
-    ├── TakeOverNotAllowed     (also PermissionDenied)
-    ├── InvalidTransition      (also ValueError)
-    ├── LimitExceeded          (also ValueError)
-    └── TooManyFailures
+"""Errors of edit locks, drawn in `django_lockstep.errors`.
 
 A refused check-out is not an error but a result. All errors survive pickling.
 """
@@ -51,6 +35,8 @@ class EditLocked(ConcurrencyError):
     table or record that causes the lock.
     """
 
+    _carried = ("holder", "since", "expires", "locked_by")
+
     def __init__(
         self,
         message: str = "",
@@ -67,9 +53,6 @@ class EditLocked(ConcurrencyError):
         self.expires = expires
         self.locked_by = locked_by
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _with(super().__reduce__(), self, "holder", "since", "expires", "locked_by")
-
 
 class EditLockLost(ConcurrencyError):
     """The check-out has ended.
@@ -78,6 +61,8 @@ class EditLockLost(ConcurrencyError):
     time of the end.
     """
 
+    _carried = ("how", "by", "at")
+
     def __init__(
         self, message: str = "", *, how: str = "", by: str = "", at: datetime | None = None, **facts: Any
     ) -> None:
@@ -85,15 +70,6 @@ class EditLockLost(ConcurrencyError):
         self.how = how
         self.by = by
         self.at = at
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _with(super().__reduce__(), self, "how", "by", "at")
-
-
-def _with(reduced: tuple[Any, ...], error: ConcurrencyError, *names: str) -> tuple[Any, ...]:
-    """Add these attributes to a pickled error."""
-    rebuild, (cls, message, label, state) = reduced
-    return rebuild, (cls, message, label, {**state, **{name: vars(error)[name] for name in names}})
 
 
 class ReferencesChanged(ConcurrencyError):

@@ -8,11 +8,12 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.models import BooleanField, Case, Model, Q, QuerySet, Value, When
 from django.utils.translation import gettext as _
 
-from django_lockstep.editing.clock import ClockTimestamp, time_with_day
+from django_lockstep.editing.clock import ClockTimestamp, before, time_with_day
+from django_lockstep.editing.conf import history_for
 from django_lockstep.editing.errors import EditLockLost, NotTheEditor, WrongToken
 from django_lockstep.editing.models import CheckOut, EditLock, Status
 from django_lockstep.editing.results import Hold, TableStatus
@@ -34,6 +35,7 @@ __all__ = [
     "locked_rows",
     "lost_error",
     "overlaps",
+    "purge",
     "require_user",
     "status_in",
 ]
@@ -141,6 +143,23 @@ def end_expired(locks: Iterable[EditLock], *, using: str) -> list[EditLock]:
     return [lock for lock in locks if lock.check_out_id not in expired]
 
 
+def purge(*, using: str) -> tuple[int, int]:
+    """End what has expired, and delete check-outs that ended longer ago than ``LOCKSTEP_EDIT_HISTORY``.
+
+    Housekeeping: an expired check-out has no effect, whether it was purged or not. Returns the number of each. Rows are
+    locked in primary-key order; rows locked by other transactions are skipped until the next run.
+    """
+    skip = connections[using].features.has_select_for_update_skip_locked
+    rows = CheckOut.objects.using(using).order_by("pk").select_for_update(skip_locked=skip)
+    with transaction.atomic(using=using):
+        # Locked rows are skipped, so that a purge never makes a writer wait.
+        expired = list(rows.filter(ended_at=None, expires_at__lte=ClockTimestamp()))
+        end(expired, how=CheckOut.End.EXPIRED, using=using)
+        old = [row.pk for row in rows.filter(ended_at__lte=before(history_for()))]
+        CheckOut.objects.using(using).filter(pk__in=old).delete()
+    return len(expired), len(old)
+
+
 def is_alive(lock: EditLock) -> bool:
     """Whether the lock's check-out had not expired when the row was read."""
     return bool(getattr(lock, "alive", True))
@@ -200,14 +219,14 @@ def holds_of(locks: Iterable[EditLock]) -> tuple[Hold, ...]:
 
 
 def _hold(locks: list[EditLock]) -> Hold:
-    first = locks[0]
+    check_out: Any = locks[0].check_out
     return Hold(
-        id=first.check_out_id,
-        editor=first.editor.get_username(),
-        since=first.since,
-        expires_at=first.expires_at,
-        locked_by=first.locked_by,
-        note=first.note,
+        id=check_out.pk,
+        editor=check_out.editor.get_username(),
+        since=check_out.since,
+        expires_at=check_out.expires_at,
+        locked_by=check_out.target_name,
+        note=check_out.note,
         holds=tuple(
             TableStatus(table_name=lock.model, record=lock.object_pk, current_status=lock.status) for lock in locks
         ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import quote, unquote
+from django.core.exceptions import ValidationError
 from django.db import models, router, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.response import TemplateResponse
@@ -21,13 +22,12 @@ from django.utils.translation import gettext_lazy
 from django_lockstep.admin.addresses import find_by_url
 from django_lockstep.editing.clock import time_with_day
 from django_lockstep.editing.errors import EditingError, EditLocked, EditLockLost
-from django_lockstep.editing.forms import lock_checked_form, lock_checked_formset
 from django_lockstep.editing.holds import holders_among
 from django_lockstep.editing.models import Status
 from django_lockstep.editing.operations import check_in, extend
-from django_lockstep.editing.sessions import EditLockOptions, EditSession, edit_session_of
+from django_lockstep.editing.sessions import EditSession, edit_session_of
 from django_lockstep.editing.targets import key_text
-from django_lockstep.editing.write_checks import require_editable
+from django_lockstep.editing.write_checks import require_editable, require_instance_editable
 from django_lockstep.editing.writers import TOKEN_FIELD, writing
 from django_lockstep.errors import ConcurrencyError, DeadlockDetected, raise_if_committed
 from django_lockstep.locking.durations import Duration
@@ -94,7 +94,7 @@ class EditLockAdminMixin(_Base):
         if "prefetch" in request.headers.get("Sec-Purpose", ""):
             # A prefetch must not check out; the browser requests the page again when the user opens it.
             return HttpResponse(status=503)
-        session = EditSession(request, instance, options=EditLockOptions.of(self), url=self._url("edit_lock", instance))
+        session = EditSession(request, instance, admin=self, url=self._url("edit_lock", instance))
         request.edit_session = session  # type: ignore[attr-defined]
         if "_take_over" in request.POST and not session.take_over():
             return HttpResponseRedirect(request.get_full_path())
@@ -146,12 +146,12 @@ class EditLockAdminMixin(_Base):
     ) -> Any:
         """Let the form check the edit lock."""
         form = super().get_form(request, obj, change=change, **kwargs)
-        return form if self.edit_lock_mode == "off" else lock_checked_form(form, edit_session_of(request))
+        return form if self.edit_lock_mode == "off" else _lock_checked_form(form, edit_session_of(request))
 
     def get_formsets_with_inlines(self, request: HttpRequest, obj: models.Model | None = None) -> Iterator[Any]:
         """Let the inlines check the edit locks of their records."""
         for formset, inline in super().get_formsets_with_inlines(request, obj):
-            yield (formset if self.edit_lock_mode == "off" else lock_checked_formset(formset)), inline
+            yield (formset if self.edit_lock_mode == "off" else _lock_checked_formset(formset)), inline
 
     # The endpoint of the page's script.
 
@@ -217,7 +217,7 @@ class EditLockAdminMixin(_Base):
     def get_changelist_form(self, request: HttpRequest, **kwargs: object) -> Any:
         """Let each row of ``list_editable`` check the edit locks."""
         form = super().get_changelist_form(request, **kwargs)
-        return form if self.edit_lock_mode == "off" else lock_checked_form(form, None)
+        return form if self.edit_lock_mode == "off" else _lock_checked_form(form, None)
 
     def get_actions(self, request: HttpRequest, action_location: object = None) -> dict[str, Any]:
         """Check the selected records before each action, except ``edit_lock_free_actions``."""
@@ -249,16 +249,16 @@ class EditLockAdminMixin(_Base):
         if lock is None:
             return ""
         if lock.status == Status.NORMAL:
-            return _("%(editor)s (viewing)") % {"editor": lock.editor.get_username()}
+            return _("%(editor)s (viewing)") % {"editor": lock.check_out.editor.get_username()}
         title = _("since %(since)s, because of %(cause)s") % {
-            "since": time_with_day(lock.since),
+            "since": time_with_day(lock.check_out.since),
             "cause": lock.locked_by,
         }
         return format_html(
             '<span class="edit-lock-holder" title="{}">'
             '<span class="edit-lock-icon" aria-hidden="true"></span> {}</span>',
             title,
-            lock.editor.get_username(),
+            lock.check_out.editor.get_username(),
         )
 
 
@@ -283,3 +283,43 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(modeladmin, request, queryset)
 
     return checked
+
+
+def _lock_checked_form(form: Any, session: EditSession | None) -> Any:
+    """Return the form class with the check in ``clean()``, which must run in a transaction.
+
+    The session's record needs its check-out; any other record must not be checked out by another user.
+    """
+
+    class LockCheckedForm(form):  # type: ignore[misc]
+        def clean(self) -> Any:
+            cleaned = super().clean()
+            if session is not None and session.is_of(self.instance):
+                session.require_check_out()
+            elif self.has_changed():
+                _require_editable(self.instance)
+            return cleaned
+
+    LockCheckedForm.base_fields = form.base_fields  # keeps changes made to them since, instead of the model's fields
+    LockCheckedForm.__name__, LockCheckedForm.__qualname__ = form.__name__, form.__qualname__
+    return LockCheckedForm
+
+
+def _lock_checked_formset(formset: Any) -> Any:
+    """Return the formset class with the check for each record that would be changed or deleted."""
+
+    class LockCheckedFormSet(formset):  # type: ignore[misc]
+        def clean(self) -> None:
+            super().clean()
+            for form in self.forms:
+                if form.has_changed():
+                    _require_editable(form.instance)
+
+    return LockCheckedFormSet
+
+
+def _require_editable(instance: Any) -> None:
+    try:
+        require_instance_editable(instance)
+    except (EditLocked, EditLockLost) as error:
+        raise ValidationError(str(error), code="edit_locked") from error

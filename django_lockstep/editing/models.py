@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -104,26 +103,6 @@ class EditLock(models.Model):
         return f"{self.model}:{self.object_pk}" if self.object_pk else self.model
 
     @property
-    def editor(self) -> Any:
-        """The user that holds it."""
-        return self.check_out.editor
-
-    @property
     def locked_by(self) -> str:
         """The checked-out table or record that causes this lock, such as ``shop.ticket``."""
         return self.check_out.target_name
-
-    @property
-    def since(self) -> datetime:
-        """When it was checked out."""
-        return self.check_out.since
-
-    @property
-    def expires_at(self) -> datetime:
-        """When it expires unless the check-out is extended."""
-        return self.check_out.expires_at
-
-    @property
-    def note(self) -> str:
-        """The editor's message to other users."""
-        return self.check_out.note

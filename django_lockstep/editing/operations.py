@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -220,7 +221,8 @@ def status_of(
     if mine is None or _unexpired(mine, plan.using).exists():
         return _build_result(plan, mine=mine, lock_result=mine is not None)
     # A status that was lost is a result, not an error: asking for a status attempts nothing.
-    return _build_result(plan, mine=None, lock_result=False).using(lost=str(lost_error(mine, using=plan.using)))
+    result = _build_result(plan, mine=None, lock_result=False)
+    return replace(result, lost=str(lost_error(mine, using=plan.using)))
 
 
 def announce(what: object, editor: object, *, ttl: Duration | None = None, using: str | None = None) -> EditResult:
@@ -245,7 +247,11 @@ def _build_result(plan: LockPlan, *, mine: CheckOut | None, lock_result: bool, t
     return EditResult(
         lock_result=lock_result,
         current_status=status_in(locks, plan.target),
-        fk_current_status=tuple(_statuses(plan, locks)),
+        fk_current_status=tuple(
+            TableStatus(table_name=one.target.table, record=one.target.key, current_status=status_in(locks, one.target))
+            for one in plan.wanted
+            if one.status == Status.LOCKED
+        ),
         table=plan.target.table,
         record=plan.target.key,
         holder=first[0].editor if first else None,
@@ -256,10 +262,3 @@ def _build_result(plan: LockPlan, *, mine: CheckOut | None, lock_result: bool, t
         present=holds_of(lock for lock in others if lock.status == Status.NORMAL),
         token=token,
     )
-
-
-def _statuses(plan: LockPlan, locks: Iterable[EditLock]) -> Iterator[TableStatus]:
-    for one in plan.wanted:
-        if one.status == Status.LOCKED:
-            status = status_in(locks, one.target)
-            yield TableStatus(table_name=one.target.table, record=one.target.key, current_status=status)

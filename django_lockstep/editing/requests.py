@@ -6,7 +6,7 @@ answered like an unknown one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -32,9 +32,7 @@ __all__ = [
     "make_transition",
     "problem_for",
     "refusal_of",
-    "require_note",
-    "require_time",
-    "require_visible",
+    "run_operation",
     "table_statuses",
     "target_for",
 ]
@@ -45,20 +43,16 @@ def target_for(user: Any, name: str, pk: str | None = None, *, change: bool = Fa
 
     Raises `UnknownTable`, `UnknownRecord`; with ``change``, ``PermissionDenied`` for a user who may only look.
     """
-    table = _known(name)
+    try:
+        table = target_of(name)
+    except UnknownTable:
+        table = None
     if table is None or not _sees(user, table.model):
         # One text for both, so that the existence of hidden tables is not disclosed.
         raise UnknownTable(f"There is no table {name!r}")
     if change and not _may(user, table.model, "change"):
         raise PermissionDenied(f"{table.table} may not be changed by {user}")
     return table if pk is None else _record_of(table, pk)
-
-
-def _known(name: str) -> Target | None:
-    try:
-        return target_of(name)
-    except UnknownTable:
-        return None
 
 
 def _sees(user: Any, model: type[models.Model]) -> bool:
@@ -78,20 +72,31 @@ def _record_of(table: Target, pk: str) -> Target:
     return found
 
 
-def require_time(ttl: float | None) -> None:
-    """Raise `LimitExceeded` for more seconds than ``LOCKSTEP_EDIT_API_MAX_TTL``, or for none."""
+def run_operation(
+    operation: Callable[..., EditResult], user: Any, table: str, record: str | None = None, **options: Any
+) -> EditResult:
+    """Run an operation on a table or a record that the user may change, within the limits of requests.
+
+    Raises as `target_for` does; `LimitExceeded`, and ``PermissionDenied`` if it would lock tables that the user may not
+    see.
+    """
+    target = target_for(user, table, record, change=True)
+    _require_limits(options.get("ttl"), options.get("note", ""))
+    if "related" in options:
+        _require_visible(user, target, depth=options["depth"], related=options["related"])
+    return operation(target, user, **options)
+
+
+def _require_limits(ttl: float | None, note: str) -> None:
+    """Raise `LimitExceeded` for more seconds than ``LOCKSTEP_EDIT_API_MAX_TTL``, or a note that cannot be stored."""
     longest = api_max_ttl().total_seconds()
     if ttl is not None and not 0 < ttl <= longest:
         raise LimitExceeded(f"ttl must be greater than 0 and at most {longest:g} seconds, not {ttl:g}")
-
-
-def require_note(note: str) -> None:
-    """Raise `LimitExceeded` for a note that cannot be stored."""
     if len(note) > LONGEST_NOTE or "\0" in note:
         raise LimitExceeded(f"note must have at most {LONGEST_NOTE} characters, and not the character NUL")
 
 
-def require_visible(user: Any, target: Target, *, depth: int | None, related: Any) -> None:
+def _require_visible(user: Any, target: Target, *, depth: int | None, related: Any) -> None:
     """Raise ``PermissionDenied`` if the check-out would lock tables that the user may not see.
 
     `LimitExceeded` for more foreign keys than ``LOCKSTEP_EDIT_API_MAX_DEPTH``.
@@ -128,7 +133,7 @@ def make_transition(user: Any, wanted: StatusTransition) -> EditResult:
     """Change the status of a table and of its references, if the user may and all have the expected status."""
     target = target_for(user, wanted.table, wanted.record, change=True)
     references = [target_for(user, name) for name in wanted.fk_tables]
-    require_time(wanted.ttl)
+    _require_limits(wanted.ttl, wanted.note)
     return transition(target, references, wanted=wanted, editor=user)
 
 

@@ -7,7 +7,7 @@ descriptions.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -65,10 +65,6 @@ class EditResult:
     present: tuple[Hold, ...] = _described("Users that announced their presence, which locks nothing.", default=())
     lost: str | None = _described("For a token whose check-out has ended: how.", default=None)
     token: str | None = _described("The token of this check-out, for the editor's own request alone.", default=None)
-
-    def using(self, **changes: Any) -> EditResult:
-        """Return a copy with these changes."""
-        return replace(self, **changes)
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as JSON values: times in ISO 8601."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -24,26 +23,7 @@ from django_lockstep.editing.write_checks import require_editable
 from django_lockstep.editing.writers import TOKEN_FIELD
 from django_lockstep.locking.durations import Duration
 
-__all__ = ["EditLockOptions", "EditSession", "edit_session_of"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditLockOptions:
-    """The edit-lock options of a model's admin."""
-
-    presence: bool
-    lock_options: dict[str, Any]
-    ttl: Duration | None
-
-    @classmethod
-    def of(cls, model_admin: Any) -> EditLockOptions:
-        """Read the options from the class attributes of the mixin."""
-        lock_options = {
-            name: getattr(model_admin, f"edit_lock_{name}") for name in ("related", "depth", "shared_references")
-        }
-        return cls(
-            presence=model_admin.edit_lock_mode == "presence", lock_options=lock_options, ttl=model_admin.edit_lock_ttl
-        )
+__all__ = ["EditSession", "edit_session_of"]
 
 
 def edit_session_of(request: HttpRequest) -> EditSession | None:
@@ -52,13 +32,17 @@ def edit_session_of(request: HttpRequest) -> EditSession | None:
 
 
 class EditSession:
-    """One user on one change page, whose script calls ``url``."""
+    """One user on one change page of an admin with `EditLockAdminMixin`, whose script calls ``url``."""
 
-    def __init__(self, request: HttpRequest, instance: Model, *, options: EditLockOptions, url: str) -> None:
+    def __init__(self, request: HttpRequest, instance: Model, *, admin: Any, url: str) -> None:
         self.request = request
         self.instance = instance
         self.token = request.POST.get(TOKEN_FIELD, "")
-        self._options = options
+        self._presence = admin.edit_lock_mode == "presence"
+        self._ttl: Duration | None = admin.edit_lock_ttl
+        self._lock_options = {
+            name: getattr(admin, f"edit_lock_{name}") for name in ("related", "depth", "shared_references")
+        }
         self._url = url
         self._result: EditResult | None = None
         self._refusal: Exception | None = None
@@ -67,7 +51,7 @@ class EditSession:
     @property
     def writes_as(self) -> str:
         """The token for writes; empty for a presence, which locks nothing, and for a copy, which is another record."""
-        return "" if self._options.presence or "_saveasnew" in self.request.POST else self.token
+        return "" if self._presence or "_saveasnew" in self.request.POST else self.token
 
     @property
     def read_only(self) -> bool:
@@ -81,7 +65,7 @@ class EditSession:
     def open(self) -> None:
         """Check out, or continue with the check-out that a takeover handed over."""
         if self.request.method != "GET":
-            self._result = status_of(self.instance, **self._options.lock_options)  # HEAD and OPTIONS must not check out
+            self._result = status_of(self.instance, **self._lock_options)  # HEAD and OPTIONS must not check out
             return
         # Popped: a reload of the page must not continue with a token that another tab may use.
         self.token = self.request.session.pop(self._session_key, "")
@@ -89,13 +73,13 @@ class EditSession:
 
     def _check_out(self) -> EditResult:
         """Continue with the token's check-out if it is still valid, otherwise check out."""
-        seen = status_of(self.instance, token=self.token, **self._options.lock_options) if self.token else None
+        seen = status_of(self.instance, token=self.token, **self._lock_options) if self.token else None
         if seen and seen.lock_result:
             return seen
-        if self._options.presence:
-            result = announce(self.instance, self.request.user, ttl=self._options.ttl)
+        if self._presence:
+            result = announce(self.instance, self.request.user, ttl=self._ttl)
         else:
-            result = check_out(self.instance, self.request.user, ttl=self._options.ttl, **self._options.lock_options)
+            result = check_out(self.instance, self.request.user, ttl=self._ttl, **self._lock_options)
         self.token = result.token or ""
         return result
 
@@ -103,7 +87,7 @@ class EditSession:
         """Take over; return whether to show the typed values again instead of the saved record."""
         typed = TOKEN_FIELD in self.request.POST  # the read-only page has no such field
         try:
-            result = take_over(self.instance, self.request.user, ttl=self._options.ttl, **self._options.lock_options)
+            result = take_over(self.instance, self.request.user, ttl=self._ttl, **self._lock_options)
         except EditingError as error:
             messages.error(self.request, str(error))
             return typed
@@ -126,8 +110,8 @@ class EditSession:
             )
         try:
             require_editable(self.instance)
-            if not self._options.presence:
-                self._result = extend(self.instance, self.request.user, token=self.token, ttl=self._options.ttl)
+            if not self._presence:
+                self._result = extend(self.instance, self.request.user, token=self.token, ttl=self._ttl)
         except (EditLocked, EditLockLost, EditingError) as error:
             self.refuse(error)
         if self._refusal is not None:
@@ -149,7 +133,7 @@ class EditSession:
         """Set the status of a refused save, and check out again if the record has become free."""
         if self._refusal is not None:
             # Outside the transaction of the save, so that the new check-out lasts.
-            self._result = None if self._options.presence else self._check_out()
+            self._result = None if self._presence else self._check_out()
             free = self._result is not None and self._result.lock_result
             # 423 while another user has the record; 409 if only our own check-out had ended.
             response.status_code = 409 if free and not isinstance(self._refusal, EditLocked) else 423
@@ -164,10 +148,10 @@ class EditSession:
         return response
 
     def _context(self, adminform: object) -> dict[str, Any]:
-        result = self._result or status_of(self.instance, token=self.token, **self._options.lock_options)
+        result = self._result or status_of(self.instance, token=self.token, **self._lock_options)
         return {
             "result": result,
-            "presence": self._options.presence,
+            "presence": self._presence,
             "name": target_of(self.instance).name,
             "url": self._url,
             "token": self.token,
@@ -177,7 +161,7 @@ class EditSession:
             "own": {hold.editor for hold in result.must_end} == {self.request.user.get_username()},
             "may_take_over": self.request.user.has_perm(TAKE_OVER),
             "differs": list(_differences(adminform)) if self._refusal or self._taken_over else [],
-            "ttl": _seconds(time_to_live(self._options.ttl)),
+            "ttl": _seconds(time_to_live(self._ttl)),
             "idle": _seconds(idle_after()),
         }
 

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from django_lockstep.locking.fields import is_storable
+
 __all__ = ["parse_json"]
 
 
@@ -21,8 +23,8 @@ def parse_json(body: bytes | str) -> Any:
         # Python's parser takes NaN and Infinity, which are not JSON, and the last member of a name.
         text = body.decode() if isinstance(body, bytes) else body
         value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_members)
-        for member in _texts(value):
-            _check_text(member)
+        if refused := [text for text in _texts(value) if not is_storable(text)]:
+            raise ValueError(f"{refused[0]!r} contains the character NUL or half of a surrogate pair")
     except RecursionError as error:
         raise ValueError(str(error)) from error
     return value
@@ -47,9 +49,3 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _texts(item)
-
-
-def _check_text(text: str) -> None:
-    text.encode()  # raises ValueError for half a surrogate pair
-    if "\0" in text:
-        raise ValueError(f"{text!r} contains the character NUL")

@@ -41,6 +41,7 @@ class AddEditGuard(RowTrigger):
     """
 
     trigger = "lockstep_edit_guard"
+    fragment = "edit_guard"
     events = "BEFORE INSERT OR UPDATE OR DELETE"
 
     def body(self, model: type[Model], connection: BaseDatabaseWrapper) -> str:
@@ -61,11 +62,6 @@ class AddEditGuard(RowTrigger):
 
     def describe(self) -> str:
         return f"Guard {self.model_name} against writes while another user has checked it out"
-
-    @property
-    def migration_name_fragment(self) -> str:
-        """Return the operation's part of an automatic migration name."""
-        return f"{self.model_name.lower()}_edit_guard"
 
 
 def _key(columns: list[str], row: str) -> Any:

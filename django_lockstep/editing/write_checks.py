@@ -102,7 +102,9 @@ def _check(targets: list[Target], *, whole_tables: bool, using: str) -> None:
     held = [lock for lock in locks if is_alive(lock)]
     # Before the obstacles: a writer whose check-out has ended learns that, and not that another user now has it.
     if digest and all(lock.check_out.digest != digest for lock in held):
-        raise _lost(digest, using=using)
+        check_out = CheckOut.objects.using(using).filter(digest=digest).first()
+        unknown = EditLockLost(_("The token does not belong to a check-out"))
+        raise lost_error(check_out, using=using) if check_out else unknown
     for lock in held:
         is_obstacle = any(overlaps(lock, target, whole_tables=whole_tables) for target in targets)
         if is_obstacle and lock.status != Status.NORMAL and not _is_writers(lock, writer):
@@ -129,16 +131,10 @@ def _is_writers(lock: EditLock, writer: Writer | None) -> bool:
     return is_theirs and not lock.check_out.require_token
 
 
-def _lost(digest: str, *, using: str) -> EditLockLost:
-    check_out = CheckOut.objects.using(using).filter(digest=digest).first()
-    return (
-        lost_error(check_out, using=using) if check_out else EditLockLost(_("The token does not belong to a check-out"))
-    )
-
-
 def refusal(lock: EditLock) -> EditLocked:
     """Return the error that names the holder."""
-    holder, since, expires = lock.editor.get_username(), lock.since, lock.expires_at
+    check_out: Any = lock.check_out
+    holder, since, expires = check_out.editor.get_username(), check_out.since, check_out.expires_at
     if lock.status == Status.EDITING:
         words = _("%(what)s has been checked out by %(holder)s since %(since)s until %(expires)s")
     else:

@@ -22,8 +22,6 @@ from django_lockstep.http.problems import Problem, problem_of
 
 __all__ = ["answer_with_problems"]
 
-_DRIVER_ERRORS = (DatabaseError, InterfaceError)
-
 
 def answer_with_problems(api: NinjaAPI) -> None:
     """Let the API answer errors of concurrent work, and the framework's own, with problem details (RFC 9457).
@@ -32,13 +30,15 @@ def answer_with_problems(api: NinjaAPI) -> None:
     into `seen_elsewhere`. The request's writes under ``ATOMIC_REQUESTS`` are rolled back. Any other error is reported
     as Django reports it and answered with 500; under ``DEBUG`` it is raised.
     """
+    concurrent = (PreconditionError, ConcurrencyError, *STALE_ERRORS, DatabaseError, InterfaceError)
+    # A body that is too long, or that ended early.
+    unreadable = (SuspiciousOperation, UnreadablePostError)
     handlers: dict[Any, Callable[[HttpRequest, Any], Problem | None]] = {
         Exception: lambda request, error: None,
-        **dict.fromkeys((PreconditionError, ConcurrencyError, *STALE_ERRORS, *_DRIVER_ERRORS), _concurrent),
+        **dict.fromkeys(concurrent, lambda request, error: problem_of(error)),
         Http404: lambda request, error: Problem(status=404),
         PermissionDenied: lambda request, error: Problem(status=403, detail=str(error)),
-        # A body that is too long, or that ended early.
-        **dict.fromkeys((SuspiciousOperation, UnreadablePostError), _unreadable),
+        **dict.fromkeys(unreadable, lambda request, error: Problem(status=400, detail=str(error))),
         AuthenticationError: lambda request, error: Problem(status=401, headers={"WWW-Authenticate": "Bearer"}),
         AuthorizationError: lambda request, error: Problem(status=403),
         ValidationError: _invalid,
@@ -69,14 +69,6 @@ def _server_error(request: HttpRequest, error: Exception) -> HttpResponse:
     response = Problem(status=500).to_response()
     log_response("%s: %s", response.reason_phrase, request.path, response=response, request=request, exception=error)
     return response
-
-
-def _concurrent(request: HttpRequest, error: Exception) -> Problem | None:
-    return problem_of(error)
-
-
-def _unreadable(request: HttpRequest, error: Exception) -> Problem:
-    return Problem(status=400, detail=str(error))
 
 
 def _refused(request: HttpRequest, error: HttpError) -> Problem:

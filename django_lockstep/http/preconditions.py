@@ -1,11 +1,6 @@
 """Conditional requests (RFC 9110, section 13): entity tags, the checks against an object, and the refusals.
 
-::
-
-    PreconditionError
-    ├── PreconditionRequired    428   RFC 6585, section 3
-    ├── PreconditionFailed      412   RFC 9110, section 15.5.13
-    └── MalformedPrecondition   400
+The refusals are drawn in `django_lockstep.errors`; 428 is that of RFC 6585, section 3.
 """
 
 from __future__ import annotations

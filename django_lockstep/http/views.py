@@ -19,10 +19,11 @@ from django_lockstep.http.middleware import roll_back_request
 from django_lockstep.http.preconditions import (
     PreconditionError,
     PreconditionFailed,
+    current_tag,
     etag,
+    is_conflict_of,
     not_modified,
     require_match,
-    seen_elsewhere,
 )
 from django_lockstep.http.problems import refusal_of
 
@@ -102,8 +103,9 @@ class _Exchange:
         self._seen, absent = self._find()
         self.request.matched = self._seen  # type: ignore[attr-defined]
         if self.request.method in {"GET", "HEAD"}:
-            return self._not_modified()
-        if self.request.method not in {"OPTIONS", "TRACE"}:
+            if self._seen is not None and not_modified(self.request, self._seen):
+                return HttpResponse(status=304, headers={"ETag": etag(self._seen)})
+        elif self.request.method not in {"OPTIONS", "TRACE"}:
             # 404 without a condition; with one, RFC 9110 wants 412 for an object that does not exist.
             conditional = {"If-Match", "If-None-Match"} & self.request.headers.keys()
             if absent and not conditional and self.request.method != "PUT":
@@ -131,29 +133,16 @@ class _Exchange:
     def answer_to(self, error: Exception) -> HttpResponseBase:
         """Return the refusal that the error means, or raise it."""
         raise_if_committed(error)
-        try:
-            # Raised inside the context manager, which maps a conflict of the checked object to PreconditionFailed.
-            with self._refusals():
-                raise error
-        except PreconditionError as refusal:
-            roll_back_request()
-            return refusal_of(refusal).to_response(self.request)
-
-    @contextmanager
-    def _refusals(self) -> Iterator[None]:
-        seen = getattr(self, "_seen", None)
-        if seen is not None:
-            with seen_elsewhere(seen):
-                yield
-            return
-        try:
-            yield
-        except IntegrityError as error:
-            obj, _ = self._find()
-            if obj is None:
-                raise
-            # Only if the object now exists: any other IntegrityError is an error of the view.
-            raise PreconditionFailed("The object was created in the meantime.", etag=etag(obj)) from error
+        seen, refusal = getattr(self, "_seen", None), error if isinstance(error, PreconditionError) else None
+        if seen is not None and is_conflict_of(seen, error):
+            refusal = PreconditionFailed(etag=current_tag(seen))
+        # Only if the object now exists: any other IntegrityError is an error of the view.
+        if seen is None and isinstance(error, IntegrityError) and (obj := self._find()[0]) is not None:
+            refusal = PreconditionFailed("The object was created in the meantime.", etag=etag(obj))
+        if refusal is None:
+            raise error
+        roll_back_request()
+        return refusal_of(refusal).to_response(self.request)
 
     def _find(self) -> tuple[models.Model | None, Exception | None]:
         try:
@@ -161,8 +150,3 @@ class _Exchange:
         except (Http404, ObjectDoesNotExist) as error:
             return None, error
         return found, None if found is not None else Http404()
-
-    def _not_modified(self) -> HttpResponse | None:
-        if self._seen is None or not not_modified(self.request, self._seen):
-            return None
-        return HttpResponse(status=304, headers={"ETag": etag(self._seen)})

@@ -15,11 +15,9 @@ from asgiref.sync import sync_to_async
 
 from django_lockstep.leases.errors import LeaseNotAcquired
 from django_lockstep.leases.handles import Callback, LeaseHandle, aacquire_from, acquire_from
-from django_lockstep.leases.stores import store_on
+from django_lockstep.leases.stores import find_store
 from django_lockstep.locking.decorating import refuse_generator
 from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.stores.conf import get_store
-from django_lockstep.stores.protocol import LeaseStore
 from django_lockstep.stores.terms import KEPT, Claim, Holder, claim
 
 __all__ = ["LeaseOptions", "exclusive", "lease"]
@@ -89,8 +87,8 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         self._on_lost = on_lost
         self._on_danger = on_danger
         self._margin = None if margin is None else seconds(margin, name="margin")
-        self._using = using
-        self._store_name = store
+        # Looked up when the block begins: settings and connections may not be there yet.
+        self._store = functools.partial(find_store, store, using=using)
         self._handle: LeaseHandle | None = None
 
     def __enter__(self) -> LeaseHandle:
@@ -132,9 +130,6 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         if self._on_danger is not None:
             answer.watch(self._on_danger, margin=self._margin)
         return answer
-
-    def _store(self) -> LeaseStore:
-        return store_on(self._using) if self._store_name is None else get_store(self._store_name)
 
 
 class Decorator(Protocol):

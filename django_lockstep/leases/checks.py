@@ -39,7 +39,13 @@ def check_storage(app_configs: object, databases: Sequence[str] | None = None, *
     model = lease_model()
     table = model._meta.db_table
     return [
-        _storage_missing(alias)
+        Error(
+            f"Database {alias!r} has the table of leases without its sequence or its functions: no lease can be "
+            "acquired.",
+            hint="The app's migrations create them: restore them with the table, or migrate the app to zero and back.",
+            obj=alias,
+            id="lockstep.E020",
+        )
         for alias in databases or ()
         if connections[alias].vendor == "postgresql"
         and router.allow_migrate_model(alias, model)
@@ -57,12 +63,3 @@ def _lacks_storage(alias: str, table: str) -> bool:
             [quote(table), quote(sequence_name(table)), functions],
         )
         return bool(cursor.fetchone()[0])
-
-
-def _storage_missing(alias: str) -> CheckMessage:
-    return Error(
-        f"Database {alias!r} has the table of leases without its sequence or its functions: no lease can be acquired.",
-        hint="The app's migrations create them: restore them with the table, or migrate the app to zero and back.",
-        obj=alias,
-        id="lockstep.E020",
-    )

@@ -19,13 +19,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from django.apps import apps
-from django.db import (
-    DatabaseError,
-    InterfaceError,
-    OperationalError,
-    connections,
-    models,
-)
+from django.db import DatabaseError, InterfaceError, OperationalError, connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
@@ -39,7 +33,7 @@ from django_lockstep.stores.protocol import LeaseStore
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
 from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses
 
-__all__ = ["DatabaseLeases", "lease_model", "on_own_connection", "own_grant"]
+__all__ = ["DatabaseLeases", "holder_of", "lease_model", "on_own_connection", "own_grant"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -127,9 +121,6 @@ class DatabaseLeases(LeaseStore, ABC):
     The verbs run in autocommit, never in the calling thread's open transaction, except `guard`.
     """
 
-    take: Callable[..., Grant | Holder | None]
-    """`take_here`, on the thread's own connection."""
-
     def __init__(self, using: str) -> None:
         self.name = using
 
@@ -178,6 +169,11 @@ class DatabaseLeases(LeaseStore, ABC):
                     # Of one process only the first takes a place in the server's queue: one at most could win there.
                     is_first = is_first or stack.enter_context(lines.joined((self.name, claim.key), places=1))
         raise AssertionError("the last attempt returns or raises")
+
+    @on_own_connection
+    def take(self, claim: Claim, *, yields_to_queue: bool = False) -> Grant | Holder | None:
+        """Do as `take_here`, on the thread's own connection."""
+        return self.take_here(claim, yields_to_queue=yields_to_queue)
 
     @on_own_connection
     def _turn(self, claim: Claim, *, until: float, is_first: Callable[[float], bool]) -> Grant | Holder | None:
@@ -241,22 +237,25 @@ class DatabaseLeases(LeaseStore, ABC):
 
     def list(self) -> Sequence[Holder]:
         """Return the holders of all leases that are not free, by key."""
-        return [
-            Holder(
-                key=row.key,
-                owner=row.owner,
-                token=row.token,
-                since=row.acquired_at,
-                remaining=max(0.0, row.remaining.total_seconds()),
-                data=row.data,
-                released=row.released_at is not None,
-                under_guard=row.under_guard and row.remaining.total_seconds() <= 0,
-            )
-            for row in self._leases().held().with_times().order_by("key")
-        ]
+        return [holder_of(row) for row in self._leases().held().with_times().order_by("key")]
 
     def _leases(self) -> Any:
         return lease_model()._default_manager.db_manager(self.name)
+
+
+def holder_of(row: Any) -> Holder:
+    """Return the holder of a lease that was read ``with_times``."""
+    remaining = row.remaining.total_seconds()
+    return Holder(
+        key=row.key,
+        owner=row.owner,
+        token=row.token,
+        since=row.acquired_at,
+        remaining=max(0.0, remaining),
+        data=row.data,
+        released=row.released_at is not None,
+        under_guard=row.under_guard and remaining <= 0,
+    )
 
 
 def own_grant(claim: Claim, holder: Holder, *, asked: float) -> Grant | Holder:

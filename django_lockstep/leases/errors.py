@@ -1,13 +1,4 @@
-"""Errors of leases.
-
-::
-
-    ConcurrencyError (django_lockstep.errors)
-    └── LeaseError
-        ├── LeaseNotAcquired                   (also django.core.management.CommandError)
-        ├── LeaseLost
-        ├── StaleToken
-        └── LeaseTimedOut      57014, 55P03   (also django.db.OperationalError)
+"""Errors of leases, drawn in `django_lockstep.errors`.
 
 All carry ``key`` and ``token`` where they are known, and survive pickling.
 """

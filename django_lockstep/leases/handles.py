@@ -97,9 +97,7 @@ class LeaseHandle:
 
         Counted from before the request was sent, less a margin for clock drift.
         """
-        if self._is_over():
-            return 0.0
-        return max(0.0, self._deadline - time.monotonic())
+        return 0.0 if self._why_over() else max(0.0, self._deadline - time.monotonic())
 
     def check(self) -> None:
         """Raise `LeaseLost` unless the lease is certainly held, as far as this process knows; sends no query."""
@@ -155,7 +153,7 @@ class LeaseHandle:
         if self._pid != os.getpid():
             return False
         self.stop_heartbeat()
-        if self._is_over():
+        if self._why_over():
             return False
         released = self._store.release(
             self.key,
@@ -231,14 +229,7 @@ class LeaseHandle:
 
     def _call(self, callback: Callback | None) -> None:
         if callback is not None:
-            call_apart(functools.partial(self._called, callback))
-
-    def _called(self, callback: Callback) -> None:
-        try:
-            callback(self)
-        except Exception:
-            # An error in a callback must not hide the loss of the lease from the caller.
-            logger.exception("A callback of lease %r failed", self.key)
+            call_apart(functools.partial(callback, self), key=self.key)
 
     def __enter__(self) -> LeaseHandle:
         """Begin a block; raise `LeaseLost` where the lease is no longer held."""
@@ -274,9 +265,6 @@ class LeaseHandle:
             if error is None and not isinstance(failure, OperationalError | InterfaceError):
                 raise
             logger.warning("Lease %r could not be released and will expire", self.key, exc_info=True)
-
-    def _is_over(self) -> bool:
-        return bool(self._why_over())
 
     def _why_over(self) -> str:
         """Return why the handle can no longer be used; empty while it can."""

@@ -175,19 +175,24 @@ def _rounds_of(name: str, work: Callable[[list[Heartbeat]], float]) -> _Rounds:
     return _all_rounds.setdefault(name, _Rounds(name, work))
 
 
-def call_apart(callback: Callable[[], None]) -> None:
-    """Call it; in a thread of its own where this one has other leases to refresh or to watch."""
+def call_apart(callback: Callable[[], object], *, key: str) -> None:
+    """Call it, in a thread of its own where this one has other leases to refresh or to watch; log its errors."""
+    apart = threading.current_thread() in [rounds.thread for rounds in _all_rounds.values()]
 
     def call() -> None:
         try:
             callback()
+        except Exception:
+            # An error in a callback must not hide the loss of the lease from the caller.
+            logger.exception("A callback of lease %r failed", key)
         finally:
-            connections.close_all()
+            if apart:
+                connections.close_all()
 
-    if threading.current_thread() in [rounds.thread for rounds in _all_rounds.values()]:
+    if apart:
         threading.Thread(target=call, name="callback of a lease").start()
     else:
-        callback()
+        call()
 
 
 @atexit.register

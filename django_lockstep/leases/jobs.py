@@ -89,7 +89,10 @@ class Job:
             for number in self._pending:
                 self.send(number)
             code = self._end_of(self._process)
-            self._wait_for_killer()
+            with self._lock:
+                self._is_over, killer = True, self._killer
+            if killer is not None:
+                killer.join()
             self._finish()
         return code if code >= 0 else 128 - code
 
@@ -128,12 +131,6 @@ class Job:
             if self._killer is None and not self._is_over:
                 self._killer = threading.Thread(target=self._finish, name="end of the command", daemon=True)
                 self._killer.start()
-
-    def _wait_for_killer(self) -> None:
-        with self._lock:
-            self._is_over, killer = True, self._killer
-        if killer is not None:
-            killer.join()
 
     def _finish(self) -> None:
         """End the group's remaining processes; give up those that survive SIGKILL."""

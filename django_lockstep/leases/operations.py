@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.backends.utils import truncate_name
-from django.db.migrations.operations.base import Operation
-from django.db.migrations.state import ProjectState
+from django.db.models import Model
+
+from django_lockstep.locking.table_operations import TableOperation
 
 __all__ = [
     "GUARD_LOCK",
@@ -138,39 +140,24 @@ END $$
 """
 
 
-class _ForTable(Operation):
-    """Runs statements for the table of a model, on PostgreSQL only."""
+class _ForTable(TableOperation):
+    """Runs statements for the table of a model."""
 
-    reversible = True
+    _forwards: ClassVar[tuple[str, ...]]
+    _backwards: ClassVar[tuple[str, ...]]
 
-    def __init__(self, model_name: str) -> None:
-        self.model_name = model_name
+    def install(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> None:
+        self._execute(self._forwards, model, schema_editor)
 
-    def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing: functions and sequences are not part of a model's state."""
-
-    def database_forwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
-        self._execute(self._forwards, app_label, schema_editor, to_state)
-
-    def database_backwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
-        self._execute(self._backwards, app_label, schema_editor, from_state)
-
-    _forwards: tuple[str, ...]
-    _backwards: tuple[str, ...]
+    def remove(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> None:
+        self._execute(self._backwards, model, schema_editor)
 
     def _execute(
-        self, statements: tuple[str, ...], app_label: str, schema_editor: BaseDatabaseSchemaEditor, state: ProjectState
+        self, statements: tuple[str, ...], model: type[Model], schema_editor: BaseDatabaseSchemaEditor
     ) -> None:
-        model = state.apps.get_model(app_label, self.model_name)
-        connection = schema_editor.connection
-        if self.allow_migrate_model(connection.alias, model) and connection.vendor == "postgresql":
-            names = quoted_names(model._meta.db_table, connection.ops.quote_name)
-            for statement in statements:
-                schema_editor.execute(statement.format(check_session=_CHECK_SESSION, **names), params=None)
+        names = quoted_names(model._meta.db_table, schema_editor.connection.ops.quote_name)
+        for statement in statements:
+            schema_editor.execute(statement.format(check_session=_CHECK_SESSION, **names), params=None)
 
 
 class LeaseStorage(_ForTable):
@@ -180,32 +167,24 @@ class LeaseStorage(_ForTable):
     ``manage.py flush`` sends, would restart an owned one, and tokens would be used twice.
     """
 
+    fragment = "storage"
     _forwards = ("CREATE SEQUENCE {sequence} AS bigint", f"ALTER TABLE {{table}} SET (fillfactor = {FILLFACTOR})")
     _backwards = ("ALTER TABLE {table} RESET (fillfactor)", "DROP SEQUENCE {sequence}")
 
     def describe(self) -> str:
         return f"Create the token sequence of {self.model_name}"
 
-    @property
-    def migration_name_fragment(self) -> str:
-        """Return the operation's part of an automatic migration name."""
-        return f"{self.model_name.lower()}_storage"
-
 
 class LeaseFunctions(_ForTable):
     """Create or replace the functions that acquire and release. PostgreSQL only; reversible."""
 
+    fragment = "functions"
     # Dropped before they are created: CREATE OR REPLACE cannot change a function's parameters.
     _backwards = ("DROP FUNCTION IF EXISTS {acquire}", "DROP FUNCTION IF EXISTS {release}")
     _forwards = (*_backwards, _ACQUIRE, _RELEASE)
 
     def describe(self) -> str:
         return f"Create the functions that acquire and release a {self.model_name}"
-
-    @property
-    def migration_name_fragment(self) -> str:
-        """Return the operation's part of an automatic migration name."""
-        return f"{self.model_name.lower()}_functions"
 
 
 def quoted_names(table: str, quote: Callable[[str], str]) -> dict[str, str]:

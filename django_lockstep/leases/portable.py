@@ -15,7 +15,7 @@ from django.db import IntegrityError, NotSupportedError, models
 from django.db.models import Case, F, Max, Value, When
 from django.db.models.functions import Coalesce, Now
 
-from django_lockstep.leases.database import DatabaseLeases, lease_model, on_own_connection, own_grant
+from django_lockstep.leases.database import DatabaseLeases, holder_of, lease_model, on_own_connection, own_grant
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
 
@@ -28,23 +28,21 @@ class PortableLeases(DatabaseLeases):
     def take_here(self, claim: Claim, *, yields_to_queue: bool = False) -> Grant | Holder | None:
         asked = time.monotonic()
         row = self._read(claim.key)
-        if row is not None and not row["is_over"]:
-            return own_grant(claim, _holder(row), asked=asked)
+        if row is not None and row.remaining > timedelta():
+            return own_grant(claim, holder_of(row), asked=asked)
         if row is None and claim.only_if_exists:
             return None
-        token = self._insert(claim) if row is None else self._replace(claim, before=row["token"])
+        token = self._insert(claim) if row is None else self._replace(claim, before=row.token)
         if token is None:
             return None
         # Read back, because the database's clock has set the time.
         since, data = self._rows(claim.key).values_list("acquired_at", "data").get()
         return Grant(token=token, since=since, asked=asked, data=json.dumps(data))
 
-    take = on_own_connection(take_here)
-
     @on_own_connection
     def get(self, key: str) -> Holder | None:
         row = self._read(valid_key(key))
-        return None if row is None or row["is_over"] else _holder(row)
+        return holder_of(row) if row is not None and row.remaining > timedelta() else None
 
     @on_own_connection
     def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool:
@@ -77,10 +75,8 @@ class PortableLeases(DatabaseLeases):
         rows = self._all().filter(key=key)
         return rows if token is None else rows.filter(token=token, released_at=None)
 
-    def _read(self, key: str) -> dict[str, Any] | None:
-        over = Case(When(expires_at__lte=Now(), then=True), default=False, output_field=models.BooleanField())
-        row: dict[str, Any] | None = self._rows(key).annotate(is_over=over, now=Now()).values().first()
-        return row
+    def _read(self, key: str) -> Any:
+        return self._leases().filter(key=key).with_times().first()
 
     def _next_token(self) -> int:
         # Purging keeps the row with the highest token, so that no token is used twice.
@@ -123,15 +119,3 @@ def _values(claim: Claim, token: int) -> dict[str, Any]:
 
 def _in(seconds: float) -> models.ExpressionWrapper[Any]:
     return models.ExpressionWrapper(Now() + timedelta(seconds=seconds), models.DateTimeField())
-
-
-def _holder(row: dict[str, Any]) -> Holder:
-    return Holder(
-        key=row["key"],
-        owner=row["owner"],
-        token=row["token"],
-        since=row["acquired_at"],
-        remaining=max(0.0, (row["expires_at"] - row["now"]).total_seconds()),
-        data=row["data"],
-        released=row["released_at"] is not None,
-    )

@@ -122,8 +122,6 @@ class PostgresLeases(DatabaseLeases):
             return Grant(token=row[0], since=row[1], asked=asked, data=json.dumps(_parse_json(row[3])))
         return own_grant(claim, _holder(claim.key, row), asked=asked) if row[0] else None
 
-    take = on_own_connection(take_here)
-
     @on_own_connection
     def _turn(self, claim: Claim, *, until: float, is_first: Callable[[float], bool]) -> Grant | Holder | None:
         # In the transaction of a TestCase an advisory queue lock would outlive the wait.
@@ -165,8 +163,7 @@ class PostgresLeases(DatabaseLeases):
 
     def claim_turn(self, key: str, *, timeout: float) -> None:
         """Stop claims that yield to the queue from taking the lease before this transaction ends."""
-        with self._executed(CLAIM_TURN, {"key": key}, timeout=timeout):
-            pass
+        self._row(CLAIM_TURN, {"key": key}, timeout=timeout)
 
     @on_own_connection
     def get(self, key: str) -> Holder | None:

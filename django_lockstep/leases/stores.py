@@ -11,8 +11,10 @@ from django_lockstep.leases.database import DatabaseLeases, lease_model
 from django_lockstep.leases.portable import PortableLeases
 from django_lockstep.leases.postgresql import PostgresLeases
 from django_lockstep.locking.durations import Duration
+from django_lockstep.stores.conf import get_store
+from django_lockstep.stores.protocol import LeaseStore
 
-__all__ = ["guard", "store_from_options", "store_on"]
+__all__ = ["find_store", "guard", "store_from_options", "store_on"]
 
 
 def store_on(using: str | None = None) -> DatabaseLeases:
@@ -20,6 +22,11 @@ def store_on(using: str | None = None) -> DatabaseLeases:
     # The model is looked up late, because projects' models may import this module.
     alias = using or router.db_for_write(lease_model())
     return PostgresLeases(alias) if connections[alias].vendor == "postgresql" else PortableLeases(alias)
+
+
+def find_store(name: str | None, *, using: str | None = None) -> LeaseStore:
+    """Return the store of this name in ``LOCKSTEP_STORES``; without a name, the one on this database."""
+    return store_on(using) if name is None else get_store(name)
 
 
 def store_from_options(name: str, options: Mapping[str, Any]) -> DatabaseLeases:

@@ -10,8 +10,7 @@ from django.db.models.functions import Now
 
 from django_lockstep.leases.handles import LeaseHandle, acquire_from
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.stores import store_on
-from django_lockstep.stores.conf import get_store
+from django_lockstep.leases.stores import find_store
 from django_lockstep.stores.dynamodb.leases import DynamoLeases
 from django_lockstep.stores.protocol import LeaseStore
 from django_lockstep.stores.terms import KEPT, claim
@@ -27,7 +26,7 @@ def expire(key: str, *, store: str | None = None) -> None:
 
     On DynamoDB for this process: as if it had seen no sign of life for that long.
     """
-    _expire(key, _store(store))
+    _expire(key, find_store(store))
 
 
 def steal(
@@ -37,17 +36,13 @@ def steal(
 
     Raises ``RuntimeError`` where another session guards the lease.
     """
-    target, wanted = _store(store), claim(key, ttl, owner=owner, data=data)
+    target, wanted = find_store(store), claim(key, ttl, owner=owner, data=data)
     for _ in range(_TRIES):
         _expire(key, target)
         answer = acquire_from(target, wanted, wait=0)
         if isinstance(answer, LeaseHandle):
             return answer
     raise RuntimeError(f"Lease {key!r} could not be stolen: {target.get(key) or 'it is under guard'}")
-
-
-def _store(name: str | None) -> LeaseStore:
-    return store_on() if name is None else get_store(name)
 
 
 def _expire(key: str, store: LeaseStore) -> None:

@@ -13,10 +13,11 @@ from django.apps import apps
 from django.core import checks
 from django.core.checks import CheckMessage, Tags, register
 from django.db import connections, models, router
+from django.db.models.fields import AutoFieldMixin
 from django.urls import get_resolver
 from django.urls.resolvers import URLPattern, URLResolver
 
-from django_lockstep.locking.declarations import check_declaration
+from django_lockstep.locking.fields import is_key, version_field
 from django_lockstep.locking.querysets import VersionedQuerySet
 from django_lockstep.locking.retry import policy_of
 from django_lockstep.locking.triggers import AddVersionGuard, outdated_triggers
@@ -117,17 +118,84 @@ def check_tables(app_configs: object, databases: Sequence[str] | None = None, **
 
 
 def check_versioned(model: type[models.Model]) -> list[CheckMessage]:
-    """Check the declaration of a versioned model."""
-    if model._meta.proxy or isinstance(model._default_manager.get_queryset(), VersionedQuerySet):
-        return check_declaration(model)
-    hidden = checks.Warning(
-        f"The default manager of {model._meta.label} hides lock(), update_if_unchanged() and put_if_unchanged().",
-        hint="Derive the manager from django_lockstep.locking.VersionedManager, or its query set from "
-        "VersionedQuerySet.",
-        obj=model,
-        id="lockstep.W003",
-    )
-    return [hidden, *check_declaration(model)]
+    """Check the declaration of a versioned model: its manager, its version's options, its key, its references."""
+    if model._meta.proxy:
+        return []
+    messages: list[CheckMessage] = []
+    if not isinstance(model._default_manager.get_queryset(), VersionedQuerySet):
+        messages.append(
+            checks.Warning(
+                f"The default manager of {model._meta.label} hides lock(), update_if_unchanged() and "
+                "put_if_unchanged().",
+                hint="Derive the manager from django_lockstep.locking.VersionedManager, or its query set from "
+                "VersionedQuerySet.",
+                obj=model,
+                id="lockstep.W003",
+            )
+        )
+    if version_field(model).model is model:
+        messages += _check_version(model)
+    return [*messages, *_changed_by_deletions(model)]
+
+
+def _check_version(model: type[models.Model]) -> list[CheckMessage]:
+    version = version_field(model)
+    columns = {
+        field.name for field in model._meta.local_concrete_fields if field != version and not is_key(model, field)
+    }
+    messages: list[CheckMessage] = [
+        checks.Error(
+            f"The version of {model._meta.label} names {name!r} as uncounted, which is not another column of its "
+            "table.",
+            hint="Name fields of the model that has the version field, other than its key.",
+            obj=model,
+            id="lockstep.E040",
+        )
+        for name in version.uncounted
+        if name not in columns
+    ]
+    if not version.start and not _is_generated(model._meta.pk):
+        messages.append(
+            checks.Warning(
+                f"Keys of {model._meta.label} are assigned by hand: where a row is deleted and another gets its key, a "
+                "stale save of the deleted row may overwrite the new one.",
+                hint='Declare version = VersionField(start="clock"), or start=1 if keys are not used again.',
+                obj=model,
+                id="lockstep.W040",
+            )
+        )
+    return messages
+
+
+def _is_generated(key: models.Field[Any, Any]) -> bool:
+    """Whether keys come from a sequence or a default, so that none is used twice by itself."""
+    if key.remote_field and getattr(key.remote_field, "parent_link", False):
+        return _is_generated(key.remote_field.model._meta.pk)
+    return isinstance(key, AutoFieldMixin) or key.has_default() or key.has_db_default()
+
+
+def _changed_by_deletions(model: type[models.Model]) -> list[CheckMessage]:
+    """Warn of foreign keys that change when their target is deleted, on databases that cannot have our triggers."""
+    used = [alias for alias in connections if connections[alias].vendor not in {"postgresql", "unknown"}]
+    actions = {field: getattr(field.remote_field, "on_delete", None) for field in model._meta.local_fields}
+    return [
+        checks.Warning(
+            f"On database {alias!r}, deleting an object that {model._meta.label}.{field.name} refers to changes rows "
+            f"of {model._meta.label} without raising their versions.",
+            hint="Use PostgreSQL with AddVersionGuard, on_delete=CASCADE, PROTECT or RESTRICT, or update the rows "
+            "first.",
+            obj=field,
+            id="lockstep.W041",
+        )
+        for field, action in actions.items()
+        if getattr(action, "__name__", action) not in {None, *_CHANGES_NO_ROW}
+        for alias in used
+        if router.allow_migrate_model(alias, model)
+    ]
+
+
+_CHANGES_NO_ROW = {"CASCADE", "PROTECT", "RESTRICT", "DO_NOTHING", "DB_CASCADE"}
+"""Values of ``on_delete`` that change no referring row."""
 
 
 def check_guard(model: type[models.Model], alias: str) -> list[CheckMessage]:

@@ -20,6 +20,7 @@ __all__ = [
     "VersionField",
     "attnames_of",
     "is_key",
+    "is_storable",
     "parents_of",
     "primary_key",
     "tables_of",
@@ -180,9 +181,14 @@ def primary_key(model: type[models.Model], value: Any) -> Any:
         key = [field.to_python(part) for field, part in zip(parts, value if len(parts) > 1 else [value], strict=True)]
     except ValidationError as error:
         raise ValueError(f"{value!r} is no primary key of {model._meta.label}: {' '.join(error.messages)}") from error
-    if any(isinstance(part, str) and "\0" in part for part in key):
-        raise ValueError(f"{value!r} is no primary key of {model._meta.label}: it contains the character NUL")
+    if not all(is_storable(part) for part in key if isinstance(part, str)):
+        raise ValueError(f"{value!r} is no primary key of {model._meta.label}: it contains NUL or half of a surrogate")
     return tuple(key) if len(parts) > 1 else key[0]
+
+
+def is_storable(text: str) -> bool:
+    """Whether a database can store the text: PostgreSQL has no NUL, and half of a surrogate pair cannot be encoded."""
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))
 
 
 def is_key(model: type[models.Model], field: models.Field[Any, Any]) -> bool:

@@ -115,11 +115,14 @@ def lock_rows(
     have no row (not with ``skip_locked``, which cannot tell a locked row from a missing one); ``ValueError`` for what
     cannot be a key; `LockNotAvailable`, `DeadlockDetected`, `SerializationFailure`.
     """
-    queryset = _queryset(target, using).select_for_update()
+    queryset = target.all() if isinstance(target, QuerySet | Manager) else target._default_manager.all()
+    queryset = (queryset.using(using) if using else queryset).select_for_update()
     # Checked before any SQL: in autocommit the lock would end with its own statement.
     require_transaction(connections[queryset.db], queryset.model)
     # Converted first: "7" and 7 are the same row, and a missing key is reported with its own type.
-    keys = _primary_keys(queryset.model, pks)
+    if isinstance(pks, str | bytes):
+        raise TypeError(f"pks must be a collection of primary keys, not the string {pks!r}")
+    keys = sorted({primary_key(queryset.model, pk) for pk in pks})
     options: LockOptions = {"no_key": no_key, "of": of, "nowait": nowait, "timeout": timeout, "using": queryset.db}
     with _locking(queryset, keys, skip_locked=skip_locked, **options) as rows:
         # ORDER BY makes the server lock in this order; without it, two overlapping calls could deadlock.
@@ -151,12 +154,6 @@ def _locking(
         yield queryset.using(using).select_for_update(skip_locked=skip_locked, **options)
 
 
-def _queryset(target: type[M] | QuerySet[M] | Manager[M], using: str | None) -> QuerySet[M]:
-    """Return the query set behind ``target``, on ``using`` if given."""
-    queryset = target.all() if isinstance(target, QuerySet | Manager) else target._default_manager.all()
-    return queryset.using(using) if using else queryset
-
-
 def require_transaction(connection: BaseDatabaseWrapper, model: type[Model]) -> None:
     """Raise ``TransactionManagementError`` unless a transaction is open on the database of the lock."""
     if connection.in_atomic_block:
@@ -168,13 +165,6 @@ def require_transaction(connection: BaseDatabaseWrapper, model: type[Model]) -> 
         f"Locking rows of {model._meta.label} needs a transaction on database {connection.alias!r}: "
         f"call it inside transaction.atomic(using={connection.alias!r}).{hint}"
     )
-
-
-def _primary_keys(model: type[Model], pks: Iterable[object]) -> list[Any]:
-    """Return the keys as the primary key's own type, each once, in their order."""
-    if isinstance(pks, str | bytes):
-        raise TypeError(f"pks must be a collection of primary keys, not the string {pks!r}")
-    return sorted({primary_key(model, pk) for pk in pks})
 
 
 def row_lock(

@@ -15,30 +15,25 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.backends.utils import truncate_name
 from django.db.migrations.operations import RunPython
-from django.db.migrations.operations.base import Operation
-from django.db.migrations.state import ProjectState
 from django.db.models import Model
 
 from django_lockstep.locking.fields import VersionField, version_field
+from django_lockstep.locking.table_operations import TableOperation
 from django_lockstep.locking.writes import VERSION_KEPT
 
 __all__ = ["AddVersionGuard", "RowTrigger", "outdated_triggers", "restore_triggers"]
 
 
-class RowTrigger(Operation):
-    """Install a row trigger with a function of its own on PostgreSQL; do nothing on other databases. Reversible.
+class RowTrigger(TableOperation):
+    """Install a row trigger with a function of its own.
 
     Subclasses name the trigger (``trigger``), say when it fires (``events``) and what it does (``body``).
     """
 
-    reversible = True
     trigger: ClassVar[str]
     """The trigger's name, the same on every table."""
     events: ClassVar[str]
     """When it fires, such as ``BEFORE UPDATE OR DELETE``."""
-
-    def __init__(self, model_name: str) -> None:
-        self.model_name = model_name
 
     def fits(self, model: type[Model]) -> bool:
         """Whether the trigger makes sense on the model's table."""
@@ -51,21 +46,6 @@ class RowTrigger(Operation):
     def condition(self, model: type[Model], connection: BaseDatabaseWrapper) -> str:
         """Return the trigger's WHEN clause, if it has one."""
         return ""
-
-    def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing: triggers are not part of a model's state."""
-
-    def database_forwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
-        if model := self._model_to_change(app_label, schema_editor, to_state):
-            self.install(model, schema_editor)
-
-    def database_backwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
-        if model := self._model_to_change(app_label, schema_editor, from_state):
-            self.remove(model, schema_editor)
 
     def install(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> None:
         """Create the trigger and its function, or replace them."""
@@ -97,14 +77,6 @@ class RowTrigger(Operation):
         name = f"{model._meta.db_table}_{self.trigger}"
         # PostgreSQL counts bytes; Django's function counts characters, and puts a hash in place of the rest.
         return truncate_name(name, 63 + len(name) - len(name.encode()))
-
-    def _model_to_change(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, state: ProjectState
-    ) -> type[Model] | None:
-        model = state.apps.get_model(app_label, self.model_name)
-        connection = schema_editor.connection
-        allowed = self.allow_migrate_model(connection.alias, model)
-        return model if allowed and connection.vendor == "postgresql" else None
 
 
 def _table(model: type[Model], connection: BaseDatabaseWrapper) -> str:
@@ -180,6 +152,7 @@ class AddVersionGuard(RowTrigger):
     """
 
     trigger = "lockstep_version_guard"
+    fragment = "version_guard"
     events = "BEFORE UPDATE"
 
     def fits(self, model: type[Model]) -> bool:
@@ -222,8 +195,3 @@ class AddVersionGuard(RowTrigger):
 
     def describe(self) -> str:
         return f"Guard the version of {self.model_name}"
-
-    @property
-    def migration_name_fragment(self) -> str:
-        """Return the operation's part of an automatic migration name."""
-        return f"{self.model_name.lower()}_version_guard"

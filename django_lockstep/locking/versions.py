@@ -11,7 +11,6 @@ from django.core.checks import CheckMessage
 from django.core.exceptions import ValidationError
 from django.db import connections, models, router, transaction
 from django.db.models.base import ModelBase
-from django.db.models.expressions import Combinable
 from django.db.models.functions import Greatest
 from django.utils.translation import gettext_lazy as _
 
@@ -315,10 +314,8 @@ class VersionedModel(ChecksTable):
         guarded = given == [seen + 1]
         sent = running.columns(self, list(values)) if running else values
         if given and not guarded:
-            sent = [
-                (field, None, _above(value, name=version.attname) if field == version else value)
-                for field, _, value in sent
-            ]
+            above = Greatest(models.F(version.attname), models.Value(given[0])) + 1
+            sent = [(field, None, above if field == version else value) for field, _, value in sent]
         # The condition is part of the UPDATE: after a lock wait, READ COMMITTED evaluates it again on the new row
         # version.
         rows = base_qs.filter(**{version.attname: seen}) if guarded else base_qs
@@ -378,11 +375,6 @@ def _named(instance: models.Model, args: tuple[object, ...], **options: object) 
         raise TypeError(f"save() takes keyword arguments only; {len(args)} were given by position")
     names = ("force_insert", "force_update", "using", "update_fields")
     return dict(zip(names, parse(*args, method_name="save", **options), strict=True))
-
-
-def _above(version: int, *, name: str) -> Combinable:
-    """Return a version above both this one and the row's."""
-    return Greatest(models.F(name), models.Value(version)) + 1
 
 
 def _are_columns(model: type[models.Model], names: Collection[str] | None) -> bool:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 
-from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
 
 from django_lockstep.monitor.facts import AdvisoryLock, LockReport, Session, Wait
 from django_lockstep.monitor.locked import LockedTable, PrimaryKeys, tables_of
 from django_lockstep.monitor.modes import advisory_key, mode_in_sql
-from django_lockstep.monitor.queries import ADVISORY, FRESH, LIMITS, WAITING, ReportRow, fetch
+from django_lockstep.monitor.queries import ADVISORY, LIMITS, WAITING, ReportRow, fetch, read_only_cursor
 from django_lockstep.monitor.sessions import Sessions
 
 __all__ = ["lock_report", "waits"]
@@ -36,7 +34,7 @@ def lock_report(using: str = DEFAULT_DB_ALIAS) -> LockReport:
     """
     if connections[using].vendor != "postgresql":
         raise NotSupportedError(f"Database {using!r} is not PostgreSQL, so its waits cannot be reported.")
-    with _read_only_cursor(using) as cursor:
+    with read_only_cursor(using) as cursor:
         # The limits first: they are for the queries that follow.
         (now,) = fetch(cursor, LIMITS)
         waiting, advisory = fetch(cursor, WAITING), fetch(cursor, ADVISORY)
@@ -51,19 +49,6 @@ def lock_report(using: str = DEFAULT_DB_ALIAS) -> LockReport:
             waits=tuple(_wait(row, sessions, tables, keys) for row in waiting),
             advisory_locks=tuple(_advisory_locks(advisory, sessions)),
         )
-
-
-@contextmanager
-def _read_only_cursor(using: str) -> Iterator[Any]:
-    """Yield a cursor in a transaction, or in a savepoint; its settings and locks end with it."""
-    outermost = connections[using].get_autocommit()
-    with transaction.atomic(using=using), connections[using].cursor() as cursor:
-        if outermost:
-            # Only in a transaction of our own: inside another one the level is fixed already.
-            cursor.execute(FRESH)
-        yield cursor
-        # Rolled back, so that SET LOCAL and the locks on catalogs end at once.
-        transaction.set_rollback(True, using=using)
 
 
 def _wait(row: ReportRow, sessions: Sessions, tables: dict[int, LockedTable], keys: PrimaryKeys) -> Wait:

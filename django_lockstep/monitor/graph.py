@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from django_lockstep.monitor.facts import Session, Wait
@@ -57,12 +57,14 @@ def waits_graph(waits: Sequence[Wait]) -> Graph:
         for node, depth, below in _walk(root, 0):
             row += below
             x, y = depth * (BOX_WIDTH + _GAP_X), row * (BOX_HEIGHT + _GAP_Y)
-            boxes.append(GraphBox(session=node.session, x=x, y=y, lines=_placed(_lines(node), y), kind=_kind(node)))
+            lines = tuple((y + number * _LINE, line) for number, line in enumerate(_lines(node), start=1))
+            kind = "waiting" if node.wait else "idle" if node.session.is_idle else "active"
+            boxes.append(GraphBox(session=node.session, x=x, y=y, lines=lines, kind=kind))
             nodes.append(node)
         row += 1
     places = {box.session.id: box for box in boxes}
-    lines = (_line(places[waiter], places[other]) for waiter, other in _edges(nodes) if other in places)
-    return Graph(boxes=tuple(boxes), lines=tuple(lines))
+    paths = (_line(places[waiter], places[other]) for waiter, other in _edges(nodes) if other in places)
+    return Graph(boxes=tuple(boxes), lines=tuple(paths))
 
 
 def _walk(node: Node, depth: int, below: int = 0) -> Iterator[tuple[Node, int, int]]:
@@ -87,16 +89,6 @@ def _line(waiter: GraphBox, other: GraphBox) -> str:
         return f"M{start_x},{start_y} H{middle} V{end_y} H{end_x + 2}"
     # In a cycle, or for one in the same column: around, on the left.
     return f"M{start_x},{start_y} C{start_x - _GAP_X},{start_y} {other.x - _GAP_X},{end_y} {other.x - 2},{end_y}"
-
-
-def _kind(node: Node) -> str:
-    if node.wait is not None:
-        return "waiting"
-    return "idle" if node.session.is_idle else "active"
-
-
-def _placed(lines: Iterable[str], top: int) -> tuple[tuple[int, str], ...]:
-    return tuple((top + number * _LINE, line) for number, line in enumerate(lines, start=1))
 
 
 def _lines(node: Node) -> Iterator[str]:

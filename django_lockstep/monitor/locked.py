@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.apps import apps
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, connections
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.monitor.queries import RELATIONS, ReportRow, fetch, rows_at
+from django_lockstep.monitor.queries import RELATIONS, ReportRow, fetch, read_only_cursor, rows_at
 
 __all__ = ["LockedTable", "PrimaryKeys", "tables_of"]
 
@@ -94,18 +94,11 @@ class PrimaryKeys:
             self._problems[oid] = "the table has no primary key"
             return
         try:
-            found = _query_and_roll_back(rows_at(places, table=table.sql_name, columns=table.key_columns), using=using)
+            # A savepoint, so that an error, such as a table that is locked, does not abort the whole report.
+            with read_only_cursor(using) as cursor:
+                cursor.execute(rows_at(places, table=table.sql_name, columns=table.key_columns))
+                found = cursor.fetchall()
         except DatabaseError as error:
             self._problems[oid] = _PROBLEMS.get(sqlstate_of(error) or "", "it could not be read")
         else:
             self._found |= {(oid, place): key[0] if len(key) == 1 else tuple(key) for place, *key in found}
-
-
-def _query_and_roll_back(sql: str, *, using: str) -> list[tuple[Any, ...]]:
-    """Run the query in a savepoint and roll it back, so that its lock on the table is released at once."""
-    # A savepoint also keeps an error, such as a table that is locked, from aborting the whole report.
-    with transaction.atomic(using=using), connections[using].cursor() as cursor:
-        cursor.execute(sql)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        transaction.set_rollback(True, using=using)
-    return rows

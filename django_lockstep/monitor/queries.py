@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+from django.db import connections, transaction
 
 __all__ = [
     "ADVISORY",
-    "FRESH",
     "LIMITS",
     "PREPARED",
     "RELATIONS",
@@ -15,13 +17,14 @@ __all__ = [
     "WAITING",
     "ReportRow",
     "fetch",
+    "read_only_cursor",
     "rows_at",
 ]
 
 ReportRow = dict[str, Any]
 """A row of a result, by column."""
 
-FRESH = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY"
+_FRESH = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY"
 """Reads at SERIALIZABLE could make another session's transaction fail."""
 
 # The lock_timeout starts when a lock is found taken, so that 1 ms is enough, and hardly waits.
@@ -132,6 +135,19 @@ LEFT JOIN pg_index AS own ON own.indexrelid = asked.oid
 JOIN pg_class ON pg_class.oid = coalesce(own.indrelid, asked.oid)
 JOIN pg_namespace ON pg_namespace.oid = relnamespace
 """
+
+
+@contextmanager
+def read_only_cursor(using: str) -> Iterator[Any]:
+    """Yield a cursor in a transaction, or in a savepoint, which is rolled back at the end."""
+    outermost = connections[using].get_autocommit()
+    with transaction.atomic(using=using), connections[using].cursor() as cursor:
+        if outermost:
+            # Only in a transaction of our own: inside another one the level is fixed already.
+            cursor.execute(_FRESH)
+        yield cursor
+        # Rolled back, so that SET LOCAL and the locks on tables and catalogs end at once.
+        transaction.set_rollback(True, using=using)
 
 
 def fetch(cursor: Any, sql: str, *params: object) -> list[ReportRow]:

@@ -44,15 +44,12 @@ class Sessions:
         """Return the sessions that the waiter of this row waits for, each once."""
         pids = dict.fromkeys(row["blockers"])
         # pg_blocking_pids() names a prepared transaction 0, so that it is found by what it holds.
-        prepared = self._blocking(row["lock"], row["lock_mode"]) if 0 in pids else ()
-        return (*(self.session(pid) for pid in pids if pid), *prepared)
+        prepared = self._with(row["lock"], CONFLICTS.get(row["lock_mode"], set())) or [Session(state="prepared")]
+        return (*(self.session(pid) for pid in pids if pid), *(prepared if 0 in pids else ()))
 
     def holders(self, row: ReportRow) -> Iterable[Session]:
         """Return the sessions that hold the lock of this row of pg_locks."""
         return [self.session(row["pid"])] if row["pid"] else self._with(row["lock"], {row["mode"]})
-
-    def _blocking(self, lock: str, wanted: str) -> Iterable[Session]:
-        return self._with(lock, CONFLICTS.get(wanted, set())) or [Session(state="prepared")]
 
     def _with(self, lock: str, modes: set[str]) -> list[Session]:
         return [session for mode, session in self._prepared[lock] if mode in modes]

@@ -45,7 +45,8 @@ def _headline(report: LockReport) -> str:
 
 
 def _root(node: Node, *, width: int) -> Iterator[str]:
-    role = f" (role {node.session.user}{_from(node.session)})" if node.session.user else ""
+    client = f" from {node.session.client}" if node.session.client else ""
+    role = f" (role {node.session.user}{client})" if node.session.user else ""
     yield f"{session_name(node.session)}{role}: {_behind(node.behind)}"
     yield _STEP + (f"{_waiting(node, node.wait)}, in a cycle: a deadlock" if node.wait else situation(node.session))
     yield from _statement(node.session, indent=_STEP, width=width)
@@ -77,10 +78,6 @@ def _statement(session: Session, *, indent: str, width: int) -> Iterator[str]:
 
 def _behind(count: int) -> str:
     return f"{count} wait behind it" if count != 1 else "1 waits behind it"
-
-
-def _from(session: Session) -> str:
-    return f" from {session.client}" if session.client else ""
 
 
 def _advisory(lock: AdvisoryLock) -> str:

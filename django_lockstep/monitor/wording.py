@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from django.utils import timezone
 
@@ -63,16 +62,12 @@ def describe_lock(wait: Wait) -> str:
 
 def _row(wait: Wait) -> str:
     if wait.pk_unknown is None:
-        return f"{_place(wait)} pk={_value(wait.pk)}"
+        return f"{_place(wait)} pk={repr(wait.pk) if isinstance(wait.pk, str) else wait.pk}"
     return f"a row or unique value of {_place(wait) or 'an unknown table'} ({wait.pk_unknown})"
 
 
 def _place(wait: Wait) -> str | None:
     return wait.model or wait.table
-
-
-def _value(pk: Any) -> str:
-    return repr(pk) if isinstance(pk, str) else str(pk)
 
 
 def duration(seconds: float | None) -> str:

@@ -1,13 +1,4 @@
-"""Errors of stores.
-
-::
-
-    LockstepError (django_lockstep.errors)
-    └── StoreError
-        ├── StoreUnavailable       (also django.db.OperationalError)
-        │   └── OutcomeUnknown
-        ├── StoreRefused
-        └── TokenReused            (also ValueError)
+"""Errors of stores, drawn in `django_lockstep.errors`.
 
 All survive pickling. A write whose condition does not hold is an answer, not an error.
 """

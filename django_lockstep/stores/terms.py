@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.locking.fields import is_storable
 
 __all__ = [
     "KEPT",
@@ -154,13 +155,9 @@ def valid_text(text: str, *, name: str, shortest: int = 1, longest: int = LONGES
         raise TypeError(f"{name} must be a string, not {text!r}")
     if not shortest <= len(text) <= longest:
         raise ValueError(f"{name} must have {shortest} to {longest} characters, not {len(text)}: {text[:40]!r}")
-    if not _is_storable(text):
+    if not is_storable(text):
         raise ValueError(f"{name} must not contain NUL or half of a surrogate pair: {text!r}")
     return text
-
-
-def _is_storable(text: str) -> bool:
-    return "\0" not in text and (text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))
 
 
 def valid_json(data: object) -> str:
@@ -168,6 +165,6 @@ def valid_json(data: object) -> str:
     if data is None:
         return "null"
     text = json.dumps(data, ensure_ascii=False, allow_nan=False)
-    if not _is_storable(json.loads(text) if isinstance(data, str) else text) or "\\u0000" in text:
+    if not is_storable(json.loads(text) if isinstance(data, str) else text) or "\\u0000" in text:
         raise ValueError(f"data must not contain NUL or half of a surrogate pair: {data!r}")
     return text

@@ -24,49 +24,38 @@ Options = Annotated[CheckOutOptions | None, strawberry.argument(description="Wit
 
 
 def _transition(info: Info, wanted: Wanted) -> EditResult:
-    requests.require_note(wanted.note)
     return requests.make_transition(user_of(info), StatusTransition(**_plain(wanted)))
 
 
 def _check_out(info: Info, table: Table, *, record: Record = None, options: Options = None) -> EditResult:
-    return _take(operations.check_out, info, table, record=record, options=options)
+    return _take(operations.check_out, info, table, record, options)
 
 
 def _take_over(info: Info, table: Table, *, record: Record = None, options: Options = None) -> EditResult:
-    return _take(operations.take_over, info, table, record=record, options=options)
+    return _take(operations.take_over, info, table, record, options)
 
 
 def _take(
-    operation: Callable[..., EditResult], info: Info, table: str, *, record: str | None, options: CheckOutOptions | None
+    operation: Callable[..., EditResult], info: Info, table: str, record: str | None, options: CheckOutOptions | None
 ) -> EditResult:
-    user, wanted = user_of(info), _plain(options or CheckOutOptions())
-    target = requests.target_for(user, table, record, change=True)
-    requests.require_time(wanted["ttl"])
-    requests.require_note(wanted["note"])
-    requests.require_visible(user, target, depth=wanted["depth"], related=wanted["related"])
-    return operation(target, user, **wanted)
+    return requests.run_operation(operation, user_of(info), table, record, **_plain(options or CheckOutOptions()))
 
 
 def _check_in(info: Info, table: Table, *, record: Record = None, token: Token = None) -> EditResult:
-    user = user_of(info)
-    target = requests.target_for(user, table, record, change=True)
-    return operations.check_in(target, user, token=token)
+    return requests.run_operation(operations.check_in, user_of(info), table, record, token=token)
 
 
 def _extend(info: Info, table: Table, *, record: Record = None, token: Token = None, ttl: Ttl = None) -> EditResult:
-    user = user_of(info)
-    target = requests.target_for(user, table, record, change=True)
-    requests.require_time(ttl)
-    return operations.extend(target, user, token=token, ttl=ttl)
+    return requests.run_operation(operations.extend, user_of(info), table, record, token=token, ttl=ttl)
 
 
 def _plain(value: Any) -> dict[str, Any]:
     """Return the input's members, with the values of enums in place of them."""
 
     def plain(item: Any) -> Any:
-        return (
-            [plain(one) for one in item] if isinstance(item, list) else item.value if isinstance(item, Enum) else item
-        )
+        if isinstance(item, list):
+            return [plain(member) for member in item]
+        return item.value if isinstance(item, Enum) else item
 
     return {name: plain(item) for name, item in asdict(value).items()}
 

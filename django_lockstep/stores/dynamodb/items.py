@@ -54,7 +54,10 @@ class DynamoItems:
             "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=item_key(key), ConsistentRead=True
         )
         item = answer.get("Item")
-        return None if item is None else _item(key, item)
+        if item is None:
+            return None
+        attributes = {name: decode(value) for name, value in item.items() if name not in RESERVED}
+        return Item(key=key, version=int(item["version"]["N"]), attributes=attributes)
 
     def put_if_absent(self, key: str, attributes: Mapping[str, object]) -> int | None:
         """Write a new item; return its version, or None if there is one."""
@@ -147,11 +150,6 @@ class DynamoItems:
 def item_key(key: str) -> dict[str, Encoded]:
     """Return the table's key of the item with this key."""
     return {"pk": encode(PREFIX + valid_key(key))}
-
-
-def _item(key: str, item: dict[str, Encoded]) -> Item:
-    attributes = {name: decode(value) for name, value in item.items() if name not in RESERVED}
-    return Item(key=key, version=int(item["version"]["N"]), attributes=attributes)
 
 
 def _request(write: Write, table: str, token: str) -> dict[str, Any]:

@@ -66,19 +66,16 @@ class DynamoLeases:
         """Take the lease, or return its holder after ``wait`` seconds, which pass with polls."""
         until = time.monotonic() + (wait if lease_waits() else 0.0)
         for pause in pauses(until, shortest=_SHORTEST_PAUSE):
-            answer = self._attempt_or_none(claim)
+            answer = None
+            try:
+                answer = self._attempt(claim)
+            except StoreUnavailable as error:
+                logger.warning("A wait for a lease goes on, but store %r cannot be reached: %s", self.name, error)
             if isinstance(answer, Grant):
                 return answer
             expires_in = answer.remaining + _SHORTEST_PAUSE if isinstance(answer, Holder) else pause
             time.sleep(min(pause, expires_in))
         return self._attempt(claim)
-
-    def _attempt_or_none(self, claim: Claim) -> Grant | Holder | None:
-        try:
-            return self._attempt(claim)
-        except StoreUnavailable as error:
-            logger.warning("A wait for a lease goes on, but store %r cannot be reached: %s", self.name, error)
-            return None
 
     def _attempt(self, claim: Claim) -> Grant | Holder | None:
         # Taken before the request is sent: the lease may have started at any time after.

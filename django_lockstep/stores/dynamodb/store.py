@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
@@ -9,10 +10,20 @@ from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.dynamodb.items import PREFIX, DynamoItems
 from django_lockstep.stores.dynamodb.leases import DynamoLeases
 from django_lockstep.stores.dynamodb.options import parse_options
-from django_lockstep.stores.dynamodb.tables import IAM_ACTIONS, IAM_ACTIONS_OF_CREATE, create_table, table_problem
+from django_lockstep.stores.errors import StoreRefused, StoreUnavailable
 from django_lockstep.stores.protocol import CALL_TIMEOUT
+from django_lockstep.stores.waiting import pauses
 
 __all__ = ["DynamoStore", "store_from_options"]
+
+_IAM_ACTIONS = ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Scan", "UpdateItem")
+"""What the store needs; a transaction needs the actions of its parts."""
+_IAM_ACTIONS_OF_CREATE = ("CreateTable", "DescribeTable")
+
+_KEY = [{"AttributeName": "pk", "KeyType": "HASH"}]
+_KEY_TYPES = [{"AttributeName": "pk", "AttributeType": "S"}]
+_PATIENCE, _SHORTEST_PAUSE = 120.0, 0.05
+"""Seconds until a new table can be used, at most, and between two looks, at least."""
 
 
 class DynamoStore(DynamoLeases, DynamoItems):
@@ -51,16 +62,35 @@ class DynamoStore(DynamoLeases, DynamoItems):
             yield item["pk"]["S"].removeprefix(PREFIX)
 
     def create(self) -> bool:
-        """Create the table; return False if there was one."""
-        return create_table(self._client, self._table)
+        """Create the table, billed by request, and wait until it can be used; return False if there was one."""
+        try:
+            self.call("create_table", KeySchema=_KEY, AttributeDefinitions=_KEY_TYPES, BillingMode="PAY_PER_REQUEST")
+        except StoreRefused as error:
+            if error.code != "ResourceInUseException":
+                raise
+            return False
+        for pause in pauses(time.monotonic() + _PATIENCE, shortest=_SHORTEST_PAUSE):
+            if self.call("describe_table")["Table"]["TableStatus"] == "ACTIVE":
+                return True
+            time.sleep(pause)
+        raise StoreUnavailable(f"Table {self.table!r} is still being created")
 
     def problem(self) -> str:
         """Return what is wrong with the table; empty if nothing is."""
-        return table_problem(self._client, self._table)
+        try:
+            description = self.call("describe_table")["Table"]
+        except StoreRefused as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+            return f"table {self.table!r} does not exist"
+        types = [kind for kind in description["AttributeDefinitions"] if kind["AttributeName"] == "pk"]
+        if description["KeySchema"] != _KEY or types != _KEY_TYPES:
+            return f"table {self.table!r} has another key than the string 'pk' alone"
+        return ""
 
     def permissions(self) -> list[str]:
         """Return the IAM actions that the store needs, and those that `create` needs in addition."""
-        return [*IAM_ACTIONS, *IAM_ACTIONS_OF_CREATE]
+        return [f"dynamodb:{action}" for action in (*_IAM_ACTIONS, *_IAM_ACTIONS_OF_CREATE)]
 
 
 store_from_options = DynamoStore.from_options

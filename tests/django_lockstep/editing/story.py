@@ -24,7 +24,7 @@ def expire(*results: EditResult) -> None:
 def held() -> set[tuple[str, str, Any]]:
     """Return everything that anybody holds: what, how, and whose."""
     locks = EditLock.objects.select_related("check_out__editor")
-    return {(str(lock), lock.status, lock.editor.get_username()) for lock in locks}
+    return {(str(lock), lock.status, lock.check_out.editor.get_username()) for lock in locks}
 
 
 def table(name: str, status: str) -> TableStatus:

@@ -29,8 +29,8 @@ def test_a_table_is_taken_with_the_table_it_refers_to(ada: Any) -> None:
 def test_a_lock_says_who_caused_it(ada: Any) -> None:
     result = check_out(Article, ada, note="new spelling")
     lock = EditLock.objects.get(model="press.author")
-    assert (lock.editor, lock.locked_by, lock.note) == (ada, "press.article", "new spelling")
-    assert (lock.since, lock.expires_at) == (result.since, result.expires_at)
+    assert (lock.check_out.editor, lock.locked_by, lock.check_out.note) == (ada, "press.article", "new spelling")
+    assert (lock.check_out.since, lock.check_out.expires_at) == (result.since, result.expires_at)
 
 
 def test_the_table_that_is_referred_to_is_refused_to_others(ada: Any, bob: Any) -> None:

@@ -48,7 +48,7 @@ def test_a_missing_table_and_another_key(dynamodb_options: dict[str, Any], setti
 def test_a_server_that_cannot_be_asked_is_a_warning(
     dynamodb_options: dict[str, Any], settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_lockstep.stores.dynamodb.tables.CALL_TIMEOUT", 0.01)
+    monkeypatch.setattr("django_lockstep.stores.dynamodb.store.CALL_TIMEOUT", 0.01)
     settings.LOCKSTEP_STORES = {"tested": {**dynamodb_options, "ENDPOINT_URL": "http://127.0.0.1:9", "TIMEOUT": 0.1}}
     (message,) = check_tables(None, databases=["default"])
     assert message.id == "lockstep.W050"

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import DEFAULT_DB_ALIAS
 
-from django_lockstep.editing.purging import purge
+from django_lockstep.editing.holds import purge
 
 
 class Command(BaseCommand):

@@ -1,16 +1,23 @@
 """``manage.py leases``: lists leases, and releases one by force."""
 
+import json
 from argparse import ArgumentParser
-from typing import Any
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import IO, Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS
 
-from django_lockstep.leases.listing import as_json, facts_of, facts_of_holders, print_table
+from django_lockstep.leases.database import DatabaseLeases
 from django_lockstep.leases.models import Lease
-from django_lockstep.stores.conf import get_store
+from django_lockstep.leases.stores import find_store
 from django_lockstep.stores.errors import StoreError
+from django_lockstep.stores.protocol import LeaseStore
+from django_lockstep.stores.terms import Holder
+
+_COLUMNS = ("key", "owner", "token", "state", "age", "remaining")
 
 
 class Command(BaseCommand):
@@ -27,50 +34,26 @@ class Command(BaseCommand):
         parser.add_argument("--store", help="a store of LOCKSTEP_STORES, instead of a database")
 
     def handle(self, *args: object, **options: Any) -> None:
-        if options["store"] is not None:
-            self._handle_store(options)
-            return
-        leases = Lease.objects.db_manager(options["database"])
-        if options["release"] is not None:
-            self._release(leases, options["release"], sure=options["yes"])
-            return
-        self._print(facts_of(leases.all() if options["all"] else leases.held()), options["format"])
-
-    def _print(self, facts: list[dict[str, Any]], form: str) -> None:
-        if form == "json":
-            self.stdout.write(as_json(facts))
-        else:
-            print_table(facts, self.stdout)  # type: ignore[arg-type]
-
-    def _handle_store(self, options: dict[str, Any]) -> None:
-        key = options["release"]
-        if options["all"]:
+        is_database = options["store"] is None
+        if options["all"] and not is_database:
             raise CommandError("--all is for databases: a store lists what is held.", returncode=2)
         try:
-            store = get_store(options["store"])
-            if key is None:
-                self._print(facts_of_holders(store.list()), options["format"])
+            store = find_store(options["store"], using=options["database"])
+            if options["release"] is not None:
+                self._release(store, options["release"], sure=options["yes"])
                 return
-            holder = store.get(key)
-            self._require_sure(key, holder, sure=options["yes"])
-            if holder is None or not store.release(key, holder.token):
-                raise CommandError(f"Lease {key!r} was released or taken over in the meantime; nothing was changed.")
+            leases = Lease.objects.db_manager(options["database"])
+            rows = leases.all() if options["all"] else leases.held()
+            facts = _facts_of(rows) if is_database else _facts_of_holders(store.list())
         except (ImproperlyConfigured, StoreError, ValueError) as error:
             raise CommandError(str(error)) from error
-        self._report(key, holder)
+        if options["format"] == "json":
+            self.stdout.write(json.dumps(facts, indent=2))
+        else:
+            _print_table(facts, self.stdout)  # type: ignore[arg-type]
 
-    def _release(self, leases: Any, key: str, *, sure: bool) -> None:
-        holder = leases.held().filter(key=key).first()
-        self._require_sure(key, holder, sure=sure)
-        if not leases.filter(key=key, token=holder.token).force_release():
-            raise CommandError(f"Lease {key!r} was released or taken over in the meantime; nothing was changed.")
-        if leases.with_times().filter(key=key, under_guard=True).exists():
-            self.stderr.write(
-                f"A transaction guards lease {key!r} (token {holder.token}): it is not free before that one ends."
-            )
-        self._report(key, holder)
-
-    def _require_sure(self, key: str, holder: Any, *, sure: bool) -> None:
+    def _release(self, store: LeaseStore, key: str, *, sure: bool) -> None:
+        holder = store.get(key)
         if holder is None:
             raise CommandError(f"Lease {key!r} is not held.")
         if not sure:
@@ -79,8 +62,83 @@ class Command(BaseCommand):
                 "Add --yes to release it.",
                 returncode=2,
             )
-
-    def _report(self, key: str, holder: Any) -> None:
+        if isinstance(store, DatabaseLeases):
+            rows = Lease.objects.db_manager(store.name).filter(key=key, token=holder.token)
+            is_released = bool(rows.force_release())
+        else:
+            is_released = store.release(key, holder.token)
+        if not is_released:
+            raise CommandError(f"Lease {key!r} was released or taken over in the meantime; nothing was changed.")
+        after = store.get(key)
+        if after is not None and after.under_guard:
+            self.stderr.write(
+                f"A transaction guards lease {key!r} (token {holder.token}): it is not free before that one ends."
+            )
         self.stdout.write(
             self.style.SUCCESS(f"Lease {key!r} was released; it was held by {holder.owner} (token {holder.token}).")
         )
+
+
+def _facts_of(leases: Any) -> list[dict[str, Any]]:
+    """Return each lease as plain values; durations are seconds by the database's clock."""
+    return [
+        _facts(row, _state(row), row.acquired_at, row.expires_at, age=row.age, remaining=row.remaining)
+        for row in leases.with_times()
+    ]
+
+
+def _facts_of_holders(holders: Sequence[Holder]) -> list[dict[str, Any]]:
+    """Return the same of what a store lists; times are by the holders' clocks and by this process's."""
+    facts, now = [], datetime.now(UTC)
+    for holder in holders:
+        state, remaining = "kept" if holder.released else "held", timedelta(seconds=holder.remaining)
+        facts.append(_facts(holder, state, holder.since, now + remaining, age=now - holder.since, remaining=remaining))
+    return facts
+
+
+def _print_table(facts: Sequence[dict[str, Any]], out: IO[str]) -> None:
+    """Print the facts as a table; a plain one where ``rich`` is not installed."""
+    values = [[fact[column] for column in _COLUMNS] for fact in facts]
+    rows = [[f"{value:.1f} s" if isinstance(value, float) else str(value) for value in row] for row in values]
+    try:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+    except ImportError:
+        _print_plain(rows, out)
+        return
+    table = Table(*_COLUMNS)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(file=out).print(table)
+
+
+def _print_plain(rows: list[list[str]], out: IO[str]) -> None:
+    lines = [list(_COLUMNS), *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
+    for line in lines:
+        out.write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n")
+
+
+def _facts(
+    lease: Any, state: str, acquired_at: datetime, expires_at: datetime, *, age: timedelta, remaining: timedelta
+) -> dict[str, Any]:
+    return {
+        "key": lease.key,
+        "owner": lease.owner,
+        "token": lease.token,
+        "state": state,
+        "acquired_at": acquired_at.isoformat(),
+        "expires_at": expires_at.isoformat(),
+        "age": round(age.total_seconds(), 3),
+        "remaining": max(0.0, round(remaining.total_seconds(), 3)),
+        "data": lease.data,
+    }
+
+
+def _state(row: Any) -> str:
+    if row.remaining > timedelta():
+        state = "kept" if row.released_at else "held"
+    else:
+        state = "expired" if row.under_guard else "free"
+    return f"{state}, under guard" if row.under_guard else state

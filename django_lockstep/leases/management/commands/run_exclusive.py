@@ -11,8 +11,7 @@ from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError
 from django_lockstep.leases import lease
 from django_lockstep.leases.database import DatabaseLeases
 from django_lockstep.leases.jobs import Interrupted, Job, forward_signals, mask_arguments
-from django_lockstep.leases.stores import store_on
-from django_lockstep.stores.conf import get_store
+from django_lockstep.leases.stores import find_store
 from django_lockstep.stores.errors import StoreError
 from django_lockstep.stores.protocol import LeaseStore
 from django_lockstep.stores.terms import new_owner
@@ -53,7 +52,10 @@ class Command(BaseCommand):
         parser.add_argument("command", nargs="+", metavar="COMMAND", help="after --, with its arguments")
 
     def handle(self, *args: object, **options: Any) -> None:
-        store = _store(options["store"], using=options["database"])
+        try:
+            store = find_store(options["store"], using=options["database"])
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error), returncode=2) from error
         job, owner = Job(options["command"], grace=options["grace"]), new_owner()
         lost: list[str] = []
 
@@ -66,7 +68,8 @@ class Command(BaseCommand):
             try:
                 code = self._run(job, self._lease(options, owner=owner, on_lost=end), store)
             except (OperationalError, InterfaceError) as error:
-                raise CommandError(f"The {_kind(store)} cannot be reached: {error}", returncode=_NO_DATABASE) from error
+                kind = "database" if isinstance(store, DatabaseLeases) else "store"
+                raise CommandError(f"The {kind} cannot be reached: {error}", returncode=_NO_DATABASE) from error
             except StoreError as error:
                 raise CommandError(str(error), returncode=_NO_DATABASE) from error
             except ImproperlyConfigured as error:
@@ -101,19 +104,6 @@ class Command(BaseCommand):
             )
         except (TypeError, ValueError) as error:
             raise CommandError(str(error), returncode=2) from error
-
-
-def _store(name: str | None, *, using: str) -> LeaseStore:
-    if name is None:
-        return store_on(using)
-    try:
-        return get_store(name)
-    except ImproperlyConfigured as error:
-        raise CommandError(str(error), returncode=2) from error
-
-
-def _kind(store: LeaseStore) -> str:
-    return "database" if isinstance(store, DatabaseLeases) else "store"
 
 
 def _seconds(value: str) -> float:
