@@ -13,8 +13,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from accounts.contrib.dynamodb.accounts import DynamoAccount
-from accounts.contrib.dynamodb.entries import DynamoEntry
-from accounts.contrib.dynamodb.keys import account_key, keyed_entry_key
+from accounts.contrib.dynamodb.entries import DynamoEntry, account_key, keyed_entry_key
 from accounts.contrib.dynamodb.strategies import DYNAMO_STRATEGIES, DynamoStrategy
 from accounts.races.fixture import new_name
 from accounts.races.stories import ChangeKind, Story
