@@ -256,19 +256,17 @@ def test_a_conflict_in_the_database_is_no_empty_race() -> None:
     assert explore(Scenario(set_up=stories.one_seat, actors=[taken, stories.computed])).verdict == "holds"
 
 
-def test_an_actor_that_sends_nothing_raced_nothing() -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.computed, lambda pk: None]))
+@pytest.mark.parametrize(
+    ("actors", "reason"),
+    [
+        ([stories.computed, lambda pk: None], "B sent no statement in the only schedule"),
+        ([stories.price] * 2, "no actor wrote or locked anything"),
+    ],
+)
+def test_actors_that_race_nothing(actors: list[Any], reason: str) -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=actors))
 
-    assert (found.verdict, found.reason) == (
-        "vacuous",
-        "nothing was raced: B sent no statement in the only schedule",
-    )
-
-
-def test_readers_race_nothing() -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.price] * 2))
-
-    assert (found.verdict, found.reason) == ("vacuous", "nothing was raced: no actor wrote or locked anything")
+    assert (found.verdict, found.reason) == ("vacuous", f"nothing was raced: {reason}")
 
 
 # Caches, and loops that poll
