@@ -166,7 +166,7 @@ def _write_balance(runner: StatementRunner, account: Written, amount: Decimal) -
 
 METHODS = (deposit, withdraw, try_deposit, try_withdraw)
 """The counterparts of the account's methods of the same name."""
-STRATEGIES = {
+STRATEGIES: dict[str, Callable[..., Any]] = {
     "pessimistic": pessimistic,
     "pessimistic_nowait": functools.partial(pessimistic, wait="nowait"),
     "optimistic": optimistic,
