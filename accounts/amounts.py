@@ -1,6 +1,7 @@
 """Amounts of money as callers give them, checked before any SQL, and the balance that one leads to."""
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 
 from accounts.errors import InsufficientFunds, InvalidAmount
@@ -39,26 +40,17 @@ def parse_amount(value: object) -> Decimal:
     rule, for anything else, and unless it is finite, greater than zero, with at most two places and seventeen digits
     before the point.
     """
-    amount = _parse_finite(value)
-    if amount <= 0:
-        raise _invalid(value, "an amount must be greater than zero")
-    return _check_size(amount, value)
+    return _parse(value, lambda amount: amount > 0, "an amount must be greater than zero")
 
 
 def parse_limit(value: object) -> Decimal:
     """Return the amount as `parse_amount` does; it may be zero."""
-    amount = _parse_finite(value)
-    if amount < 0:
-        raise _invalid(value, "an amount must not be less than zero")
-    return _check_size(amount, value)
+    return _parse(value, lambda amount: amount >= 0, "an amount must not be less than zero")
 
 
 def parse_signed_amount(value: object) -> Decimal:
     """Return the amount as `parse_amount` does; a withdrawal is negative, and zero is refused."""
-    amount = _parse_finite(value)
-    if not amount:
-        raise _invalid(value, "an amount must not be zero")
-    return _check_size(amount, value)
+    return _parse(value, bool, "an amount must not be zero")
 
 
 def changed_balance(balance: Decimal, amount: Decimal, *, overdraft_limit: Decimal, account: str) -> Decimal:
@@ -81,14 +73,12 @@ def changed_balance(balance: Decimal, amount: Decimal, *, overdraft_limit: Decim
     return changed
 
 
-def _parse_finite(value: object) -> Decimal:
+def _parse(value: object, is_allowed: Callable[[Decimal], bool], rule: str) -> Decimal:
     amount = _to_decimal(value)
     if not amount.is_finite():
         raise _invalid(value, "an amount must be finite")
-    return amount
-
-
-def _check_size(amount: Decimal, value: object) -> Decimal:
+    if not is_allowed(amount):
+        raise _invalid(value, rule)
     # More places are refused, not rounded: the caller would not know which amount was booked.
     if int(amount.as_tuple().exponent) < -PLACES:
         raise _invalid(value, f"an amount has at most {PLACES} decimal places")
@@ -109,13 +99,10 @@ def _to_decimal(value: object) -> Decimal:
 
 
 def _invalid(value: object, rule: str) -> InvalidAmount:
-    return InvalidAmount(f"Invalid amount {_abbreviate(value)}: {rule}", value=value, rule=rule)
-
-
-def _abbreviate(value: object) -> str:
-    """Return the value for a message, shortened; repr() itself raises for some integers."""
     try:
         text = repr(value)
     except ValueError:  # an int beyond sys.get_int_max_str_digits()
-        return f"<{type(value).__name__} too long to print>"
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+        text = f"<{type(value).__name__} too long to print>"
+    if len(text) > _MAX_SHOWN:
+        text = f"{text[:_MAX_SHOWN]}..."
+    return InvalidAmount(f"Invalid amount {text}: {rule}", value=value, rule=rule)

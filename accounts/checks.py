@@ -55,13 +55,13 @@ def account_checks(model: type[models.Model]) -> list[CheckMessage]:
 
 def check_append_only(model: type[models.Model], alias: str) -> list[CheckMessage]:
     """Warn where SQL can change the entries of a table, because it has no append-only trigger."""
-    return [_changeable(model, alias)] if is_missing_trigger(model, alias, AppendOnly.trigger) else []
-
-
-def _changeable(model: type[models.Model], alias: str) -> CheckMessage:
-    return checks.Warning(
-        f"SQL can change and delete rows of {model._meta.label} on database {alias!r}.",
-        hint=f'Add a migration with accounts.operations.AppendOnly("{model._meta.object_name}").',
-        obj=model,
-        id="accounts.W007",
-    )
+    if not is_missing_trigger(model, alias, AppendOnly.trigger):
+        return []
+    return [
+        checks.Warning(
+            f"SQL can change and delete rows of {model._meta.label} on database {alias!r}.",
+            hint=f'Add a migration with accounts.operations.AppendOnly("{model._meta.object_name}").',
+            obj=model,
+            id="accounts.W007",
+        )
+    ]

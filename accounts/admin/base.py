@@ -14,8 +14,8 @@ from django.forms import BaseInlineFormSet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from accounts.admin.booking import MoneyField
 from accounts.admin.views import BookingMixin
-from accounts.fields import MoneyField
 from django_lockstep.admin.read_only import ReadOnly
 from django_lockstep.admin.versioned import VersionedModelAdmin
 

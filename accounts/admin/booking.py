@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping
 from decimal import Decimal
@@ -9,20 +10,34 @@ from types import MappingProxyType
 from typing import Any
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.db import connections, router, transaction
+from django.utils import formats
 from django.utils.translation import gettext_lazy as _
 
-from accounts.fields import MoneyField
 from accounts.models import AbstractAccount
 from django_lockstep.admin.tokens import FIELD, Seen
 from django_lockstep.errors import StaleVersionError
 
-__all__ = ["FORMS", "BookingForm"]
+__all__ = ["FORMS", "BookingForm", "MoneyField"]
 
 OPTIMISTIC, PESSIMISTIC = "optimistic", "pessimistic"
 
 WAIT = 5
 """Seconds for which a page waits for an account that another session has locked."""
+
+# Django's own field also reads "1E+5", "1_000" and the digits of other scripts.
+_PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)")
+
+
+class MoneyField(forms.DecimalField):
+    """A decimal number written with digits and a decimal point; other notations are invalid."""
+
+    def to_python(self, value: object) -> Any:
+        text = str(formats.sanitize_separators(value) if self.localize else value).strip()
+        if value not in self.empty_values and not _PLAIN.fullmatch(text):
+            raise ValidationError(self.error_messages["invalid"], code="invalid")
+        return super().to_python(value)
 
 
 class BookingForm(forms.Form):

@@ -3,24 +3,62 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, connections, router
 
-from accounts.management.simulation import add_arguments, build_config, build_run
+from accounts.binding import account_model
+from accounts.contrib.dynamodb.strategies import DYNAMO_STRATEGIES
+from accounts.engine import EngineName
+from accounts.races.dynamodb import StoreConfig
 from accounts.races.fixture import Fixture, PurgeError
+from accounts.races.load import Mix, Workload
+from accounts.races.run import NAMES, RunConfig, run_load, run_story, sizes_of
+from accounts.races.stories import STORIES
+from accounts.strategies import STRATEGIES
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import StopSignal
-from django_lockstep.lab.simulator.render import as_csv, as_json, as_plot, as_table, require_matplotlib
+from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep, positive_int
+from django_lockstep.lab.simulator.render import FORMATS, as_csv, as_json, as_plot, as_table, require_matplotlib
 from django_lockstep.lab.simulator.report import LoadReport
 from django_lockstep.lab.simulator.stories import StoryReport
 from django_lockstep.lab.tables import width
+from django_lockstep.lab.wording import counted
+
+_DURATION = 3.0
+_ROUNDS = 3
+_PAIR_DURATION = 1.0
+"""Seconds for each pair of strategies: there are many, and a loss shows at once."""
+_RUNS = 200
+_ENGINES: dict[str, tuple[EngineName, ...]] = {
+    "plain": ("plain",),
+    "compiled": ("compiled",),
+    "both": ("plain", "compiled"),
+}
+_LOAD_ONLY = ("workers", "accounts", "duration", "operations", "mix", "think_time", "seed", "rounds")
+_GOES_WITH = {"plot": "sweep", "store": "scenario", "runs": "scenario"}
+"""Options that mean nothing without another one."""
+_EXCLUDES = {"scenario": _LOAD_ONLY, "store": ("database", "engine")}
+"""Options that mean nothing together: a story has two workers on one account, and a store is no database."""
+_START, _WORKER, _ROUND = 2.0, 0.06, 0.15
+"""Seconds besides what is measured: to begin and end, for each worker, and for each round."""
+
+
+class SimulationRun(NamedTuple):
+    """What the options ask for."""
+
+    report: Callable[..., LoadReport | StoryReport]
+    """Runs it; takes ``interrupt`` and ``terminal``."""
+    announcement: str | None = None
+    """What to print before."""
 
 
 class Command(BaseCommand):
@@ -36,8 +74,65 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the options; `build_run` and what it builds check their values."""
-        add_arguments(parser)
-        add = parser.add_argument
+        add, kind = parser.add_argument, parser.add_mutually_exclusive_group()
+        add("--strategies", nargs="+", metavar="NAME", help=f"default: all, which are {', '.join(NAMES)}")
+        kind.add_argument(
+            "--mix-strategies",
+            action="store_true",
+            default=None,
+            help="measure pairs of strategies on shared accounts, half of the workers with either: which of them "
+            "lose each other's changes (default: every pair of the strategies that claim to be safe)",
+        )
+        kind.add_argument(
+            "--sweep",
+            metavar="WHAT=N,N,...",
+            help="the same load at several sizes, workers=1,2,4,8,16,32 or accounts=1,10,100,1000: how throughput and "
+            "latency grow",
+        )
+        kind.add_argument(
+            "--clean",
+            action="store_true",
+            help="run nothing; remove the rows left by runs that were killed or used --keep",
+        )
+        add("--plot", type=Path, metavar="FILE", help="draw the --sweep, too: .svg or .png (needs the extra 'plot')")
+        kind.add_argument(
+            "--scenario", choices=list(STORIES), help="instead of a load, run this story of two workers many times"
+        )
+        add(
+            "--store",
+            metavar="NAME",
+            help="run the --scenario on accounts.contrib.dynamodb, in this store of LOCKSTEP_STORES, with the "
+            f"strategies {', '.join(DYNAMO_STRATEGIES)}",
+        )
+        add("--runs", type=int, metavar="N", help=f"how often a --scenario is run (default: {_RUNS})")
+        add(
+            "--engine",
+            choices=["plain", "compiled", "both"],
+            help="plain runs the strategies as they are written, compiled their compiled counterparts, both runs "
+            "the two in turn (default: both for a load, plain for a --sweep, a --scenario or --mix-strategies)",
+        )
+        load = parser.add_argument_group("load")
+        load.add_argument("--workers", type=int, metavar="N", help="processes at the same time (default: 8)")
+        load.add_argument("--accounts", type=int, metavar="N", help="accounts they share (default: 1, the hot one)")
+        limit = load.add_mutually_exclusive_group()
+        limit.add_argument(
+            "--duration", type=float, metavar="SECONDS", help=f"for each strategy (default: {_DURATION:g})"
+        )
+        limit.add_argument("--operations", type=int, metavar="N", help="for each strategy, by all workers together")
+        load.add_argument(
+            "--mix",
+            metavar="D:W:T",
+            help="weights of deposit:withdraw:transfer (default: 1:1:0 on one account, 1:1:1 on more)",
+        )
+        load.add_argument("--think-time", type=float, metavar="SECONDS", help="between two operations (default: 0)")
+        load.add_argument(
+            "--rounds",
+            type=int,
+            metavar="N",
+            help="rounds that the strategies alternate in, so that a slow phase of the machine affects all of them "
+            f"(default: {_ROUNDS}; with --operations 1)",
+        )
+        load.add_argument("--seed", type=int, metavar="N", help="of the random draws (default: another one every time)")
         add("--model", default="accounts.Account", metavar="APP.MODEL", help="account model (default: %(default)s)")
         add("--database", metavar="ALIAS", help="where the accounts are made (default: where the model is written)")
         add("--format", choices=["table", "json", "csv"], default="table", help="of the report (default: %(default)s)")
@@ -134,3 +229,135 @@ def _end(report: LoadReport | StoryReport, *, interrupted: int | None, check: bo
     broken = dict.fromkeys(row.strategy for row in rows if row.breaks_promise)
     if check and broken:
         raise CommandError(f"Claimed to be safe but was wrong: {', '.join(broken)}", returncode=1)
+
+
+def build_run(options: dict[str, Any]) -> SimulationRun:
+    """Return what to run. Raises ``ValueError``, naming the option, for values that are not allowed."""
+    _require_compatible(options)
+    run = _load(options) if options["scenario"] is None else _story(options)
+    missing = [name for name in NAMES if not STRATEGIES[name].is_installed]
+    if options["strategies"] or options["store"] or not missing:
+        return run
+    left_out = f"Without {', '.join(missing)}, whose package is not installed."
+    return run._replace(announcement="\n".join(filter(None, (left_out, run.announcement))))
+
+
+def _story(options: dict[str, Any]) -> SimulationRun:
+    runs = positive_int(_RUNS if options["runs"] is None else options["runs"], name="--runs")
+    config: RunConfig | StoreConfig
+    if options["store"] is None:
+        config = build_config(options)
+    else:
+        strategies = _strategies(options, tuple(DYNAMO_STRATEGIES))
+        config = StoreConfig(store=options["store"], strategies=strategies, keep=options["keep"])
+    return SimulationRun(partial(run_story, config, story=STORIES[options["scenario"]], runs=runs))
+
+
+def _require_compatible(options: dict[str, Any]) -> None:
+    for name, base in _GOES_WITH.items():
+        if options[name] is not None and options[base] is None:
+            raise ValueError(f"--{name} goes with --{base}")
+    for base, others in _EXCLUDES.items():
+        wrong = [f"--{name.replace('_', '-')}" for name in others if options[name] is not None]
+        if options[base] is not None and wrong:
+            raise ValueError(f"--{base} does not go with {', '.join(wrong)}")
+    if options["plot"]:
+        path = Path(options["plot"])
+        if path.suffix.removeprefix(".") not in FORMATS:
+            raise ValueError(f"--plot {path}: its name must end with {' or '.join(f'.{form}' for form in FORMATS)}")
+        require_writable(path, option="--plot")
+
+
+def _load(options: dict[str, Any]) -> SimulationRun:
+    """Return a load, by all strategies or by pairs of them, or at the sizes of a sweep."""
+    sweep = None if options["sweep"] is None else Sweep.parse(options["sweep"])
+    mixed = bool(options["mix_strategies"])
+    if sweep:
+        if options[sweep.axis] is not None:
+            raise ValueError(f"--{sweep.axis} is what --sweep varies: name its values there only")
+        options = {**options, sweep.axis: max(sweep.values)}
+    config = build_config(options, engine="plain" if sweep or mixed else "both")
+    plan = _plan(options, seconds=_PAIR_DURATION, rounds=1) if mixed else _plan(options)
+    # The smallest size decides what all can do: one account has no transfers.
+    workload = _workload(options, fewest=min(sweep.values) if sweep and sweep.axis == "accounts" else None)
+    if mixed and (plan.workers < 2 or len(config.strategies) < 2):
+        raise ValueError(
+            "--mix-strategies needs at least two strategies and two workers, not "
+            f"{counted(len(config.strategies), 'strategy', 'strategies')} and {counted(plan.workers, 'worker')}"
+        )
+    # Now, so that no size is refused after the others were measured.
+    plans = [plan for _, plan, _ in sizes_of(sweep, plan=plan, workload=workload)]
+    contenders = len(config.names)
+    what = counted(contenders, "pair")
+    if sweep:
+        what = f"{counted(len(plans), 'size')} x {counted(contenders, 'strategy', 'strategies')}"
+    announcement = _announce(plans, contenders=contenders, what=what) if sweep or mixed else None
+    return SimulationRun(partial(run_load, config, plan=plan, workload=workload, sweep=sweep), announcement)
+
+
+def _announce(plans: Sequence[LoadPlan], *, contenders: int, what: str) -> str:
+    """Say how much it is, and about how long it takes where that is known."""
+    what = f"{what} x {plans[-1].extent}"
+    if plans[-1].duration is None:
+        return f"{what}."
+    seconds = (
+        sum(plan.duration or 0 for plan in plans) * contenders
+        + _START
+        + _WORKER * max(plan.workers for plan in plans)
+        + _ROUND * contenders * sum(plan.rounds for plan in plans)
+    )
+    return f"{what}: about {seconds:.0f} s." if seconds < 100 else f"{what}: about {seconds / 60:.1f} minutes."
+
+
+def _plan(options: dict[str, Any], *, seconds: float = _DURATION, rounds: int = _ROUNDS) -> LoadPlan:
+    names = ("workers", "duration", "operations", "think_time", "rounds")
+    values = {name: options[name] for name in names if options[name] is not None}
+    by_time = {"duration": seconds, "rounds": rounds} if options["operations"] is None else {"duration": None}
+    return LoadPlan(**{**by_time, **values})
+
+
+def _workload(options: dict[str, Any], *, fewest: int | None) -> Workload:
+    accounts = 1 if options["accounts"] is None else positive_int(options["accounts"], name="--accounts")
+    mix = Mix.default(accounts=fewest or accounts) if options["mix"] is None else Mix.parse(options["mix"])
+    # Another one every time, but printed in the report: any run can be repeated.
+    seed = random.SystemRandom().randrange(10**6) if options["seed"] is None else options["seed"]
+    return Workload(accounts=accounts, mix=mix, seed=seed)
+
+
+def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig:
+    """Return which strategies run and where, with this engine by default. Raises ``ValueError`` as `build_run` does."""
+    # A pair with a strategy that loses money by itself would say nothing about the pair.
+    mixed = bool(options["mix_strategies"])
+    by_default = [name for name in NAMES if STRATEGIES[name].is_installed and (STRATEGIES[name].safe or not mixed)]
+    names = _strategies(options, NAMES, by_default)
+    for name in names:
+        if not STRATEGIES[name].is_installed:
+            raise ValueError(f"--strategies {name}: the package of {STRATEGIES[name].package!r} is not installed")
+    model = account_model(options["model"])
+    using = options["database"] or router.db_for_write(model)
+    if using not in connections:
+        raise ValueError(f"--database must be one of {', '.join(connections)}, not {using!r}")
+    chosen = options["engine"] or engine
+    # Mixtures, stories and sweeps compare something else; twice as many rows would hide it.
+    if chosen == "both" != engine:
+        raise ValueError("--engine both is for a load without --mix-strategies; all else runs plain or compiled")
+    if chosen == "compiled" and not any(strategy.has_counterpart for strategy in STRATEGIES.values()):
+        raise ValueError("--engine compiled needs 'accounts.contrib.compiled' in INSTALLED_APPS")
+    return RunConfig(
+        strategies=names,
+        model=model,
+        using=using,
+        keep=options["keep"],
+        engines=_ENGINES[chosen],
+        mixed=mixed,
+    )
+
+
+def _strategies(options: dict[str, Any], known: Sequence[str], by_default: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the strategies that the option names. Raises ``ValueError`` for an unknown one, and for none."""
+    words = [word for part in options["strategies"] or by_default or known for word in part.split(",")]
+    names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise ValueError(f"--strategies must be some of {', '.join(known)}, not {', '.join(unknown) or 'none'}")
+    return names

@@ -13,8 +13,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from accounts.contrib.dynamodb.accounts import DynamoAccount
-from accounts.contrib.dynamodb.entries import DynamoEntry
-from accounts.contrib.dynamodb.keys import account_key, keyed_entry_key
+from accounts.contrib.dynamodb.entries import DynamoEntry, account_key, keyed_entry_key
 from accounts.contrib.dynamodb.strategies import DYNAMO_STRATEGIES, DynamoStrategy
 from accounts.races.fixture import new_name
 from accounts.races.stories import ChangeKind, Story
@@ -50,22 +49,21 @@ class StoreConfig:
         """The strategies for this store."""
         return [DYNAMO_STRATEGIES[name](self.store) for name in self.strategies]
 
-    def require(self, *, workers: int) -> None:
-        """Require nothing: workers of any number share the server."""
-
-    def environment(self) -> dict[str, Any]:
-        """Return what the figures depend on."""
-        address = DynamoStore.named(self.store).client.meta.endpoint_url
-        return {"database": f"DynamoDB at {address}", **process_environment()}
-
     @contextlib.contextmanager
-    def fixture(self, notes: list[str]) -> Iterator[tuple[StoreFixture, WorkerConnection]]:
-        """Provide accounts, and remove them at the end. Raises `SimulationError` where the store cannot be used."""
+    def fixture(
+        self, notes: list[str], *, workers: int
+    ) -> Iterator[tuple[StoreFixture, WorkerConnection, dict[str, Any]]]:
+        """Provide accounts, and remove them at the end; workers of any number share the server.
+
+        Raises `SimulationError` where the store cannot be used.
+        """
         fixture = StoreFixture(store=self.store, run=new_name())
+        # The worker processes connect to no database.
+        connection = WorkerConnection(alias=None, database="", session=fixture.run)
         try:
+            address = DynamoStore.named(self.store).client.meta.endpoint_url
             try:
-                # The worker processes connect to no database.
-                yield fixture, WorkerConnection(alias=None, database="", session=fixture.run)
+                yield fixture, connection, {"database": f"DynamoDB at {address}", **process_environment()}
             finally:
                 if self.keep:
                     notes.append(f"Kept: the accounts whose names begin with {fixture.run}.")

@@ -14,8 +14,8 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
 
-from django.db import transaction
-from django.db.models import OuterRef, Subquery, Sum
+from django.db import models, transaction
+from django.db.models import Sum
 from django.db.models.functions import Coalesce
 
 from accounts.engine import EngineName
@@ -212,8 +212,7 @@ class AccountTrial(LoadTrial):
 
     def open(self) -> None:
         keys = self.fixture.open_accounts(self.workload.accounts, balance=OPENING, overdraft_limit=OVERDRAFT_LIMIT)
-        with transaction.atomic(using=self.fixture.using):
-            self.versions = {account.pk: account.version for account in self._rows(keys)}
+        self.versions = dict(self.fixture.accounts.filter(pk__in=keys).order_by("pk").values_list("pk", "version"))
 
     def load(self, round_number: int) -> AccountLoad:
         keys = tuple(self.versions)
@@ -221,11 +220,8 @@ class AccountTrial(LoadTrial):
 
     def balances(self) -> Balances:
         # One statement, so that balances and entries are of one snapshot.
-        entries: Any = self.fixture.model.entry_model()
-        booked = entries._base_manager.filter(account=OuterRef("pk")).order_by().values("account")
-        total = Coalesce(Subquery(booked.annotate(total=Sum("amount")).values("total")), Decimal(0))
-        rows = self.fixture.accounts.filter(pk__in=list(self.versions))
-        pairs = list(rows.annotate(booked=total + OPENING).values_list("balance", "booked"))
+        total = Coalesce(Sum("entries__amount"), Decimal(0))
+        pairs = list(self._rows.annotate(booked=total + OPENING).values_list("balance", "booked"))
         return Balances(
             stored=sum((balance for balance, _ in pairs), Decimal(0)),
             booked=sum((booked for _, booked in pairs), Decimal(0)),
@@ -233,33 +229,24 @@ class AccountTrial(LoadTrial):
         )
 
     def audited_accounts(self) -> Iterator[AuditedAccount]:
-        """Yield the accounts with their entries, one row at a time."""
-        entries: Any = self.fixture.model.entry_model()._base_manager
-        stream = (
-            entries.using(self.fixture.using)
-            .filter(account__in=list(self.versions))
-            .order_by("account_id", "pk")
-            .values_list("account_id", "amount", "balance_after", "version_after")
-        )
+        """Yield the accounts with their entries, one row at a time: a long run may have more entries than memory."""
+        columns = ("pk", "overdraft_limit", "balance")
+        of_entry = ("entries__amount", "entries__balance_after", "entries__version_after")
+        rows = self._rows.order_by("pk", "entries__pk").values_list(*columns, *of_entry)
         # Server-side cursors need one session to their end, which a pooler grants to a transaction alone.
         with transaction.atomic(using=self.fixture.using):
-            groups = itertools.groupby(stream.iterator(chunk_size=2000), key=operator.itemgetter(0))
-            key, group = next(groups, (None, iter(())))
-            for account in self._rows(tuple(self.versions)):
-                # Accounts and entries are two streams in the same order, merged here: a long run may have more entries
-                # than memory.
-                own = group if account.pk == key else iter(())
+            groups = itertools.groupby(rows.iterator(chunk_size=2000), key=operator.itemgetter(0, 1, 2))
+            for (pk, overdraft_limit, balance), group in groups:
                 yield AuditedAccount(
-                    account=account.pk,
+                    account=pk,
                     opening_balance=OPENING,
-                    opening_version=self.versions[account.pk],
-                    overdraft_limit=account.overdraft_limit,
-                    balance=account.balance,
-                    entries=(AuditedEntry(*row[1:]) for row in own),
+                    opening_version=self.versions[pk],
+                    overdraft_limit=overdraft_limit,
+                    balance=balance,
+                    # An account without entries is one row of NULLs.
+                    entries=(AuditedEntry(*row[3:]) for row in group if row[3] is not None),
                 )
-                if account.pk == key:
-                    key, group = next(groups, (None, iter(())))
 
-    def _rows(self, keys: tuple[object, ...]) -> Iterator[AbstractAccount]:
-        """Yield the accounts in the database's order of their keys, which is the entries' order too."""
-        return self.fixture.accounts.filter(pk__in=keys).order_by("pk").iterator(chunk_size=2000)
+    @property
+    def _rows(self) -> models.QuerySet[AbstractAccount]:
+        return self.fixture.accounts.filter(pk__in=list(self.versions))

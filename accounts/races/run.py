@@ -87,26 +87,24 @@ class RunConfig:
         """What the rows of the report are called, each once."""
         return tuple(dict.fromkeys(map(joint_name, self.contenders)))
 
-    def require(self, *, workers: int) -> None:
-        """Raise `SimulationError` where this database cannot serve so many workers."""
+    @contextlib.contextmanager
+    def fixture(self, notes: list[str], *, workers: int) -> Iterator[tuple[Fixture, WorkerConnection, dict[str, Any]]]:
+        """Create the fixture, and remove it whatever happens in the block; notes are added for the report.
+
+        With it come the workers' connection and what the figures depend on. Raises `SimulationError` where this
+        database cannot serve so many workers.
+        """
         require_row_locks(self.using)
         require_connections(self.using, workers)
         models = (self.model, self.model.entry_model(), get_user_model())
         require_tables(self.using, [model._meta.app_label for model in models])
-
-    def environment(self) -> dict[str, Any]:
-        """Return what the figures depend on."""
-        return environment(self.using)
-
-    @contextlib.contextmanager
-    def fixture(self, notes: list[str]) -> Iterator[tuple[Fixture, WorkerConnection]]:
-        """Create the fixture, and remove it whatever happens in the block; notes are added for the report."""
         name, database = new_name(), connections[self.using].settings_dict["NAME"]
         try:
             with mark_running(name, using=self.using):
                 fixture = Fixture.make(self.model, using=self.using, name=name)
+                connection = WorkerConnection(alias=self.using, database=database, session=name)
                 try:
-                    yield fixture, WorkerConnection(alias=self.using, database=database, session=name)
+                    yield fixture, connection, environment(self.using)
                 finally:
                     if self.keep:
                         notes.append(f"Kept: the accounts of user {name}. simulate --clean removes them.")
@@ -255,10 +253,9 @@ def _measure(
     on_progress: Callable[[tuple[Lane, ...]], None] | None = None,
 ) -> tuple[dict[str, Any], list[Row], tuple[str, ...]]:
     """Run the trials on a fixture of their own; return where, the rows in the trials' order, and notes."""
-    config.require(workers=workers)
     notes: list[str] = []
-    with config.fixture(notes) as (fixture, worker):
-        ran_on, trials = config.environment(), build_trials(fixture)
+    with config.fixture(notes, workers=workers) as (fixture, worker, ran_on):
+        trials = build_trials(fixture)
         pool = WorkerPool(worker, size=workers, interrupt=interrupt, stuck_after=stuck_after)
         loads = [trial for trial in trials if isinstance(trial, LoadTrial)]
         watch = LaneWatch(trials=loads, completed=lambda: pool.completed, report=on_progress) if on_progress else None

@@ -19,6 +19,8 @@ from django_lockstep.locking import VersionedManager, VersionedModel, VersionFie
 from django_lockstep.locking.checks import check_databases, check_retries_in_views, check_tables
 from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, Seat
 
+pytestmark = pytest.mark.django_db
+
 ALL = ["default"]
 
 
@@ -32,12 +34,10 @@ def about(model: Any) -> list[str]:
     return ids([message for message in check_tables(None, databases=ALL) if message.obj is model])
 
 
-@pytest.mark.django_db
 def test_the_project_itself_is_clean() -> None:
     assert checks.run_checks(databases=ALL) == []
 
 
-@pytest.mark.django_db
 def test_no_database_is_touched_unless_it_is_named(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
         checks.run_checks()
@@ -87,7 +87,6 @@ def test_w003_a_manager_that_hides_the_query_set() -> None:
     assert ids(shop_model("Own", objects=OwnManager()).check()) == []
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("model", [Seat, BoxSeat, OddSeat, Account])
 def test_w004_a_model_without_its_guard(model: Any) -> None:
     assert about(model) == []
@@ -97,7 +96,6 @@ def test_w004_a_model_without_its_guard(model: Any) -> None:
     assert about(model) == ["lockstep.W004"]
 
 
-@pytest.mark.django_db
 def test_w004_a_guard_that_is_disabled_does_not_count() -> None:
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE shop_seat DISABLE TRIGGER lockstep_version_guard")
@@ -118,7 +116,6 @@ def test_w040_keys_that_are_given_by_hand() -> None:
     assert [ids(model.check()) for model in (numbered, inherited, decided)] == [[]] * 3
 
 
-@pytest.mark.django_db
 @isolate_apps("tests.testapps.shop")
 def test_a_method_of_a_project_that_has_the_hooks_name_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     def check_table(self: Any, guests: int) -> None:
@@ -130,7 +127,6 @@ def test_a_method_of_a_project_that_has_the_hooks_name_is_not_called(monkeypatch
 
 
 @isolate_apps("tests.testapps.shop")
-@pytest.mark.django_db
 def test_a_table_that_is_not_there_yet_lacks_nothing() -> None:
     assert ids(shop_model("Planned").check_table("default")) == []
 
@@ -141,7 +137,6 @@ def test_e001_an_account_without_entries() -> None:
     assert "accounts.E001" in ids([m for m in wallet.check() if str(m.id).startswith("accounts.")])
 
 
-@pytest.mark.django_db
 def test_w007_entries_that_sql_can_change() -> None:
     assert about(Entry) == []
     with connection.cursor() as cursor:

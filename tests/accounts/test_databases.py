@@ -10,7 +10,7 @@ from accounts.reconciliation import chain_breaks
 from accounts.strategies import STRATEGIES
 from tests.support.factories import AccountFactory
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("engine")]
 
 
 class Elsewhere:
@@ -27,7 +27,6 @@ def pks(settings: Any) -> list[Any]:
     return pks
 
 
-@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("options", [{}, {"idempotency_key": "k"}, {"timeout": 5}], ids=str)
 def test_pessimistic_changes(pks: list[Any], options: dict[str, Any]) -> None:
     one, other = pks
@@ -47,7 +46,6 @@ class Primary:
         return "default"
 
 
-@pytest.mark.usefixtures("engine")
 def test_an_account_read_from_a_replica_is_written_to_the_primary(settings: Any) -> None:
     account = AccountFactory.create(balance=100)
     settings.DATABASE_ROUTERS = [Primary()]
@@ -63,7 +61,6 @@ def test_an_account_read_from_a_replica_is_written_to_the_primary(settings: Any)
     assert account.balance == 104
 
 
-@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_strategies(pks: list[Any], name: str) -> None:
     strategy = STRATEGIES[name].bound(using="default")
@@ -73,7 +70,6 @@ def test_strategies(pks: list[Any], name: str) -> None:
     assert not list(chain_breaks(Account, using="default"))
 
 
-@pytest.mark.usefixtures("engine")
 def test_batches(pks: list[Any]) -> None:
     Account.apply_many([BalanceChange(pks[0], -5, "k"), (pks[1], 5)], using="default")
     assert [Account.objects.get(pk=pk).balance for pk in pks] == [95, 105]

@@ -22,6 +22,8 @@ from django_lockstep.contrib.django_concurrency import make_recognizable
 from tests.support.factories import AccountFactory, UserFactory
 from tests.testapps.shop.models import Seat
 
+pytestmark = pytest.mark.django_db
+
 make_recognizable(Account)
 make_recognizable(Seat)
 
@@ -44,7 +46,6 @@ class TheirOwnTestsOfAModelWithoutAutoNow(ConcurrencyTestMixin, TestCase):  # ty
         return seat
 
 
-@pytest.mark.django_db
 def test_their_api_sees_our_version() -> None:
     account = AccountFactory.create()
     stale = Account.objects.get(pk=account.pk)
@@ -52,7 +53,6 @@ def test_their_api_sees_our_version() -> None:
     assert (get_revision_of_object(account), is_changed(account), is_changed(stale)) == (2, False, True)
 
 
-@pytest.mark.django_db
 def test_their_conflict_page_takes_our_error() -> None:
     account = AccountFactory.create()
     stale = Account.objects.get(pk=account.pk)
@@ -72,7 +72,6 @@ def test_their_conflict_page_takes_our_error() -> None:
 # The strategy of its name
 
 
-@pytest.mark.django_db
 def test_the_strategy_saves_with_a_model_and_a_field_of_theirs() -> None:
     unmanaged = concurrency_model(Account)
     assert not issubclass(unmanaged, Account)
@@ -81,7 +80,6 @@ def test_the_strategy_saves_with_a_model_and_a_field_of_theirs() -> None:
     assert (unmanaged._meta.db_table, unmanaged._meta.managed) == (Account._meta.db_table, False)
 
 
-@pytest.mark.django_db
 def test_the_strategy_sends_their_select_and_their_guarded_update() -> None:
     account = AccountFactory.create(balance=100)
     with CaptureQueriesContext(connection) as captured:
@@ -97,7 +95,6 @@ def test_the_strategy_sends_their_select_and_their_guarded_update() -> None:
 _SAVEPOINTS = {"SAVEPOINT", "RELEASE"}
 
 
-@pytest.mark.django_db
 def test_a_conflict_is_raised_by_their_save() -> None:
     account = AccountFactory.create(balance=100)
     stale = Account.objects.get()
@@ -108,7 +105,6 @@ def test_a_conflict_is_raised_by_their_save() -> None:
     assert stale.version == 1
 
 
-@pytest.mark.django_db
 def test_without_the_package_the_strategy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     account = AccountFactory.create(balance=100)
     monkeypatch.setitem(sys.modules, "concurrency.fields", None)

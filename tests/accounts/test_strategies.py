@@ -35,7 +35,6 @@ UNSAFE = {name: strategy for name, strategy in WAYS.items() if not strategy.safe
 every_strategy = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
 every = pytest.mark.parametrize("strategy", WAYS.values(), ids=WAYS)
 every_safe = pytest.mark.parametrize("strategy", SAFE.values(), ids=SAFE)
-every_unsafe = pytest.mark.parametrize("strategy", UNSAFE.values(), ids=UNSAFE)
 
 
 def test_the_mistakes_come_first() -> None:
@@ -184,24 +183,14 @@ def race(strategy: Strategy, account: Any, sessions: list[Session], conflicts: l
     return [withdrawal.exception(), deposit.exception()]
 
 
-@every_safe
-def test_a_write_in_between_is_not_lost(
+@every
+def test_a_write_in_between_is_lost_without_protection_alone(
     strategy: Strategy, open_session: Callable[[], Session], conflicts: list[object]
 ) -> None:
     account = AccountFactory.create(balance=100)
     assert race(strategy, account, [open_session(), open_session()], conflicts) == [None, None]
-    assert balance(account) == 120
-    assert not breaks()
-
-
-@every_unsafe
-def test_without_protection_a_write_in_between_is_lost(
-    strategy: Strategy, open_session: Callable[[], Session], conflicts: list[object]
-) -> None:
-    account = AccountFactory.create(balance=100)
-    assert race(strategy, account, [open_session(), open_session()], conflicts) == [None, None]
-    assert balance(account) == 70
-    assert breaks()
+    assert balance(account) == (120 if strategy.safe else 70)
+    assert bool(breaks()) is not strategy.safe
 
 
 # Many at the same time, without any control.

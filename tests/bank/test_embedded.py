@@ -87,17 +87,12 @@ def test_a_spawned_child_that_was_the_only_user_stops_the_server(pgdata: Path) -
         assert server_is_gone(pgdata)
 
 
-def test_a_forked_child_does_not_end_its_parents_share(pgdata: Path) -> None:
-    with User(pgdata, "forker_waits") as parent:
+@pytest.mark.parametrize("child", ["waits", "ends"], ids=["without a connection", "with one of its own"])
+def test_a_forked_child_does_not_end_its_parents_share(pgdata: Path, child: str) -> None:
+    with User(pgdata, f"forker_{child}") as parent:
         started = parent.value()
-        assert parent.sql(STARTED) == started
-    assert server_is_gone(pgdata)
-
-
-def test_a_forked_child_that_connects_has_a_share_of_its_own(pgdata: Path) -> None:
-    with User(pgdata, "forker_ends") as parent:
-        started = parent.value()
-        parent.process.wait()
+        if child == "ends":
+            parent.process.wait()
         assert parent.sql(STARTED) == started
     assert server_is_gone(pgdata)
 

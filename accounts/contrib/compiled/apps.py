@@ -11,14 +11,13 @@ class CompiledConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts import batches, strategies
-        from accounts.contrib.compiled import account
-        from accounts.contrib.compiled import strategies as compiled
+        from accounts.contrib.compiled import counterparts
         from accounts.contrib.compiled.batches import apply_changes
         from accounts.engine import register_counterpart
         from accounts.models import AbstractAccount
 
-        for name in account.__all__:
-            register_counterpart(getattr(AbstractAccount, name), getattr(account, name))
+        for method in counterparts.METHODS:
+            register_counterpart(getattr(AbstractAccount, method.__name__), method)
         register_counterpart(batches.apply_changes, apply_changes)
-        for name in compiled.__all__:
-            register_counterpart(type(strategies.STRATEGIES[name]), getattr(compiled, name))
+        for name, counterpart in counterparts.STRATEGIES.items():
+            register_counterpart(type(strategies.STRATEGIES[name]), counterpart)

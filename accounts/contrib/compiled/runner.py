@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -101,15 +101,13 @@ class StatementRunner:
         return {**_NO_VALUES, **{field.attname: field.pre_save(new, add=True) for field in self.statements.extras}}
 
     def _account(self, compiled: Compiled, values: Mapping[str, object]) -> AbstractBaseAccount | None:
+        """Return the account of the row that the statement returns, with its columns as Python values."""
         rows = fetch(connections[self.using], compiled, values)
-        return self.instance(rows[0]) if rows else None
-
-    def instance(self, row: Sequence[object]) -> AbstractBaseAccount:
-        """Build the account from a row that a statement returned."""
-        if self._converters:
-            row = list(row)
-            for index, column, convert in self._converters:
-                row[index] = convert(row[index], column, connections[self.using])
+        if not rows:
+            return None
+        row = list(rows[0])
+        for index, column, convert in self._converters:
+            row[index] = convert(row[index], column, connections[self.using])
         return self.model.from_db(self.using, self._attnames, row)
 
 

@@ -13,8 +13,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import IntegrityError
 
 from accounts.amounts import changed_balance, parse_amount, parse_limit
-from accounts.contrib.dynamodb.entries import DynamoEntry, money
-from accounts.contrib.dynamodb.keys import account_key, keyed_entry_key, new_entry_key
+from accounts.contrib.dynamodb.entries import DynamoEntry, account_key, keyed_entry_key, money, new_entry_key
 from accounts.entries import key_reused_error, validate_key
 from accounts.errors import InsufficientFunds
 from django_lockstep.errors import StaleVersionError

@@ -8,8 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from accounts.contrib.dynamodb.accounts import DynamoAccount
-from accounts.contrib.dynamodb.entries import DynamoEntry
-from accounts.contrib.dynamodb.keys import LEDGER, account_of, is_account
+from accounts.contrib.dynamodb.entries import LEDGER, DynamoEntry, account_of, is_account
 from accounts.reconciliation import ChainBreak, breaks_at
 from django_lockstep.stores.dynamodb.store import DynamoStore
 

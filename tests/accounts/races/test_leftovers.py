@@ -7,14 +7,13 @@ from decimal import Decimal
 import pytest
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
-from django.db import connection
 
 from accounts.models import Account, Entry
 from accounts.races.fixture import Fixture, PurgeError, mark_running, new_name
 from accounts.strategies import STRATEGIES
 from tests.accounts.races.commands import any_left, sessions, simulating
 from tests.support.factories import AccountFactory
-from tests.support.sessions import Session, until
+from tests.support.sessions import Session, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -45,49 +44,32 @@ def test_others_are_not_found() -> None:
     assert found() == []
 
 
+LOCK_KEY = "hashtextextended('accounts.races:' || %s, 0)"
+
+
 def test_a_run_that_lives_keeps_its_rows(other: Session) -> None:
     name = left_behind()
-    other.run(hold, name)
+    other.run(query, f"SELECT pg_advisory_lock({LOCK_KEY})", name)
     assert [fixture.purge_if_over() for fixture in found()] == [False]
-    other.run(release, name)
+    other.run(query, f"SELECT pg_advisory_unlock({LOCK_KEY})", name)
     assert [fixture.purge_if_over() for fixture in found()] == [True]
-
-
-def hold(name: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(hashtextextended('accounts.races:' || %s, 0))", [name])
-
-
-def release(name: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_unlock(hashtextextended('accounts.races:' || %s, 0))", [name])
 
 
 def test_workers_that_live_keep_the_rows_of_a_parent_that_died(other: Session) -> None:
     name = left_behind()
-    other.run(call, f"{name}-00001")
+    other.run(query, "SELECT set_config('application_name', %s, false)", f"{name}-00001")
     assert [fixture.purge_if_over() for fixture in found()] == [False]
-    other.run(call, "")
+    other.run(query, "SELECT set_config('application_name', '', false)")
     assert [fixture.purge_if_over() for fixture in found()] == [True]
-
-
-def call(name: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('application_name', %s, false)", [name])
 
 
 def test_the_living_hold_their_lock_and_give_it_back(other: Session) -> None:
     name = new_name()
+    try_to_hold = f"SELECT pg_try_advisory_lock({LOCK_KEY})"
     with mark_running(name, using="default"):
-        assert not other.run(try_to_hold, name)
-    assert other.run(try_to_hold, name)
-    other.run(release, name)
-
-
-def try_to_hold(name: str) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(hashtextextended('accounts.races:' || %s, 0))", [name])
-        return bool(cursor.fetchone()[0])
+        assert not other.run(query, try_to_hold, name)
+    assert other.run(query, try_to_hold, name)
+    other.run(query, f"SELECT pg_advisory_unlock({LOCK_KEY})", name)
 
 
 def test_what_a_killed_run_left_is_removed_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.pool import WorkerPool
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
-from django_lockstep.lab.simulator.stories import StoryReport
+from django_lockstep.lab.simulator.stories import StoryReport, StoryRow
 from django_lockstep.lab.simulator.trials import LoadTrial, run_trials
 from django_lockstep.lab.simulator.worker_process import WorkerConnection
 
@@ -264,41 +264,41 @@ def test_overdraft_lets_exactly_one_pass_with_every_safe_strategy() -> None:
     assert_nothing_is_left()
 
 
-def test_a_story_ends_with_its_actor() -> None:
+def cut_short(story: str, interfere: Callable[[WorkerPool, StopSignal], None]) -> StoryRow:
+    """Run the story a thousand times at most, and interfere after ten runs."""
     fixture = Fixture.make(Account, using="default", name=new_name())
-    trial = story_trial(
-        STORIES["lost-update"], STRATEGIES["pessimistic"].bound(using="default"), fixture=fixture, runs=1000
-    )
+    trial = story_trial(STORIES[story], STRATEGIES["pessimistic"].bound(using="default"), fixture=fixture, runs=1000)
     config = WorkerConnection(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
     with StopSignal() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
 
-        def kill() -> None:
-            if pool.completed > 10 and not pool.workers[0].failure:
-                os.kill(pool.workers[0].process.pid or 0, signal.SIGKILL)
+        def progress() -> None:
+            if pool.completed > 10:
+                interfere(pool, interrupt)
 
-        (row,) = run_trials([trial], pool=pool, progress=lambda name: kill)
-    assert row.worker_failures == ("worker 1 was killed by SIGKILL",)
+        (row,) = run_trials([trial], pool=pool, progress=lambda name: progress)
     assert 0 < row.runs < 1000
+    return row
+
+
+def test_a_story_ends_with_its_actor() -> None:
+    def kill(pool: WorkerPool, interrupt: StopSignal) -> None:
+        if not pool.workers[0].failure:
+            os.kill(pool.workers[0].process.pid or 0, signal.SIGKILL)
+
+    row = cut_short("lost-update", kill)
+    assert row.worker_failures == ("worker 1 was killed by SIGKILL",)
     assert row.status == "correct"
     assert sum(end.runs for end in row.endings) == row.runs
 
 
 def test_an_interrupted_story_reports_the_runs_it_had() -> None:
-    fixture = Fixture.make(Account, using="default", name=new_name())
-    trial = story_trial(
-        STORIES["overdraft"], STRATEGIES["pessimistic"].bound(using="default"), fixture=fixture, runs=1000
-    )
-    config = WorkerConnection(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
-    with StopSignal() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
+    def stop(pool: WorkerPool, interrupt: StopSignal) -> None:
+        if not interrupt.requested:
+            interrupt.request(signal.SIGINT)
 
-        def stop() -> None:
-            if pool.completed > 10 and not interrupt.requested:
-                interrupt.request(signal.SIGINT)
-
-        (row,) = run_trials([trial], pool=pool, progress=lambda name: stop)
+    row = cut_short("overdraft", stop)
     assert row.cut_short
     assert row.worker_failures == ()
-    assert 0 < row.runs < 1000
 
 
 @pytest.mark.parametrize("name", list(STORIES))

@@ -13,7 +13,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 
-from accounts.management import simulate, simulation
+from accounts.management import simulate
 from accounts.models import Account, Entry
 from accounts.races.run import NAMES, sizes_of
 from tests.accounts.races.commands import any_left, manage, sessions, simulating
@@ -49,7 +49,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return seen["report"]
 
     for name in ("run_load", "run_story"):
-        monkeypatch.setattr(simulation, name, instead)
+        monkeypatch.setattr(simulate, name, instead)
     return seen
 
 
@@ -340,7 +340,7 @@ def test_who_does_not_want_to_wait_gets_no_report(monkeypatch: pytest.MonkeyPatc
     def interrupted(*args: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(simulation, "run_load", interrupted)
+    monkeypatch.setattr(simulate, "run_load", interrupted)
     assert code_of() == 130
 
 

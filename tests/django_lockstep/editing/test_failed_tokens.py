@@ -1,9 +1,11 @@
-"""Invalid tokens are limited by the client's address, alike at both APIs."""
+"""Tokens, alike at both APIs: invalid ones are limited by the client's address, and a project may have its own."""
 
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.core.checks import run_checks
+from django.http import HttpRequest
 from django.test import Client
 
 from django_lockstep.editing.tokens import issue
@@ -52,7 +54,9 @@ def test_both_apis_count_together() -> None:
     assert send("graphql", "wrong").status_code == 429
 
 
-def test_an_invented_header_is_no_other_address(api: str) -> None:
+@pytest.mark.parametrize("proxies", [0, 2], ids=["no proxy", "passed fewer proxies"])
+def test_an_invented_header_is_no_other_address(api: str, settings: Any, proxies: int) -> None:
+    settings.LOCKSTEP_TRUSTED_PROXIES = proxies
     answers = [send(api, "wrong", HTTP_X_FORWARDED_FOR=f"10.0.0.{number}") for number in range(LIMIT + 1)]
     assert answers[-1].status_code == 429
 
@@ -67,14 +71,20 @@ def test_a_trusted_proxy_tells_the_address(api: str, settings: Any) -> None:
     assert send(api, "wrong").status_code == 401, "without the header it is REMOTE_ADDR"
 
 
-def test_a_request_that_passed_fewer_proxies_has_its_own_address(api: str, settings: Any) -> None:
-    settings.LOCKSTEP_TRUSTED_PROXIES = 2
-    answers = [send(api, "wrong", HTTP_X_FORWARDED_FOR=f"10.0.0.{number}") for number in range(LIMIT + 1)]
-    assert answers[-1].status_code == 429
-
-
 @pytest.mark.parametrize("value", [-1, True, "1", None])
 def test_a_number_of_proxies_that_is_none(settings: Any, value: Any) -> None:
     settings.LOCKSTEP_TRUSTED_PROXIES = value
     (message,) = [message for message in run_checks() if message.id == "lockstep.E060"]
     assert message.msg == f"LOCKSTEP_TRUSTED_PROXIES must be an integer of at least 0, not {value!r}"
+
+
+def only_secret(request: HttpRequest, token: str) -> Any:
+    """Authenticate as a project might."""
+    return get_user_model().objects.get(username="ada") if token == "secret" else None
+
+
+def test_a_project_may_know_its_own_tokens(api: str, ada: Any, settings: Any) -> None:
+    allow(ada, "change_article")
+    settings.LOCKSTEP_EDIT_API_AUTHENTICATOR = f"{__name__}.only_secret"
+    for token, status in [("secret", 200), (issue(ada), 401)]:
+        assert send(api, token).status_code == status

@@ -1,5 +1,7 @@
 """Every interleaving of an old holder's write with a takeover."""
 
+from collections.abc import Callable
+
 import pytest
 
 from accounts.races.leases import takeover
@@ -30,26 +32,23 @@ def test_a_look_at_the_lease_leaves_a_window() -> None:
     assert found.failure.state == "1.00"
 
 
-def test_two_takers_of_one_expired_lease(race: RaceFixture) -> None:
-    def take(made: LeaseHandle) -> bool:
-        return Lease.objects.acquire("k", 60) is not None
-
-    found = race(take, take, set_up=expired, invariant=lambda made: Lease.objects.holder("k") is not None)
-    assert all(list(outcome.results.values()).count("True") == 1 for outcome in found.outcomes)
+def take(handle: LeaseHandle) -> bool:
+    return Lease.objects.acquire("k", 60) is not None
 
 
-def test_a_late_refresh_against_a_taker(race: RaceFixture) -> None:
-    def refresh(handle: LeaseHandle) -> bool:
-        try:
-            handle.refresh()
-        except LeaseLost:
-            return False
-        return True
+def refresh(handle: LeaseHandle) -> bool:
+    try:
+        handle.refresh()
+    except LeaseLost:
+        return False
+    return True
 
-    def take(handle: LeaseHandle) -> bool:
-        return Lease.objects.acquire("k", 60) is not None
 
-    found = race(refresh, take, set_up=expired, invariant=lambda handle: Lease.objects.holder("k") is not None)
+@pytest.mark.parametrize("first", [take, refresh])
+def test_an_expired_lease_has_one_taker_and_no_late_refresh(
+    race: RaceFixture, first: Callable[[LeaseHandle], bool]
+) -> None:
+    found = race(first, take, set_up=expired, invariant=lambda handle: Lease.objects.holder("k") is not None)
     assert all(list(outcome.results.values()).count("True") == 1 for outcome in found.outcomes)
 
 

@@ -28,6 +28,8 @@ from tests.testapps.shop.models import (
     UuidSeat,
 )
 
+pytestmark = pytest.mark.django_db
+
 
 @pytest.fixture
 def seat(db: None) -> Seat:
@@ -37,7 +39,6 @@ def seat(db: None) -> Seat:
 # Every kind of model
 
 
-@pytest.mark.django_db
 @every_kind
 def test_a_save_raises_the_version_by_one(make: Any) -> None:
     seat = make()
@@ -47,7 +48,6 @@ def test_a_save_raises_the_version_by_one(make: Any) -> None:
         assert (seat.version, fresh(seat).version, fresh(seat).guest) == (version, version, guest)
 
 
-@pytest.mark.django_db
 @every_kind
 @pytest.mark.parametrize("update_fields", [None, ["guest"]])
 def test_a_stale_save_is_refused_with_both_versions(make: Any, update_fields: Any) -> None:
@@ -66,7 +66,6 @@ def test_a_stale_save_is_refused_with_both_versions(make: Any, update_fields: An
     assert (stale.version, stale.guest) == (1, "Bob")
 
 
-@pytest.mark.django_db
 @every_kind
 @pytest.mark.parametrize("update_fields", [None, ["guest"]])
 def test_a_row_that_is_gone_is_not_inserted_again(make: Any, update_fields: Any) -> None:
@@ -81,7 +80,6 @@ def test_a_row_that_is_gone_is_not_inserted_again(make: Any, update_fields: Any)
     assert not Place.objects.exists()
 
 
-@pytest.mark.django_db
 @every_kind
 def test_a_stale_delete_is_refused(make: Any) -> None:
     seat = make()
@@ -98,7 +96,6 @@ def test_a_stale_delete_is_refused(make: Any) -> None:
         stale.delete()
 
 
-@pytest.mark.django_db
 @every_kind
 def test_saving_without_a_change_writes_nothing(make: Any) -> None:
     seat = fresh(make())
@@ -124,7 +121,6 @@ def test_after_a_rolled_back_save_the_instance_has_to_be_read_again(make: Any) -
     assert (fresh(seat).guest, fresh(seat).version, seat.version) == ("Ada", 2, 2)
 
 
-@pytest.mark.django_db
 @every_kind
 def test_a_copy_is_a_new_row_with_a_history_of_its_own(make: Any) -> None:
     seat = make()
@@ -348,7 +344,6 @@ def test_the_async_twins() -> None:
 # What cannot be saved
 
 
-@pytest.mark.django_db
 @every_kind
 @pytest.mark.parametrize("name", ["typo", "id", "guset"])
 def test_update_fields_that_are_no_columns_are_refused_as_django_does(make: Any, name: str) -> None:
@@ -358,7 +353,6 @@ def test_update_fields_that_are_no_columns_are_refused_as_django_does(make: Any,
     assert not len(sent)
 
 
-@pytest.mark.django_db
 def test_a_new_row_without_a_version_gets_the_first_one() -> None:
     seat = Seat(version=None)  # type: ignore[misc]
     seat.save()
@@ -377,7 +371,6 @@ def test_a_form_that_was_sent_no_version_is_not_valid(seat: Seat) -> None:
     assert list(form.errors) == ["version"]
 
 
-@pytest.mark.django_db
 def test_a_form_for_a_new_row_needs_none() -> None:
     form = modelform_factory(Seat, fields=["guest", "version"])({"guest": "Ada"})
     assert form.is_valid(), form.errors
@@ -393,7 +386,6 @@ def loaded(text: str) -> Any:
     return saved.object
 
 
-@pytest.mark.django_db
 def test_a_deserialized_row_keeps_its_version_where_there_is_none() -> None:
     seat = Seat.objects.create()
     seat.guest = "Ada"
@@ -403,7 +395,6 @@ def test_a_deserialized_row_keeps_its_version_where_there_is_none() -> None:
     assert (loaded(text).version, fresh(seat).version) == (2, 2)
 
 
-@pytest.mark.django_db
 def test_over_a_row_that_is_there_it_gets_one_above_both(seat: Seat) -> None:
     seat.guest = "Ada"
     seat.save()

@@ -19,8 +19,9 @@ from tests.django_lockstep.locking.looks import every_kind, fresh, statements
 from tests.support.sessions import Session
 from tests.testapps.shop.models import Seat, Stage
 
+pytestmark = pytest.mark.django_db
 
-@pytest.mark.django_db
+
 @every_kind
 def test_what_is_unchanged_passes_and_what_changed_is_named(make: Any) -> None:
     seat = make()
@@ -33,7 +34,6 @@ def test_what_is_unchanged_passes_and_what_changed_is_named(make: Any) -> None:
     assert (error.target, error.action) == (seat, "verify")
 
 
-@pytest.mark.django_db
 @every_kind
 def test_what_is_gone_is_named(make: Any) -> None:
     seat = make()
@@ -42,14 +42,12 @@ def test_what_is_gone_is_named(make: Any) -> None:
         verify_unchanged(seat)
 
 
-@pytest.mark.django_db
 def test_what_this_transaction_wrote_itself_is_unchanged() -> None:
     seat = Seat.objects.create()
     assert seat.update_if_unchanged(guest="Ada")
     verify_unchanged(seat)
 
 
-@pytest.mark.django_db
 def test_it_is_one_statement_a_table_in_one_order() -> None:
     seats = [Seat.objects.create() for _ in range(3)]
     stage = Stage.objects.create()
@@ -68,7 +66,6 @@ def test_it_needs_a_transaction() -> None:
         verify_unchanged(seat)
 
 
-@pytest.mark.django_db
 def test_an_instance_without_its_version_is_refused() -> None:
     with pytest.raises(ValueError, match="was never saved"):
         verify_unchanged(Seat())

@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError
 
 from accounts.contrib.dynamodb import DynamoAccount, account_breaks
-from accounts.contrib.dynamodb.keys import account_key
+from accounts.contrib.dynamodb.entries import account_key
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from django_lockstep.stores import DynamoStore
 

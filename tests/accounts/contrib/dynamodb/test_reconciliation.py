@@ -10,7 +10,7 @@ from django.core.management import CommandError
 from pytest_django import Settings
 
 from accounts.contrib.dynamodb import DynamoAccount, account_breaks, chain_breaks
-from accounts.contrib.dynamodb.keys import account_key
+from accounts.contrib.dynamodb.entries import account_key
 from django_lockstep.stores import DynamoStore
 from django_lockstep.stores.dynamodb.client import Client
 from tests.support.reconcile import reconcile

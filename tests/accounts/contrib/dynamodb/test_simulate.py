@@ -4,7 +4,7 @@ import json
 import subprocess
 from typing import Any
 
-from accounts.contrib.dynamodb.keys import LEDGER
+from accounts.contrib.dynamodb.entries import LEDGER
 from django_lockstep.stores.dynamodb.store import DynamoStore
 from tests.support.processes import assert_clean, run
 

@@ -47,27 +47,22 @@ def ends(press: Press) -> str:
     return str(sorted(press.seen.items()))
 
 
-def test_two_transitions_of_one_table(race: RaceFixture) -> None:
+@pytest.mark.parametrize(
+    "request_of_bob",
+    [(TRANSITION, {"wanted": OPENING}), (CHECK_OUT, {"table": "press.review"})],
+    ids=["two transitions of one table", "a transition and a check-out of what refers to the same"],
+)
+def test_one_of_two_gets_it(race: RaceFixture, request_of_bob: tuple[str, dict[str, Any]]) -> None:
+    query, variables = request_of_bob
     found = race(
         asks("ada", TRANSITION, wanted=OPENING),
-        asks("bob", TRANSITION, wanted=OPENING),
+        asks("bob", query, **variables),
         set_up=Press,
         directed=True,
         observe=ends,
         invariant=one_got_it,
     )
     assert len(found.outcomes) == 2
-
-
-def test_a_transition_and_a_check_out_of_what_refers_to_the_same(race: RaceFixture) -> None:
-    race(
-        asks("ada", TRANSITION, wanted=OPENING),
-        asks("bob", CHECK_OUT, table="press.review"),
-        set_up=Press,
-        directed=True,
-        observe=ends,
-        invariant=one_got_it,
-    )
 
 
 def test_a_check_in_while_it_is_taken_over(race: RaceFixture) -> None:

@@ -51,20 +51,6 @@ def test_a_token_needs_none(editor: Any) -> None:
     assert client.post(PATH, BODY, "application/json").status_code == 200
 
 
-def only_secret(request: Any, token: str) -> Any:
-    """Authenticate as a project might."""
-    from django.contrib.auth import get_user_model
-
-    return get_user_model().objects.get(username="ada") if token == "secret" else None
-
-
-def test_a_project_may_know_its_own_tokens(editor: Any, settings: Any) -> None:
-    settings.LOCKSTEP_EDIT_API_AUTHENTICATOR = f"{__name__}.only_secret"
-    for token, status in [("secret", 200), (issue(editor), 401)]:
-        client = Client(headers={"Authorization": f"Bearer {token}"})
-        assert client.post(PATH, BODY, "application/json").status_code == status
-
-
 @pytest.mark.parametrize("method", ["get", "put", "delete", "options"])
 def test_it_is_post_alone(editor: Any, method: str) -> None:
     client = Client()

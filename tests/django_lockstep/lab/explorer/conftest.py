@@ -11,6 +11,9 @@ from django_lockstep.lab.explorer import Scenario, processes
 from django_lockstep.lab.explorer.options import SessionOptions
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
+from tests.django_lockstep.lab.explorer import stories
+from tests.support.sessions import Session
+from tests.testapps.shop.models import Seat
 
 Exploring = Callable[[Scenario], AbstractContextManager[ExplorationSession]]
 
@@ -50,3 +53,13 @@ def allowed(beside: str, monkeypatch: pytest.MonkeyPatch) -> str:
 def workers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start the workers after the first schedule."""
     monkeypatch.setattr(processes, "_ALONE", 0.0)
+
+
+@pytest.fixture
+def held(transactional_db: None, other: Session) -> Iterator[int]:
+    """A seat that a session outside of the race has locked."""
+    pk = stories.one_seat()
+    other.begin()
+    other.run(list, Seat.objects.select_for_update().filter(pk=pk))
+    yield pk
+    other.end()

@@ -1,7 +1,7 @@
 """Every way to wait, or to be refused, is an ordinary outcome: who waited for whom, on what, and how it ended."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -263,16 +263,6 @@ def test_two_that_go_on_within_their_statements_and_then_wait_for_each_other_dea
 
 
 # Somebody outside of the race
-
-
-@pytest.fixture
-def held(transactional_db: None, other: Session) -> Iterator[int]:
-    """A seat that a session outside of the race has locked."""
-    pk = stories.one_seat()
-    other.begin()
-    other.run(list, Seat.objects.select_for_update().filter(pk=pk))
-    yield pk
-    other.end()
 
 
 def test_who_waits_for_a_session_outside_is_stuck_and_the_session_named(held: int, other: Session) -> None:

@@ -20,6 +20,8 @@ from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import actor, among, unnamed_ends
 from tests.testapps.shop.models import Seat
 
+pytestmark = pytest.mark.django_db(transaction=True)
+
 A, B, C, D = range(4)
 ROW = ("shop_seat", 1)
 LOCKS = Footprint(locks=frozenset({(ROW, Mode.UPDATE)}))
@@ -100,7 +102,6 @@ def test_a_run_that_cannot_be_made_is_left_out() -> None:
 # On the server
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("first", "last"), ["CD", "DC"])
 def test_a_schedule_says_who_goes_first(first: str, last: str) -> None:
     run = replay(scenario(), f"{BOTH_WAIT}B{first}", rows=True)
@@ -113,7 +114,6 @@ def test_a_schedule_says_who_goes_first(first: str, last: str) -> None:
     assert [swap.schedule for swap in won.swaps] == [f"{BOTH_WAIT}B{last}"]
 
 
-@pytest.mark.django_db(transaction=True)
 def test_an_exploration_holds_though_the_server_decides() -> None:
     found = explore(scenario(), reduction="symmetric", tree=True)
 
@@ -122,7 +122,6 @@ def test_an_exploration_holds_though_the_server_decides() -> None:
     assert {C, D} <= {"ABCD".index(line.moves[0]) for line in found.tree if line.start == f"{BOTH_WAIT}B"}
 
 
-@pytest.mark.django_db(transaction=True)
 def test_where_the_server_never_chooses_so_the_order_is_said_to_be_its_own(monkeypatch: Any) -> None:
     competitors: Callable[..., tuple[frozenset[int], frozenset[int]]] = MoveBuilder._competitors
 
@@ -140,7 +139,6 @@ def test_where_the_server_never_chooses_so_the_order_is_said_to_be_its_own(monke
     assert run.reason == "In 1 move the server alone decided in which order waiters went on"
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_spec_marks_the_wait_with_the_step_that_ended_it() -> None:
     spec = write_spec(scenario(), f"{BOTH_WAIT}BD")
 
@@ -155,7 +153,6 @@ def adds(pk: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.django_db(transaction=True)
 def test_they_are_found_with_and_without_reduction() -> None:
     racing = Scenario(set_up=stories.one_seat, actors=[adds] * 4, observe=stories.price)
     full, reduced, symmetric = (explore(racing, reduction=each) for each in ("none", "dpor", "symmetric"))
@@ -170,7 +167,6 @@ def locks_at_its_snapshot(pk: int) -> None:
         Seat.objects.select_for_update().get(pk=pk)
 
 
-@pytest.mark.django_db(transaction=True)
 def test_who_is_refused_at_its_snapshot_is_so_in_one_and_the_same_move() -> None:
     racing = Scenario(set_up=stories.one_seat, actors=[adds, adds, locks_at_its_snapshot])
     ended = set()
@@ -182,7 +178,6 @@ def test_who_is_refused_at_its_snapshot_is_so_in_one_and_the_same_move() -> None
     assert (ended, run.unsteerable) == ({4}, 0)
 
 
-@pytest.mark.django_db(transaction=True)
 def test_who_waited_for_one_that_fails_goes_on_after_that_one() -> None:
     programs = [("driver", (("add", 1), ("add", 0))), ("driver", (("add", 1),)), ("driver", (("add", 0),))]
     run = replay(among([actor(program) for program in programs]), "ACABC")
@@ -197,7 +192,6 @@ def changes_what_it_read(pk: int) -> None:
         Seat.objects.filter(pk=pk, price=seen).update(price=seen + 10)
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_row_that_was_only_locked_has_no_new_version_for_which_they_would_compete() -> None:
     racing = Scenario(set_up=stories.one_seat, actors=[changes_what_it_read] * 4)
     # B and C wait for A; B then finds that the row has changed, and holds it without a change until its COMMIT. C, the
@@ -209,7 +203,6 @@ def test_a_row_that_was_only_locked_has_no_new_version_for_which_they_would_comp
 
 
 @pytest.mark.slow
-@pytest.mark.django_db(transaction=True)
 def test_orders_after_a_row_was_only_locked_are_found_with_and_without_reduction() -> None:
     racing = Scenario(set_up=stories.one_seat, actors=[changes_what_it_read] * 3, observe=stories.price)
     full, reduced, symmetric = (explore(racing, reduction=each) for each in ("none", "dpor", "symmetric"))

@@ -18,7 +18,7 @@ from tests.testapps.shop.models import Seat
 
 Programs = list[list[str]]
 
-committed = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 # Which schedules
@@ -126,7 +126,6 @@ def test_an_actor_that_waits_is_passed_over(
 # What it finds
 
 
-@committed
 def test_a_lost_update_is_found() -> None:
     found = explore(stories.raising(stories.naive), directed=True)
 
@@ -136,7 +135,6 @@ def test_a_lost_update_is_found() -> None:
     assert not replay(stories.raising(stories.naive), found.failure.schedule).holds
 
 
-@committed
 @pytest.mark.parametrize("actor", [stories.locked, stories.optimistic, stories.computed, stories.serializable])
 def test_where_nothing_is_found_it_says_so_and_not_that_it_holds(actor: stories.Actor) -> None:
     found = explore(stories.raising(actor), directed=True)
@@ -145,7 +143,6 @@ def test_where_nothing_is_found_it_says_so_and_not_that_it_holds(actor: stories.
     assert (found.ok, found.passed, found.left) == (False, True, 0)
 
 
-@committed
 def test_while_the_others_wait_one_interruption_is_enough() -> None:
     found = explore(stories.raising(stories.locked), directed=True)
 
@@ -153,7 +150,6 @@ def test_while_the_others_wait_one_interruption_is_enough() -> None:
     assert (found.schedules, found.waits) == (2, {"SELECT": 1})
 
 
-@committed
 def test_three_actors_are_directed() -> None:
     wrong = explore(stories.raising(stories.naive, actors=3), directed=True)
     right = explore(stories.raising(stories.locked, actors=3), directed=True)
@@ -162,7 +158,6 @@ def test_three_actors_are_directed() -> None:
     assert wrong.schedules == 1 + 2
 
 
-@committed
 def test_a_deadlock_is_found() -> None:
     found = explore(stories.opposite_transfers(), directed=True, no_deadlock=True)
 
@@ -170,7 +165,6 @@ def test_a_deadlock_is_found() -> None:
     assert "Deadlock of A, B" in found.reason
 
 
-@committed
 def test_a_reader_that_sees_half_of_a_change_is_found() -> None:
     def read_both(pks: list[int]) -> str:
         with transaction.atomic():
@@ -181,14 +175,12 @@ def test_a_reader_that_sees_half_of_a_change_is_found() -> None:
     assert explore(scenario, directed=True).verdict == "broken"
 
 
-@committed
 def test_it_ends_with_the_first_wrong_run_where_that_is_enough() -> None:
     found = explore(stories.raising(stories.naive), directed=True, stop_on_first=True)
 
     assert (found.verdict, found.schedules) == ("broken", 2)
 
 
-@committed
 def test_its_serial_schedules_are_not_run_again_to_compare_with() -> None:
     counts = dict.fromkeys(("A", "B"), 0)
 
@@ -206,7 +198,6 @@ def test_its_serial_schedules_are_not_run_again_to_compare_with() -> None:
     assert counts == dict.fromkeys(counts, found.schedules + 1)
 
 
-@committed
 def test_without_a_warm_up_only_a_wrong_schedule_is_repeated() -> None:
     runs: list[int] = []
 
@@ -221,21 +212,18 @@ def test_without_a_warm_up_only_a_wrong_schedule_is_repeated() -> None:
     assert (first.verdict, len(runs)) == ("incomplete", 2)
 
 
-@committed
 def test_a_limit_leaves_it_incomplete() -> None:
     found = explore(stories.raising(stories.locked), directed=True, max_schedules=1)
 
     assert (found.verdict, found.passed) == ("incomplete", False)
 
 
-@committed
 def test_actors_that_do_nothing_are_vacuous() -> None:
     scenario = Scenario(set_up=stories.one_seat, actors=[stories.computed, lambda pk: None])
 
     assert explore(scenario, directed=True).verdict == "vacuous"
 
 
-@committed
 def test_random_columns_and_caches_are_learned_here_too() -> None:
     def cached(pk: int) -> None:
         ContentType.objects.get_for_model(Seat)

@@ -244,33 +244,23 @@ def test_a_step_that_never_ends_is_reported_and_stopped(actor: stories.Actor, at
     assert at in found.reason
 
 
-@pytest.fixture
-def taken(transactional_db: None, other: Session) -> Iterator[int]:
-    """A seat that a session outside of the race has locked."""
-    pk = stories.one_seat()
-    other.begin()
-    other.run(list, Seat.objects.select_for_update().filter(pk=pk))
-    yield pk
-    other.end()
-
-
 def lock(pk: int) -> None:
     with transaction.atomic():
         list(Seat.objects.select_for_update().filter(pk=pk))
 
 
-def test_a_lock_of_another_session_is_reported_with_the_session(taken: int, other: Session) -> None:
-    found = explore(Scenario(set_up=lambda: taken, actors=[lock], invariant=bool), step_timeout=1.0)
+def test_a_lock_of_another_session_is_reported_with_the_session(held: int, other: Session) -> None:
+    found = explore(Scenario(set_up=lambda: held, actors=[lock], invariant=bool), step_timeout=1.0)
 
     assert found.verdict == "stuck"
     assert f"session {other.pid}" in found.reason
 
 
-def test_rows_that_cannot_be_put_back_are_an_error(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_cannot_be_put_back_are_an_error(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_lockstep.lab.explorer.tables.saved_tables._TIMEOUT", "50ms")
 
     with pytest.raises(ExplorerError, match="could not be put back"):
-        explore(Scenario(set_up=lambda: taken, actors=[stories.naive], invariant=bool), step_timeout=1.0)
+        explore(Scenario(set_up=lambda: held, actors=[stories.naive], invariant=bool), step_timeout=1.0)
 
 
 def interrupting(pk: int) -> bool:

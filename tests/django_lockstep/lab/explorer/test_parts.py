@@ -13,6 +13,8 @@ from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.testapps.shop.models import Seat, Ticket
 
+pytestmark = pytest.mark.django_db(transaction=True)
+
 RAISE = "UPDATE shop_seat SET price = price + 10 WHERE shop_seat.id = %s RETURNING id"
 SELL = "INSERT INTO shop_ticket (id, seat_id) SELECT %s, id FROM changed"
 LOCK = "SELECT id FROM shop_seat WHERE id = %s AND (SELECT pg_advisory_xact_lock(%s)) IS NOT NULL FOR NO KEY UPDATE"
@@ -54,7 +56,6 @@ def sold(made: Any) -> list[Any]:
     return [*Seat.objects.order_by("pk").values_list("price", flat=True), Ticket.objects.count()]
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("actor", [sell, lock_and_sell, sell_many, compute_and_sell])
 def test_reduction_changes_no_outcome_and_leaves_out_what_is_about_other_rows(actor: Callable[[int], None]) -> None:
     same = Scenario(set_up=stories.one_seat, actors=[actor] * 2, invariant=bool, observe=sold)
@@ -70,7 +71,6 @@ def test_reduction_changes_no_outcome_and_leaves_out_what_is_about_other_rows(ac
     assert explore(apart).schedules == 1
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_a_statement_is_one_step_when_it_is_prepared_and_when_it_is_there_already(wrapped: bool) -> None:
     def twice(pk: int) -> None:
@@ -83,7 +83,6 @@ def test_a_statement_is_one_step_when_it_is_prepared_and_when_it_is_there_alread
     assert run.state == "120.00"
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_wait_inside_such_a_statement_shows_its_row() -> None:
     run = replay(Scenario(set_up=stories.one_seat, actors=[stories.naive, sell], observe=sold), "AABA")
 
@@ -93,7 +92,6 @@ def test_a_wait_inside_such_a_statement_shows_its_row() -> None:
     assert "INSERT shop_ticket" in timeline(run)
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_lost_update_inside_such_a_statement_is_explained() -> None:
     race = Scenario(set_up=stories.one_seat, actors=[compute_and_sell] * 2, invariant=stories.raised_by(10))
 

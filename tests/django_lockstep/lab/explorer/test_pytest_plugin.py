@@ -20,7 +20,7 @@ from tests.testapps.shop.models import Seat
 
 ROOT = Path(__file__).resolve().parents[4]
 
-committed = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def break_it(racing: RaceFixture) -> str:
@@ -29,14 +29,6 @@ def break_it(racing: RaceFixture) -> str:
     return str(failed.value)
 
 
-@committed
-def test_what_holds_passes_and_answers_with_the_exploration() -> None:
-    found = RaceFixture()(stories.locked, stories.locked, set_up=stories.one_seat, invariant=stories.raised_by(10))
-
-    assert found.verdict == "holds"
-
-
-@committed
 def test_what_breaks_fails_with_a_timeline_and_a_schedule_to_paste() -> None:
     said = break_it(RaceFixture())
 
@@ -44,7 +36,6 @@ def test_what_breaks_fails_with_a_timeline_and_a_schedule_to_paste() -> None:
     assert 'race.replay("AABBAB", ...)' in said
 
 
-@committed
 def test_it_begins_with_how_many_end_wrong_in_which_ways() -> None:
     first, way, *_ = break_it(RaceFixture()).splitlines()
 
@@ -53,7 +44,6 @@ def test_it_begins_with_how_many_end_wrong_in_which_ways() -> None:
     assert "price=110.00" in way
 
 
-@committed
 def test_without_a_set_up_every_schedule_begins_with_the_rows_of_the_test() -> None:
     pk = stories.one_seat()
     racing = RaceFixture()
@@ -74,7 +64,6 @@ def test_without_a_set_up_every_schedule_begins_with_the_rows_of_the_test() -> N
     assert Seat.objects.get().price == 100
 
 
-@committed
 def test_actors_are_called_by_their_functions_where_they_differ() -> None:
     found = RaceFixture()(stories.locked, stories.computed, set_up=stories.one_seat)
     alike = RaceFixture()(stories.locked, stories.locked, set_up=stories.one_seat)
@@ -83,7 +72,6 @@ def test_actors_are_called_by_their_functions_where_they_differ() -> None:
     assert (found.actors, alike.actors, mapped.actors) == (("locked", "computed"), ("A", "B"), ("one", "other"))
 
 
-@committed
 def test_an_impossible_schedule_is_one_sentence() -> None:
     with pytest.raises(Failed, match="^Step 4 is A, which waits or is done; B could move$") as failed:
         RaceFixture().replay("AAAABBBB", *[stories.naive] * 2, set_up=stories.one_seat)
@@ -91,7 +79,6 @@ def test_an_impossible_schedule_is_one_sentence() -> None:
     assert failed.value.__context__ is None
 
 
-@committed
 def test_the_numbers_of_a_race_are_recorded() -> None:
     recorded: dict[str, object] = {}
 
@@ -127,7 +114,6 @@ def test_races_that_passed_are_listed_where_asked_for(asked: bool, lines: list[s
     assert reporter == lines
 
 
-@committed
 def test_a_schedule_is_replayed() -> None:
     racing = RaceFixture()
 
@@ -138,13 +124,11 @@ def test_a_schedule_is_replayed() -> None:
     assert right.holds
 
 
-@committed
 def test_what_was_not_explored_to_the_end_fails() -> None:
     with pytest.raises(Failed, match="incomplete"):
         RaceFixture(max_schedules=1)(stories.locked, stories.locked, set_up=stories.one_seat)
 
 
-@committed
 def test_a_directed_race_passes_where_nothing_was_found_and_does_not_say_that_it_holds() -> None:
     recorded: dict[str, object] = {}
     racing = RaceFixture(record=recorded.__setitem__)
@@ -155,7 +139,6 @@ def test_a_directed_race_passes_where_nothing_was_found_and_does_not_say_that_it
     assert recorded["race_verdict"] == "nothing found"
 
 
-@committed
 def test_a_directed_race_that_breaks_fails_with_a_timeline() -> None:
     with pytest.raises(Failed, match="lost update: ") as failed:
         RaceFixture()(*[stories.naive] * 2, set_up=stories.one_seat, directed=True, stop_on_first=True)
@@ -163,7 +146,6 @@ def test_a_directed_race_that_breaks_fails_with_a_timeline() -> None:
     assert "To replay: race.replay(" in str(failed.value)
 
 
-@committed
 def test_the_fixture_is_there(race: RaceFixture) -> None:
     found = race(stories.locked, stories.locked, set_up=stories.one_seat)
     again = race.replay(found.outcomes[0].schedule, *[stories.locked] * 2, set_up=stories.one_seat)
@@ -174,7 +156,6 @@ def test_the_fixture_is_there(race: RaceFixture) -> None:
 # How a failure is shown
 
 
-@committed
 @pytest.mark.parametrize(("form", "opening"), [("svg", "<svg "), ("html", "<!DOCTYPE html>")])
 def test_a_picture_goes_into_a_file_that_the_failure_names(form: str, opening: str, tmp_path: Path) -> None:
     said = break_it(RaceFixture(timeline=form, folder=lambda: tmp_path / "new", name="test[a/b]"))
@@ -185,7 +166,6 @@ def test_a_picture_goes_into_a_file_that_the_failure_names(form: str, opening: s
     assert path.read_text().startswith(opening)
 
 
-@committed
 def test_a_second_failure_does_not_overwrite_the_first(tmp_path: Path) -> None:
     for _ in range(2):
         break_it(RaceFixture(timeline="svg", folder=lambda: tmp_path))
@@ -193,7 +173,6 @@ def test_a_second_failure_does_not_overwrite_the_first(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["race-1.svg", "race-2.svg"]
 
 
-@committed
 def test_json_stands_in_the_failure() -> None:
     said = break_it(RaceFixture(timeline="json"))
     found, _ = json.JSONDecoder().raw_decode(said[said.index("{\n") :])
@@ -218,7 +197,6 @@ class AsyncActor:
         await async_computed(pk)
 
 
-@committed
 def test_asynchronous_actors_are_steered_statement_by_statement() -> None:
     with pytest.raises(Failed, match=r"lost update: A wrote price 110.00 computed from 100.00") as failed:
         RaceFixture()(async_naive, async_naive, set_up=stories.one_seat, invariant=stories.raised_by(10))
@@ -226,15 +204,13 @@ def test_asynchronous_actors_are_steered_statement_by_statement() -> None:
     assert 'race.replay("ABBA", ...)' in str(failed.value)
 
 
-@committed
-@pytest.mark.parametrize("actor", [async_computed, AsyncActor(), partial(async_computed)])
-def test_right_asynchronous_actors_hold(actor: Any) -> None:
+@pytest.mark.parametrize("actor", [stories.locked, async_computed, AsyncActor(), partial(async_computed)])
+def test_what_holds_passes_and_answers_with_the_exploration(actor: Any) -> None:
     found = RaceFixture()(actor, stories.computed, set_up=stories.one_seat, invariant=stories.raised_by(10))
 
     assert found.verdict == "holds"
 
 
-@committed
 def test_a_transaction_of_an_asynchronous_actor_is_on_its_own_connection() -> None:
     from asgiref.sync import sync_to_async
 
@@ -267,7 +243,6 @@ def test_in_a_plain_test_it_says_what_to_do(race: RaceFixture) -> None:
         race(stories.locked, stories.locked, set_up=stories.one_seat)
 
 
-@committed
 def test_in_an_open_transaction_it_says_so() -> None:
     with transaction.atomic(), pytest.raises(Failed, match="A transaction is open"):
         RaceFixture()(stories.locked, set_up=stories.one_seat)

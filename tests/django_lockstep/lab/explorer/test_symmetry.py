@@ -20,6 +20,8 @@ from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import unnamed_ends
 from tests.testapps.shop.models import Seat
 
+pytestmark = pytest.mark.django_db(transaction=True)
+
 Program = str
 """The steps of an actor: a small letter writes a row, a capital one reads it."""
 Step = tuple[int, int]
@@ -143,7 +145,6 @@ def raises_if_late(pk: int) -> str:
     return "in time"
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("actors", [2, 3])
 @pytest.mark.parametrize(
     "actor", [stories.naive, stories.locked, stories.optimistic, stories.serializable, raises_if_late]
@@ -157,7 +158,6 @@ def test_the_same_ends_are_found_in_fewer_schedules(actor: stories.Actor, actors
     assert symmetric.schedules * actors <= full.schedules
 
 
-@pytest.mark.django_db(transaction=True)
 def test_the_verdict_says_it() -> None:
     full, symmetric = both(stories.computed, invariant=lambda pk: stories.price(pk) == 120)
 
@@ -167,7 +167,6 @@ def test_the_verdict_says_it() -> None:
     )
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_wrong_schedule_can_be_run_again_without_it() -> None:
     scenario = Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2)
     found = explore(scenario, reduction="symmetric")
@@ -178,7 +177,6 @@ def test_a_wrong_schedule_can_be_run_again_without_it() -> None:
     assert not replay(scenario, "BABA").holds  # of which the names are exchanged
 
 
-@pytest.mark.django_db(transaction=True)
 def test_one_that_is_late_in_every_schedule_is_not_vacuous() -> None:
     def refuses_the_second(pk: int) -> None:
         with transaction.atomic():
@@ -193,7 +191,6 @@ def test_one_that_is_late_in_every_schedule_is_not_vacuous() -> None:
     assert symmetric.verdict == "holds"
 
 
-@pytest.mark.django_db(transaction=True)
 def test_what_all_of_them_do_in_every_schedule_is_still_vacuous() -> None:
     def mistaken(pk: int) -> None:
         stories.price(pk)
@@ -212,7 +209,6 @@ def one_is_in_time(pk: int, results: Mapping[str, Any], errors: Mapping[str, Bas
     return len(results) + len(errors) == 2 and "in time" in results.values()
 
 
-@pytest.mark.django_db(transaction=True)
 def test_an_invariant_that_tells_the_actors_apart_is_refused() -> None:
     scenario = Scenario(set_up=stories.one_seat, actors=[raises_if_late] * 2, invariant=the_first_is_in_time)
 
@@ -221,14 +217,12 @@ def test_an_invariant_that_tells_the_actors_apart_is_refused() -> None:
         explore(scenario, reduction="symmetric")
 
 
-@pytest.mark.django_db(transaction=True)
 def test_an_invariant_about_the_results_of_all_is_not() -> None:
     full, symmetric = both(raises_if_late, invariant=one_is_in_time)
 
     assert (full.verdict, symmetric.verdict) == ("holds", "holds")
 
 
-@pytest.mark.django_db(transaction=True)
 def test_on_the_shell() -> None:
     def schedules(reduction: str) -> int:
         out = StringIO()

@@ -14,6 +14,8 @@ from django_lockstep.lab.explorer.effects.sql import parse
 from tests.django_lockstep.lab.explorer import schemas
 from tests.django_lockstep.lab.explorer.programs import ends
 
+pytestmark = pytest.mark.django_db(transaction=True)
+
 # What is read from the text and the parameters
 
 BOTH = UniqueIndex(name="once", columns=("account", "key"))
@@ -116,7 +118,6 @@ def both(*actors: Actor, table: str = TABLE, **given: Any) -> tuple[Exploration,
     return reduced, full
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("keys", [("a", "b"), (None, None), ("a", None)])
 def test_rows_with_different_keys_are_inserted_in_one_order(keys: tuple[str | None, str | None]) -> None:
     reduced, full = both(*(inserts(key, None) for key in keys))
@@ -124,7 +125,6 @@ def test_rows_with_different_keys_are_inserted_in_one_order(keys: tuple[str | No
     assert full.schedules == 20
 
 
-@pytest.mark.django_db(transaction=True)
 def test_the_second_with_the_same_key_waits_and_fails_whoever_that_is() -> None:
     reduced, _ = both(inserts("a", None), inserts("b", "a"))
     assert reduced.errors == {"23505": reduced.errors["23505"]}
@@ -141,7 +141,6 @@ def locks_and_inserts_that_of_the_set_up(key: str) -> None:
         schemas.run("INSERT INTO made_log (key) VALUES (%s)", [key])
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("actor", [inserts_that_of_the_set_up, locks_and_inserts_that_of_the_set_up])
 @pytest.mark.parametrize("actors", [2, 3])
 def test_the_same_key_is_the_same_where_each_run_has_another_one(actor: Actor, actors: int) -> None:
@@ -150,7 +149,6 @@ def test_the_same_key_is_the_same_where_each_run_has_another_one(actor: Actor, a
     assert reduced.schedules <= full.schedules
 
 
-@pytest.mark.django_db(transaction=True)
 def test_keys_that_each_run_and_actor_makes_anew_are_different() -> None:
     def inserts_a_new_one(fixture: Any) -> None:
         inserts(str(uuid4()), None)(fixture)
@@ -160,14 +158,12 @@ def test_keys_that_each_run_and_actor_makes_anew_are_different() -> None:
     assert full.schedules == 20
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_number_that_was_there_before_the_sequence_gave_it_refuses_whoever_gets_it() -> None:
     sequence_is_behind = f"{TABLE}; INSERT INTO made_log (id, key) VALUES (2, 'old')"
     reduced, _ = both(inserts("a"), inserts("b"), table=sequence_is_behind)
     assert {tuple(outcome.errors) for outcome in reduced.outcomes} == {("A",), ("B",)}
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_collation_that_takes_other_letters_for_equal_counts() -> None:
     index = f"{TABLE}; CREATE UNIQUE INDEX made_loosely ON made_log (key COLLATE made_loose)"
     try:
@@ -181,13 +177,11 @@ def test_a_collation_that_takes_other_letters_for_equal_counts() -> None:
     assert reduced.errors
 
 
-@pytest.mark.django_db(transaction=True)
 def test_opposite_orders_of_two_keys_deadlock() -> None:
     reduced, _ = both(inserts("a", "b"), inserts("b", "a"))
     assert reduced.deadlocks
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_key_is_free_again_after_a_rollback() -> None:
     def gives_up(fixture: Any) -> None:
         with transaction.atomic():
@@ -198,7 +192,6 @@ def test_a_key_is_free_again_after_a_rollback() -> None:
     assert reduced.waits
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     "statement", ["DELETE FROM made_log WHERE key = 'a'", "UPDATE made_log SET key = 'b' WHERE key = 'a'"]
 )
@@ -206,7 +199,6 @@ def test_others_that_free_or_take_a_key_are_met(statement: str) -> None:
     both(inserts("a"), lambda fixture: schemas.run(statement))
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     "index",
     [
@@ -228,7 +220,6 @@ def test_every_kind_of_unique_index_counts(index: str) -> None:
 SEEN = "SELECT array_agg(key ORDER BY id) FROM made_log"
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("who", ["invariant", "observe", "actor"])
 def test_rows_that_are_read_are_inserted_in_every_order(who: str) -> None:
     def order(fixture: Any) -> list[str]:
@@ -248,7 +239,6 @@ def test_rows_that_are_read_are_inserted_in_every_order(who: str) -> None:
     assert reduced.schedules > 1
 
 
-@pytest.mark.django_db(transaction=True)
 def test_numbers_that_actors_return_are_given_in_every_order() -> None:
     def returns_its_number(fixture: Any) -> int:
         with transaction.atomic():

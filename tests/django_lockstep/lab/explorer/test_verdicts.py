@@ -256,18 +256,18 @@ def test_a_conflict_in_the_database_is_no_empty_race() -> None:
     assert explore(Scenario(set_up=stories.one_seat, actors=[taken, stories.computed])).verdict == "holds"
 
 
-def test_an_actor_that_sends_nothing_raced_nothing() -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.computed, lambda pk: None]))
+@pytest.mark.parametrize(
+    ("actors", "reason"),
+    [
+        ([stories.computed, lambda pk: None], "B sent no statement in the only schedule"),
+        ([stories.price] * 2, "no actor wrote or locked anything"),
+        ([stories.naive], "A is the only actor"),
+    ],
+)
+def test_actors_that_race_nothing(actors: list[Any], reason: str) -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=actors))
 
-    assert (found.verdict, found.reason) == (
-        "vacuous",
-        "nothing was raced: B sent no statement in the only schedule",
-    )
-
-
-def test_one_actor_alone_races_nothing() -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive]))
-    assert (found.verdict, found.reason) == ("vacuous", "nothing was raced: A is the only actor")
+    assert (found.verdict, found.reason) == ("vacuous", f"nothing was raced: {reason}")
 
 
 def test_actors_that_fail_before_their_first_statement_raced_nothing() -> None:
@@ -290,12 +290,6 @@ def test_a_serial_order_that_is_wrong_is_said_to_be_one() -> None:
     assert explore(wrong).reason.endswith(
         "A then B, one after the other, ends so: the invariant or the set-up is wrong, or no race is needed"
     )
-
-
-def test_readers_race_nothing() -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.price] * 2))
-
-    assert (found.verdict, found.reason) == ("vacuous", "nothing was raced: no actor wrote or locked anything")
 
 
 # Caches, and loops that poll

@@ -117,14 +117,14 @@ def test_what_is_none(statements: list[RecordedStatement]) -> None:
     assert kinds(unit(*statements)) == []
 
 
-def test_a_lock_of_another_transaction_is_gone() -> None:
-    assert kinds(unit(read_seat(LOCK), sent(WRITE, 20, 7, in_=1))) == ["read-modify-write"]
-
-
-def test_repeatable_read_does_not_reach_over_two_transactions() -> None:
+def test_neither_lock_nor_level_reaches_over_two_transactions() -> None:
     level = "repeatable read"
 
-    assert kinds(unit(read_seat(isolation=level), sent(WRITE, 20, 7, in_=1, isolation=level))) == ["read-modify-write"]
+    for read, write in (
+        (read_seat(LOCK), sent(WRITE, 20, 7, in_=1)),
+        (read_seat(isolation=level), sent(WRITE, 20, 7, in_=1, isolation=level)),
+    ):
+        assert kinds(unit(read, write)) == ["read-modify-write"]
 
 
 def test_a_row_is_known_by_what_was_read_of_it_too() -> None:

@@ -191,17 +191,10 @@ AS_IN_PRODUCTION = [
 ]
 
 
+@pytest.mark.parametrize("test", ["in its own transaction", pytest.param("without one", marks=committed)])
 @pytest.mark.parametrize(("function", "expected"), AS_IN_PRODUCTION)
 def test_transactions_are_those_of_production(
-    tape: Tape, seat: PlainSeat, function: Callable[..., None], expected: list[int | None]
-) -> None:
-    assert transactions(tape, lambda: function(seat.pk, Decimal(1))) == expected
-
-
-@committed
-@pytest.mark.parametrize(("function", "expected"), AS_IN_PRODUCTION)
-def test_and_so_they_are_without_the_tests_own(
-    tape: Tape, seat: PlainSeat, function: Callable[..., None], expected: list[int | None]
+    tape: Tape, seat: PlainSeat, function: Callable[..., None], expected: list[int | None], test: str
 ) -> None:
     assert transactions(tape, lambda: function(seat.pk, Decimal(1))) == expected
 

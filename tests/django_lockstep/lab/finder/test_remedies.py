@@ -22,16 +22,16 @@ def tried(actor: Any, table: str) -> str:
     return try_lock(candidate("a", table=table), found.failure, fork, found=found)
 
 
+def spend(pk: int) -> None:
+    wallet = Wallet.objects.get(pk=pk)
+    wallet.balance -= 30
+    wallet.save()
+
+
 def test_the_row_that_is_read() -> None:
-    wallet = Wallet.objects.create(balance=100)
-
-    def spend(fixture: object) -> None:
-        read = Wallet.objects.get(pk=wallet.pk)
-        read.balance -= 30
-        read.save()
-
-    assert tried(spend, "racing_wallet").startswith(
-        f"with the row {wallet.pk} of racing.Wallet locked first, in the same transaction, "
+    pk = Wallet.objects.create(balance=100).pk
+    assert tried(lambda fixture: spend(pk), "racing_wallet").startswith(
+        f"with the row {pk} of racing.Wallet locked first, in the same transaction, "
     )
 
 
@@ -54,16 +54,14 @@ def test_where_there_is_no_such_row_nothing_has_helped() -> None:
 
 
 def test_candidates_of_one_fork_that_come_to_the_same_row_try_it_once() -> None:
-    wallet = Wallet.objects.create(balance=100)
+    pk = Wallet.objects.create(balance=100).pk
     spent = []
 
-    def spend(fixture: object) -> None:
-        read = Wallet.objects.get(pk=wallet.pk)
-        read.balance -= 30
-        read.save()
-        spent.append(wallet.pk)
+    def counted(fixture: object) -> None:
+        spend(pk)
+        spent.append(pk)
 
-    fork = Fork({"A": spend, "B": spend})
+    fork = Fork({"A": counted, "B": counted})
     found = fork.explore(seconds=20)
     assert found.failure
     first = try_lock(candidate("a", table="racing_wallet"), found.failure, fork, found=found)
@@ -74,14 +72,8 @@ def test_candidates_of_one_fork_that_come_to_the_same_row_try_it_once() -> None:
 
 
 def test_a_table_without_a_model_has_none() -> None:
-    wallet = Wallet.objects.create(balance=100)
-
-    def spend(fixture: object) -> None:
-        read = Wallet.objects.get(pk=wallet.pk)
-        read.balance -= 30
-        read.save()
-
-    assert tried(spend, "elsewhere") == ""
+    pk = Wallet.objects.create(balance=100).pk
+    assert tried(lambda fixture: spend(pk), "elsewhere") == ""
 
 
 def test_each_kind_has_a_remedy() -> None:

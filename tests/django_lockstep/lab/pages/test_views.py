@@ -349,16 +349,16 @@ def test_the_table_of_anomalies_leads_to_races(staff: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "complaint", "status"),
+    ("schedule", "complaint"),
     [
-        ("AXB", "has &#x27;X&#x27; at step 2", 400),
-        ("<script>", "has &#x27;&lt;&#x27; at step 1", 400),
-        ("A" * 501, "501 moves is too long", 400),
+        ("AXB", "has &#x27;X&#x27; at step 2"),
+        ("<script>", "has &#x27;&lt;&#x27; at step 1"),
+        ("A" * 501, "501 moves is too long"),
     ],
 )
-def test_a_schedule_that_the_race_has_not_is_refused(staff: Client, schedule: str, complaint: str, status: int) -> None:
+def test_a_schedule_that_the_race_has_not_is_refused(staff: Client, schedule: str, complaint: str) -> None:
     answer = staff.post(page("NAIVE"), {"schedule": schedule}, follow=True)
-    assert (answer.status_code, complaint in answer.content.decode()) == (status, True)
+    assert (answer.status_code, complaint in answer.content.decode()) == (400, True)
 
 
 def test_a_schedule_in_which_an_actor_cannot_move_is_refused_by_its_run(staff: Client) -> None:
