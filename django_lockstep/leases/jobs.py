@@ -17,8 +17,10 @@ __all__ = ["Interrupted", "Job", "forward_signals", "mask_arguments"]
 _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 _BEGIN = """
 import os, signal, sys
-for name in ("SIGINT", "SIGPIPE", "SIGXFSZ"):  # which Python has changed
-    signal.signal(getattr(signal, name), signal.SIG_DFL)
+for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python has changed
+    signal.signal(number, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as under nohup
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 pipe, *command = sys.argv[1:]
 os.write(int(pipe), b"%d\\n" % os.getpid())
 os.close(int(pipe))
