@@ -155,6 +155,7 @@ def test_it_needs_what_it_imports(name: str, metadata: PathDistribution) -> None
         },
         LAB: {
             f"django-lockstep=={PROJECT['version']}": "",
+            "pygments>=2.17": "",
             "rich>=13": "",
             "sqlglot>=28": "",
             "distributed>=2025.2": extra("cluster"),

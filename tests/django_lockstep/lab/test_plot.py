@@ -64,7 +64,7 @@ def _light(colour: str) -> float:
 
 
 def test_red_is_for_strategies_that_claim_nothing() -> None:
-    lines = re.findall(r"stroke: (#\w{6}); stroke-width: 1.8", as_plot(REPORT, form="svg").decode())
+    lines = re.findall(r"fill: none;[^\"]* stroke: (#\w{6}); stroke-width: 1.8", as_plot(REPORT, form="svg").decode())
     assert lines == ["#b00020", "#0072b2"] * 2
 
 
