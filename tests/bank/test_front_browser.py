@@ -59,6 +59,17 @@ def test_the_idioms_are_in_sight_and_stepping_keeps_the_drawing_where_it_is(open
     assert drawing.bounding_box() == place
 
 
+def test_something_moves_before_the_server_has_answered(open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto("/")
+    # As if the answer took for ever.
+    page.evaluate("document.querySelector('.start').addEventListener('submit', event => event.preventDefault())")
+    page.get_by_role("button", name="Race them").click()
+    moving = "getComputedStyle(document.querySelector('.start.sent'), '::after').animationName"
+    expect(page.locator(".start.sent")).to_be_visible()
+    assert page.evaluate(moving) == "to-and-fro"
+
+
 def test_a_shared_link_leads_to_the_same_step(open_page: OpenPage) -> None:
     ada, bob = open_page(), open_page()
     ada.goto("/lab/lost-update:naive/")

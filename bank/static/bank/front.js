@@ -45,6 +45,8 @@ function prepare() {
 
 let active = null;
 
+// The run's own progress comes with the next page; until then the form itself says that it was sent.
+document.addEventListener("submit", (event) => event.target.classList.add("sent"));
 document.addEventListener("keydown", (event) => {
   if (event.altKey || event.ctrlKey || event.metaKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
