@@ -139,7 +139,7 @@ def front(request: HttpRequest) -> HttpResponse:
     context["panels"] = [_panel(approach, store.folder, results.get(approach.race)) for approach in APPROACHES]
     context |= {**(live_context(request, store, _RACES) if runs else {}), "runs": runs}
     run = context.get("run")
-    if run is not None and getattr(run.progress, "names", ()) == _RACES:
+    if run is not None and run.progress.names == _RACES:
         context |= {"progress_url": reverse("front-progress"), "progress_template": _PROGRESS}
     return render(request, "bank/front.html", context, status=status)
 

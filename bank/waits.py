@@ -19,7 +19,7 @@ SECONDS = 10.0
 """How long the first session keeps its row lock."""
 _one_at_a_time = threading.Lock()
 _cut_short = threading.Event()
-"""Set where nobody wants to wait for the end."""
+"""Ends the wait before the time is over."""
 
 
 @require_POST

@@ -46,7 +46,7 @@ def before(duration: timedelta) -> CombinedExpression:
 
 def time_with_day(moment: datetime) -> str:
     """Return the time, with the day unless that is today: in the current time zone, for messages and pages."""
-    local, now = (timezone.localtime(each) if timezone.is_aware(each) else each for each in (moment, timezone.now()))
+    local, now = _local(moment), _local(timezone.now())
     time = f"{local:%H:%M:%S}"
     days = (local.date() - now.date()).days
     if days == 0:
@@ -54,3 +54,7 @@ def time_with_day(moment: datetime) -> str:
     near = {-1: _("yesterday %(time)s"), 1: _("tomorrow %(time)s")}
     text = near.get(days, _("%(date)s, %(time)s"))
     return text % {"date": date_format(local, "DATE_FORMAT"), "time": time}
+
+
+def _local(moment: datetime) -> datetime:
+    return timezone.localtime(moment) if timezone.is_aware(moment) else moment

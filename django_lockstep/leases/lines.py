@@ -28,7 +28,7 @@ def most_waiters() -> int:
 
 
 class Lines:
-    """Lines of threads by label, each in order of arrival; a line exists while somebody stands in it."""
+    """Lines of threads by label, each in order of arrival; a line exists as long as a thread stands in it."""
 
     def __init__(self) -> None:
         self.reset()

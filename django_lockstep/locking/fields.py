@@ -170,7 +170,7 @@ def tables_of(model: type[models.Model]) -> tuple[type[models.Model], ...]:
 def primary_key(model: type[models.Model], value: Any) -> Any:
     """Return a primary key as its fields' types; a composite key as a tuple, also of a JSON array.
 
-    Raises ``ValueError`` or ``TypeError`` for what is no key of the model.
+    Raises ``ValueError`` or ``TypeError`` if the value cannot be a key of the model.
     """
     parts = model._meta.pk_fields
     if len(parts) > 1:

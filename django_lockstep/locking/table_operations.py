@@ -24,11 +24,11 @@ class TableOperation(Operation):
         self.model_name = model_name
 
     def install(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> None:
-        """Create it, or replace it."""
+        """Create what the operation installs, or replace it where it is there already."""
         raise NotImplementedError
 
     def remove(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> None:
-        """Drop it."""
+        """Drop what `install` creates, if it is there."""
         raise NotImplementedError
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from string import ascii_uppercase
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
@@ -17,7 +15,7 @@ from django_lockstep.lab.explorer.oracle import RunResult, describe_error, error
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, RunEnding, Verdict
 from django_lockstep.lab.explorer.search.branches import State
 from django_lockstep.lab.explorer.search.dpor import Search
-from django_lockstep.lab.explorer.search.schedules import SearchStrategy
+from django_lockstep.lab.explorer.search.schedules import SearchStrategy, parse_schedule, serial_order
 from django_lockstep.lab.explorer.search.tree import TreeBuilder, TreeLine
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.wording import counted
@@ -194,10 +192,10 @@ def _end(judged: JudgedRun, run: Run) -> tuple[object, ...]:
 
 def _serial_order(run: Run, names: Sequence[str]) -> str:
     """Return what to say of a wrong run in which no actor interrupts another; nothing of others."""
-    order = [names[ascii_uppercase.index(letter)] for letter, _ in itertools.groupby(run.schedule)]
-    if len(order) < 2 or len(order) != len(set(order)):
+    order = serial_order(parse_schedule(run.schedule, actors=len(names)))
+    if len(order) < 2:
         return ""
-    turns = " then ".join(order)
+    turns = " then ".join(names[actor] for actor in order)
     return f". {turns}, one after the other, ends so: the invariant or the set-up is wrong, or no race is needed"
 
 

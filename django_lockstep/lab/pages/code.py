@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,23 +84,28 @@ def race_code(race: Race) -> RaceCode:
             ActorCode(actors=tuple(names), functions=tuple(code for code in functions if code not in shared))
             for functions, names in actors.items()
         ),
-        shared=tuple(dict.fromkeys([*shared, *(code for function in race.code for code in _code_of(function)[:1])])),
-        invariant=_code_of(race.scenario.invariant)[:1],
+        shared=tuple(
+            dict.fromkeys([*shared, *(code for function in race.code for code in _code_of(function, most=1))])
+        ),
+        invariant=_code_of(race.scenario.invariant, most=1),
     )
 
 
-def _code_of(actor: object) -> tuple[FunctionCode, ...]:
-    """Return the code of an actor and of the functions that it is made of."""
-    codes = []
+def _code_of(actor: object, *, most: int = _MOST_FUNCTIONS) -> tuple[FunctionCode, ...]:
+    """Return the code of an actor and of the functions that it is made of, at most so many."""
+    return tuple(itertools.islice(_codes_of(actor), most))
+
+
+def _codes_of(actor: object) -> Iterator[FunctionCode]:
     for function, variables in _functions_of(actor):
         values = [(name, repr(value)) for name, value in variables.items() if not callable(value)]
         # A longer value, or one with an address, says nothing.
         short = tuple((name, text) for name, text in values if len(text) <= _LONGEST_VALUE and " at 0x" not in text)
         try:
-            codes.append(FunctionCode(lines=source_lines(function), values=short))
+            lines = source_lines(function)
         except (OSError, TypeError):  # typed into a shell, or written in C
             continue
-    return tuple(codes[:_MOST_FUNCTIONS])
+        yield FunctionCode(lines=lines, values=short)
 
 
 def _functions_of(actor: object) -> Iterator[tuple[Any, Mapping[str, Any]]]:
@@ -134,13 +140,13 @@ def _is_defined_beside(value: object, function: Any) -> bool:
 def source_lines(function: Callable[..., Any]) -> tuple[CodeLine, ...]:
     """Return the function's lines as they stand in its file, without the docstring. Raises ``OSError`` without one."""
     function = inspect.unwrap(function)
-    lines, first = inspect.getsourcelines(function)
     path = Path(inspect.getfile(function))
     place = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     if function.__name__ == "<lambda>":
         body = [(number, f"{line}\n") for number, line in enumerate(_lambda_source(function, path))]
         first = function.__code__.co_firstlineno
     else:
+        lines, first = inspect.getsourcelines(function)
         body = _without_docstring(lines)
     indent = len(body[0][1]) - len(body[0][1].lstrip())
     html = highlight("".join(line[indent:] for _, line in body), PythonLexer(stripnl=False), _FORMATTER)

@@ -55,7 +55,6 @@ __all__ = [
     "races_context",
     "report",
     "schedule",
-    "stepped_drawings",
     "taken_place",
 ]
 
@@ -214,15 +213,15 @@ def anomalies(request: HttpRequest) -> HttpResponse:
 
 def _shown(report: RaceReport) -> dict[str, Any]:
     """Return what the page of a race shows of a report."""
-    drawings = stepped_drawings(report)
+    drawings = _stepped_drawings(report)
     return {"report": report, "cards": outcome_cards(report), "rows": report.rows(), "drawings": drawings}
 
 
-def stepped_drawings(report: RaceReport, *, prefix: str = "run") -> list[dict[str, Any]]:
-    """Return the report's drawings with the moves to step through; ``prefix`` begins the ids of their steps."""
+def _stepped_drawings(report: RaceReport) -> list[dict[str, Any]]:
+    """Return the report's drawings, each also in narrow lanes, with the moves to step through."""
     drawings = []
     for number, drawing in enumerate(report.drawings(), start=1):
-        run, ident = drawing["run"], f"{prefix}-{number}"
+        run, ident = drawing["run"], f"run-{number}"
         # svg() has escaped everything that came from outside.
         narrow = mark_safe(svg(run, ident=f"{ident}-narrow", styled=False, lane_width=NARROW_LANE))  # noqa: S308
         drawings.append({**drawing, "narrow": narrow, "moves": list(moves_of(run)), "ident": ident})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -14,6 +13,7 @@ from typing import Literal
 from django_lockstep.lab.explorer.effects.operations import Operation, Origin, line_of
 from django_lockstep.lab.explorer.errors import TooManySteps
 from django_lockstep.lab.explorer.search.branches import Move
+from django_lockstep.lab.explorer.search.schedules import serial_order
 
 __all__ = ["CAUSES", "MAX_STEPS", "Event", "Limits", "StepRecord", "Trace", "describe_other_statements", "next_event"]
 
@@ -88,8 +88,7 @@ class Trace:
     @property
     def serial_order(self) -> tuple[int, ...]:
         """The actors in their order, if each made all its moves before the next one did; empty if they interleaved."""
-        turns = [actor for actor, _ in itertools.groupby(self.actors)]
-        return tuple(turns) if len(turns) == len(set(turns)) else ()
+        return serial_order(self.actors)
 
     @property
     def preemptions(self) -> int:

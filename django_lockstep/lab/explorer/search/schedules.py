@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from string import ascii_uppercase
 from typing import Protocol
@@ -9,7 +10,16 @@ from typing import Protocol
 from django_lockstep.lab.explorer.errors import ScheduleError
 from django_lockstep.lab.explorer.search.branches import Move, State
 
-__all__ = ["Chooser", "Follow", "Schedule", "SearchStrategy", "SinglePreemption", "parse_schedule", "write_schedule"]
+__all__ = [
+    "Chooser",
+    "Follow",
+    "Schedule",
+    "SearchStrategy",
+    "SinglePreemption",
+    "parse_schedule",
+    "serial_order",
+    "write_schedule",
+]
 
 
 def write_schedule(moves: Sequence[int]) -> str:
@@ -24,6 +34,12 @@ def parse_schedule(schedule: str, *, actors: int) -> tuple[int, ...]:
         if letter not in letters:
             raise ScheduleError(f"Schedule {schedule!r} has {letter!r} at step {position}; the actors are {letters}")
     return tuple(map(letters.index, schedule))
+
+
+def serial_order(moves: Sequence[int]) -> tuple[int, ...]:
+    """Return the actors in their order, if each made all its moves before the next one did; nothing otherwise."""
+    turns = tuple(actor for actor, _ in itertools.groupby(moves))
+    return turns if len(turns) == len(set(turns)) else ()
 
 
 class Follow:
