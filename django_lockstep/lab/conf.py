@@ -26,6 +26,14 @@ def disposable_databases() -> Sequence[str]:
     return tuple(getattr(settings, "LOCKSTEP_LAB_DISPOSABLE_DATABASES", ()))
 
 
+def audit() -> int:
+    """``LOCKSTEP_LAB_AUDIT`` (default 20): random walks beside each search that would hold, which must end as it does.
+
+    0 for none.
+    """
+    return int(getattr(settings, "LOCKSTEP_LAB_AUDIT", 20))
+
+
 def found_races() -> Path | None:
     """``LOCKSTEP_LAB_FOUND_RACES`` (default none): the recording of ``--find-races`` that a page of the lab shows."""
     path = getattr(settings, "LOCKSTEP_LAB_FOUND_RACES", None)

@@ -28,6 +28,8 @@ __all__ = ["RaceFixture", "race"]
 _Found = TypeVar("_Found")
 
 _PROPERTIES = ("race_verdict", "race_schedules", "race_outcomes", "race_seconds")
+MISSED = 10
+"""pytest's exit status if a search has missed an outcome."""
 _TIMELINES = ("text", "json", "svg", "html")
 
 
@@ -39,6 +41,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         metavar="N",
         help="run at most N schedules for each race; a race that needs more is incomplete and fails",
+    )
+    group.addoption(
+        "--race-audit",
+        type=int,
+        default=None,
+        metavar="N",
+        help="random walks that must end as the search of a race that would hold does (default: the setting "
+        "LOCKSTEP_LAB_AUDIT, 20)",
     )
     group.addoption(
         "--race-timeline",
@@ -90,6 +100,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             terminalreporter.write_line(f"{report.nodeid}: {verdict}, {numbers}")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End with a status of its own if a search has missed an outcome: no other race's verdict is to be trusted then."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    failed = reporter.stats.get("failed", ()) if reporter is not None else ()
+    if any(("race_verdict", "missed") in report.user_properties for report in failed):
+        session.exitstatus = MISSED
+
+
 class RaceFixture:
     """Races callables, and fails the test if the race does not hold; see the fixture `race`.
 
@@ -102,13 +121,14 @@ class RaceFixture:
         self,
         *,
         max_schedules: int | None = None,
+        audit: int | None = None,
         timeline: str = "text",
         folder: Callable[[], Path] = Path.cwd,
         name: str = "race",
         width: int | None = None,
         record: Callable[[str, object], None] = lambda name, value: None,
     ) -> None:
-        self._max_schedules = max_schedules
+        self._limits = {"max_schedules": max_schedules, "audit": audit}
         self._timeline = timeline
         self._folder = folder
         self._name = re.sub(r"[^\w.-]+", "-", name)
@@ -137,7 +157,7 @@ class RaceFixture:
         from django_lockstep.lab.explorer import Scenario
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
-        found = _fail_on_explorer_error(lambda: _explore(scenario, {"max_schedules": self._max_schedules, **options}))
+        found = _fail_on_explorer_error(lambda: _explore(scenario, {**self._limits, **options}))
         facts = (found.verdict, found.schedules, len(found.outcomes), round(found.seconds, 3))
         for name, value in zip(_PROPERTIES, facts, strict=True):
             self._record(name, value)
@@ -264,6 +284,7 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
     option = request.config.getoption
     return RaceFixture(
         max_schedules=option("--race-max-schedules"),
+        audit=option("--race-audit"),
         timeline=option("--race-timeline"),
         folder=lambda: option("--race-output") or request.getfixturevalue("tmp_path"),
         name=request.node.name,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import DEFAULT_DB_ALIAS
 
+from django_lockstep.lab import conf
+from django_lockstep.lab.explorer.audit import audit_search
 from django_lockstep.lab.explorer.driver.trace import CAUSES, MAX_STEPS, Limits, Trace
 from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, RestartSearch, ScheduleError, Stuck
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Errors, ExploreOptions, Reduction, SessionOptions, Victim
@@ -55,6 +57,7 @@ def explore(
     cluster: str | None = None,
     load: Callable[[], Scenario] | None = None,
     tree: bool = False,
+    audit: int | None = None,
 ) -> Exploration:
     """Run the actors through every meaningfully different interleaving of their SQL statements.
 
@@ -80,6 +83,10 @@ def explore(
     it; `NotExplorable` if it can do neither, `WorkerDied` if workers end again and again. ``cluster`` is the address of
     a Dask scheduler whose workers explore instead; `NotExplorable` if it does not answer, or if a worker has other code
     or versions. With ``tree`` the result has all schedules as a tree; not of a directed search.
+
+    A race that would hold is audited: ``audit`` random walks (by default the setting ``LOCKSTEP_LAB_AUDIT``, 20) that
+    leave nothing out must end as one of the search's schedules. If one does not, the race is ``missed``, and the search
+    begins again without reduction.
 
     The scenario runs on committed data, and tables that it wrote are put back; what other sessions commit into them
     meanwhile is lost. So it needs a test or scratch database, or ``database_is_mine``. `NotExplorable` is raised on
@@ -107,6 +114,7 @@ def explore(
         processes=processes,
         cluster=cluster,
         tree=tree,
+        audit=conf.audit() if audit is None else audit,
     )
     begun = time.monotonic()
     workers = _workers(load or functools.partial(_itself, scenario), options)
@@ -217,6 +225,18 @@ def _attempt(
     session.controller.limits = Limits(max_steps=session.options.max_steps, deadline=tally.deadline)
     trouble = _run_schedules(session, strategy, tally=tally, workers=workers)
     failure, trouble = _confirm_broken(session, tally, trouble)
+    exploration = tally.exploration(session, strategy, failure=failure, trouble=trouble)
+    # What nothing was left out of needs no audit, and what proves nothing has none.
+    if not (exploration.verdict == "holds" and options.audit and options.reduction != "none"):
+        return exploration
+    audit = audit_search(session, tally, walks=options.audit, symmetric=strategy.symmetric)
+    tally.audited = audit.walks
+    if audit.judged is not None:
+        strategy = Search(reduce=False)
+        tally.note_missed(audit.missed)
+        tally.add(audit.judged, (), traced=audit.traced)
+        trouble = _run_schedules(session, strategy, tally=tally, workers=None)
+        failure, trouble = _confirm_broken(session, tally, trouble)
     return tally.exploration(session, strategy, failure=failure, trouble=trouble)
 
 

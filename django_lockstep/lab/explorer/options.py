@@ -55,8 +55,11 @@ class ExploreOptions:
     processes: int = 1
     cluster: str | None = None
     tree: bool = False
+    audit: int = 0
 
     def __post_init__(self) -> None:
+        if self.audit < 0:
+            raise ValueError(f"audit must be a number of random walks, 0 or more, not {self.audit}")
         if self.processes < 1:
             raise ValueError(f"processes must be a positive integer, not {self.processes}")
         if self.processes > 1 and self.cluster is not None:

@@ -27,7 +27,7 @@ __all__ = [
 SCHEMA_VERSION = 3
 """Of `to_json`; incremented when a reader of the old form would misread the new one."""
 
-Verdict = Literal["holds", "nothing found", "broken", "vacuous", "incomplete", "nondeterministic", "stuck"]
+Verdict = Literal["holds", "nothing found", "broken", "missed", "vacuous", "incomplete", "nondeterministic", "stuck"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,8 @@ class Exploration:
 
     verdict: Verdict
     """``holds`` only if every interleaving, up to the order of independent steps, was run and ended right;
-    ``nothing found`` if all schedules of a directed search did.
+    ``nothing found`` if all schedules of a directed search did; ``missed`` if a random walk ended as no schedule of the
+    reduced search does, so that the reduction is wrong about this race.
 
     If ``yields`` is not 0: every fair one, in which no actor asks for a lock or polls again and again while no other
     one moves.
@@ -243,6 +244,8 @@ class Exploration:
     """Columns, such as ``auth_user.password``, that differ when the same schedule is run again, and those to ignore."""
     directed: bool = False
     """Whether only schedules around writes were run."""
+    audited: int = 0
+    """Random walks beside the search that have ended as one of its schedules."""
     tree: tuple[TreeLine, ...] | None = None
     """The schedules as a tree, each line before those that it leads to, where that was asked for."""
 

@@ -20,12 +20,15 @@ from django_lockstep.lab.explorer.search.tree import TreeBuilder, TreeLine
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.wording import counted
 
-__all__ = ["ExplorationTally", "JudgedRun", "TracedResult", "Vacuity", "judge_run"]
+__all__ = ["ExplorationTally", "JudgedRun", "TracedResult", "Vacuity", "judge_run", "outcome_key"]
 
 TracedResult = tuple[RunResult, Trace]
 """How a run ended, and how it went."""
 
 
+_MOST_UNREDUCED = 2_000
+"""Schedules after a missed outcome, where the options set no limit: there may be thousands of times as many as the
+reduced search has."""
 _CANNOT_SET = (
     "The actors' role may not set deadlock_timeout, so the server chose which of them lost a deadlock, and may choose "
     "differently the next time: GRANT SET ON PARAMETER deadlock_timeout TO that role."
@@ -51,6 +54,12 @@ class ExplorationTally:
     waits: Counter[str] = field(default_factory=Counter)
     ends: dict[tuple[object, ...], list[Run]] = field(default_factory=dict)
     counts: Counter[tuple[object, ...]] = field(default_factory=Counter)
+    schedules: set[str] = field(default_factory=set)
+    """Those that were run to their end."""
+    audited: int = 0
+    """Schedules beside the search that have ended as one of its own; see `django_lockstep.lab.explorer.audit`."""
+    missed: str = ""
+    """The outcome that a reduced search has missed, in words; empty if there is none."""
     broken: tuple[Run, JudgedRun, TracedResult | None] | None = None
     """The simplest wrong run; how it ended is known only where it was run in this process."""
     stopped: bool = False
@@ -58,8 +67,11 @@ class ExplorationTally:
 
     def wants_more(self) -> bool:
         """Whether no limit is reached yet."""
+        most = self.options.max_schedules
+        if most is None and self.missed:
+            most = _MOST_UNREDUCED
         return not (
-            (self.options.max_schedules is not None and self.runs >= self.options.max_schedules)
+            (most is not None and self.runs >= most)
             or (self.deadline is not None and time.monotonic() >= self.deadline)
             or self.stopped
         )
@@ -72,11 +84,16 @@ class ExplorationTally:
     def start_over(self) -> None:
         """Forget the runs until now; the time that they took still counts."""
         self.runs = self.redundant = self.deadlocks = self.unsteerable = self.yields = 0
-        for noted in (self.opaque, self.errors, self.waits, self.ends, self.counts):
+        for noted in (self.opaque, self.errors, self.waits, self.ends, self.counts, self.schedules):
             noted.clear()
         self.broken = None
         if self.tree is not None:
             self.tree.clear()
+
+    def note_missed(self, missed: str) -> None:
+        """Forget the runs of a search that has missed this outcome; the next one leaves nothing out."""
+        self.start_over()
+        self.missed, self.audited, self.tree = missed, 0, None
 
     def add(self, judged: JudgedRun, states: Sequence[State], *, traced: TracedResult | None = None) -> None:
         """Count a run that reached these states; ``traced`` is how it ended, where that is known."""
@@ -89,7 +106,7 @@ class ExplorationTally:
             self.unsteerable += 1
             return
         if self.tree is not None:
-            self.tree.add(states, judged.run and _end(judged, judged.run))
+            self.tree.add(states, judged.run and outcome_key(judged, judged.run))
         if judged.run is None:
             # Abandoned by a sleep set: the same up to the order of independent steps as a run that is complete.
             self.redundant += 1
@@ -100,7 +117,8 @@ class ExplorationTally:
         self.runs += 1
         self.deadlocks += bool(run.deadlocks)
         self.unsteerable += run.unsteerable
-        end = _end(judged, run)
+        self.schedules.add(run.schedule)
+        end = outcome_key(judged, run)
         self.counts[end] += 1
         self.ends[end] = [min([run, *self.ends.get(end, [])], key=_simplicity)]
         if callable(self.options.stop_on_first):
@@ -136,6 +154,7 @@ class ExplorationTally:
             yields=self.yields,
             opaque=tuple(sorted(self.opaque)),
             left=strategy.left,
+            audited=self.audited,
             outcomes=tuple(outcomes.values()),
             deadlocks=self.deadlocks,
             errors=dict(sorted(self.errors.items())),
@@ -158,10 +177,10 @@ class ExplorationTally:
         schedules = counted(self.runs, "schedule")
         if trouble is not None:
             return ("stuck" if isinstance(trouble, Stuck) else "nondeterministic"), str(trouble)
-        if failure is not None and not failure.schedule and self.vacuity.reason:
-            return "vacuous", self.vacuity.reason  # the actors failed before their first statement
         if failure is not None:
-            return "broken", f"Schedule {failure.schedule}: {failure.reason}"
+            return self._broken(failure)
+        if self.missed:
+            return "missed", self.missed
         if strategy.left:
             return "incomplete", f"{schedules} ended right; at least {strategy.left} more are left"
         if self.unsteerable and strategy.exhaustive:
@@ -171,9 +190,20 @@ class ExplorationTally:
             return "vacuous", self.vacuity.reason
         if not strategy.exhaustive:
             return "nothing found", f"nothing found in {schedules}"
+        return "holds", self._proof(schedules, symmetric=strategy.symmetric)
+
+    def _broken(self, failure: Run) -> tuple[Verdict, str]:
+        if not failure.schedule and self.vacuity.reason:
+            return "vacuous", self.vacuity.reason  # the actors failed before their first statement
+        more = f". {self.missed}" if self.missed else ""
+        return "broken", f"Schedule {failure.schedule}: {failure.reason}{more}"
+
+    def _proof(self, schedules: str, *, symmetric: bool) -> str:
+        """Return in a sentence what the verdict ``holds`` rests on."""
         fair = "fair " if self.yields else ""
-        exchange = ", up to the exchange of actors with one function" if strategy.symmetric else ""
-        return "holds", f"Every {fair}interleaving was explored{exchange}, in {schedules}"
+        exchange = ", up to the exchange of actors with one function" if symmetric else ""
+        others = f"; {counted(self.audited, 'other')} at random {'agrees' if self.audited == 1 else 'agree'}"
+        return f"Every {fair}interleaving was explored{exchange}, in {schedules}{others if self.audited else ''}"
 
     def _outcomes(self) -> dict[tuple[object, ...], Outcome]:
         outcomes = {
@@ -185,7 +215,7 @@ class ExplorationTally:
         return dict(sorted(outcomes.items(), key=lambda each: (each[1].holds, -each[1].count, each[1].schedule)))
 
 
-def _end(judged: JudgedRun, run: Run) -> tuple[object, ...]:
+def outcome_key(judged: JudgedRun, run: Run) -> tuple[object, ...]:
     """Return what is equal for runs with the same outcome."""
     return judged.key, run.holds
 

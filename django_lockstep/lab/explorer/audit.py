@@ -1,0 +1,179 @@
+"""The audit: random walks through the full space beside a reduced search, whose outcomes it must have had as well.
+
+A reduced search leaves out every schedule that only swaps steps which it takes for independent. If it is wrong about
+two of them, an outcome is missing, and "holds" may be false. A walk reduces nothing: it chooses any actor that can
+move, at each step, and ends in an outcome that the search must know (as Shuttle's random scheduler does, and Hypothesis
+checks a model: by asking for one example to the contrary).
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from django_lockstep.lab.explorer.driver.trace import Trace
+from django_lockstep.lab.explorer.errors import RestartSearch, TooManySteps
+from django_lockstep.lab.explorer.oracle import RunResult
+from django_lockstep.lab.explorer.retries import follow, play_next
+from django_lockstep.lab.explorer.search.branches import Move, related
+from django_lockstep.lab.explorer.search.schedules import parse_schedule
+from django_lockstep.lab.explorer.session import ExplorationSession
+from django_lockstep.lab.explorer.tables.final_state import describe_state
+from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, judge_run, outcome_key
+
+__all__ = ["Audit", "RandomWalk", "audit_search"]
+
+_MOST_PAIRS = 3
+"""Pairs of steps that a report names."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """A state, by the moves that lead to it."""
+
+    after: dict[int, _Node] = field(default_factory=dict)
+    """The states to which runs have gone on."""
+    enabled: frozenset[int] | None = None
+    """Who could move; None as long as no walk was there, empty at the end of a run."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every schedule through it was run."""
+        nodes = [self.after.get(actor) for actor in self.enabled or ()]
+        return self.enabled is not None and all(node is not None and node.exhausted for node in nodes)
+
+    def add(self, moves: Sequence[int], enabled: Sequence[Collection[int]] = ()) -> bool:
+        """Add a run through these states; return whether it was not known."""
+        node, is_new = self, False
+        for actor, actors in itertools.zip_longest(moves, enabled):
+            if actors is not None:
+                node.enabled = frozenset(actors)
+            is_new = is_new or actor not in node.after
+            node = node.after.setdefault(actor, _Node())
+        node.enabled = frozenset()
+        return is_new
+
+
+class RandomWalk:
+    """Chooses any of the actors that can move, at each step; the same ones again for the same seed.
+
+    As far as it can it goes where not every schedule was run: ``known`` are the runs until now.
+    """
+
+    def __init__(self, seed: str, *, known: _Node, symmetric: bool = False) -> None:
+        self.symmetric = symmetric
+        self._seed = seed
+        self._known = known
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the walk, or start it again."""
+        self._random = random.Random(self._seed)
+        self._node = self._known
+
+    def choose(self, enabled: Collection[int]) -> int:
+        """Return the actor that moves."""
+        after = self._node.after
+        fresh = [actor for actor in sorted(enabled) if actor not in after or not after[actor].exhausted]
+        chosen = self._random.choice(fresh or sorted(enabled))
+        self._node = after.get(chosen, _Node())
+        return chosen
+
+    def record(self, move: Move) -> None:
+        """Do nothing: the trace has all moves."""
+
+    def give_up(self) -> None:
+        """Do nothing: another walk takes its place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What the walks have shown."""
+
+    walks: int
+    """Schedules that the search had not run, and that ended as one of its own."""
+    missed: str = ""
+    """An outcome that the search does not have, with its schedule and why that was left out; empty if there is none."""
+    judged: JudgedRun | None = None
+    """The walk that ended so."""
+    traced: TracedResult | None = None
+    """How it ended."""
+
+
+def audit_search(session: ExplorationSession, tally: ExplorationTally, *, walks: int, symmetric: bool) -> Audit:
+    """Walk through schedules that the search has not run, until so many are found or twice as many were tried.
+
+    Raises `RestartSearch` if a walk shows something on which the search's footprints depend.
+    """
+    # The same search is audited by the same walks each time: a verdict must not change from run to run.
+    seed = f"{len(session.names)} actors, {tally.runs} schedules"
+    known = _Node()
+    for schedule in tally.schedules:
+        known.add(parse_schedule(schedule, actors=len(session.names)))
+    ended = 0
+    for number in range(2 * walks):
+        out_of_time = tally.deadline is not None and time.monotonic() >= tally.deadline
+        if ended == walks or known.exhausted or out_of_time:
+            break
+        walk = RandomWalk(f"{seed}, walk {number}", known=known, symmetric=symmetric)
+        result = _walk(session, walk)
+        if result is None or not known.add(result[1].actors, result[1].enabled):
+            continue
+        if (judged := _judge_unknown(session, tally, *result)) is not None:
+            missed = _describe(session, judged, result[1], seed=f"{seed}, walk {number}")
+            return Audit(walks=ended, missed=missed, judged=judged, traced=result)
+        ended += 1
+    return Audit(walks=ended)
+
+
+def _walk(session: ExplorationSession, walk: RandomWalk) -> tuple[RunResult, Trace] | None:
+    """Return how the walk ended; None for one that did not: it is one of many."""
+    try:
+        fixture, trace = play_next(session, walk, None)
+    except TooManySteps:
+        session.controller.abandon()
+        return None
+    if not trace.complete:
+        return None
+    result = session.result(fixture, trace)
+    if session.learned_facts > trace.learned_facts:
+        raise RestartSearch
+    return result, trace
+
+
+def _judge_unknown(
+    session: ExplorationSession, tally: ExplorationTally, result: RunResult, trace: Trace
+) -> JudgedRun | None:
+    """Return the run, judged, if the search does not have its outcome; None if it has."""
+    judged = judge_run(session, trace, result)
+    if judged.run is None or outcome_key(judged, judged.run) in tally.ends:
+        return None
+    # What differs when the walk is repeated differs without any race.
+    again, repeated = follow(session, trace.actors)
+    if not (trace.unsteerable or repeated.unsteerable) and session.oracle.learn(result, again):
+        raise RestartSearch
+    return judged
+
+
+def _describe(session: ExplorationSession, judged: JudgedRun, trace: Trace, *, seed: str) -> str:
+    if (run := judged.run) is None:
+        raise RuntimeError("a walk that did not end has no outcome")
+    ends = [f"{name} raised {error}" for name, error in run.errors.items()]
+    pairs = list(itertools.islice(_swapped(trace, session.names), _MOST_PAIRS))
+    return (
+        f"The reduction missed an outcome, please report: schedule {run.schedule} (random walk: {seed}) ends "
+        f"{'right' if run.holds else 'wrong'} with {'; '.join([*ends, describe_state(run.state)])}, which no schedule "
+        f"of the reduced search does. {' '.join(pairs)}".rstrip()
+    )
+
+
+def _swapped(trace: Trace, names: Sequence[str]) -> Iterator[str]:
+    """Yield in words the neighbouring moves of different actors whose order was taken not to matter."""
+    sent = {step.number: step.operation.template for step in trace.steps}
+    for number, (move, after) in enumerate(itertools.pairwise(trace.moves)):
+        if not related(move, after):
+            first, second = (f"{names[m.actor]}'s {sent.get(i, '')}" for m, i in ((move, number), (after, number + 1)))
+            yield f"Taken for independent: {first} | {second}."
