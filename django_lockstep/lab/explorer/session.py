@@ -46,8 +46,8 @@ class Learned:
     """Columns that are not compared."""
     polling: frozenset[str]
     """Statements of loops that poll."""
-    tables: frozenset[tuple[str, str, str]]
-    """What was learned of tables: an alias of the database, a word for what, and the table's name."""
+    tables: frozenset[tuple[str, str, str, str]]
+    """What was learned of tables and statements: an alias of the database, and the facts of its catalog."""
 
 
 class ExplorationSession:
@@ -193,8 +193,8 @@ class ExplorationSession:
         """Take over what another session's runs have shown; earlier runs of this one may be invalid then."""
         self.oracle.ignore(learned.not_compared)
         self.controller.polling |= learned.polling
-        for alias, what, name in learned.tables:
-            self.server(alias).catalog.learn(what, name)
+        for alias, *fact in learned.tables:
+            self.server(alias).catalog.learn(*fact)
 
     def reset(self) -> None:
         """Put back every table that was written."""

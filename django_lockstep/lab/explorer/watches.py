@@ -226,6 +226,8 @@ def _asked(hooks: Hooks, query: str) -> str | None:
         return hooks.value_out_of_band(query)
     finally:
         hooks.send_out_of_band(_END)
+        if hooks.counters is not None:
+            hooks.counters.skip()
 
 
 def _text(value: Any) -> str | None:

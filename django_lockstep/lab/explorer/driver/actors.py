@@ -136,7 +136,7 @@ class Actor:
         """Install hooks on a connection that the actor has just opened."""
         if wrapper.alias in self.hooks:
             self.hooks.pop(wrapper.alias).remove()
-        hooks = Hooks(wrapper, self)
+        hooks = Hooks(wrapper, self, counts=True)
         self._set_up(hooks)
         self.hooks[wrapper.alias] = hooks
 
@@ -145,6 +145,8 @@ class Actor:
         taken = [hooks.send_out_of_band(part) for part in self._settings.split(";")]
         self.cannot_set = not all(taken)
         hooks.session.note()
+        if hooks.counters is not None:
+            hooks.counters.begin()
 
     def before(self, operation: Operation) -> None:
         """Wait at the gate until the controller says go."""

@@ -328,7 +328,8 @@ class Controller:
         statement = self._transaction(chosen, operation).statement(operation)
         if statement.kind == "UNKNOWN":
             return False
-        return self._server(operation.alias).tables.are_saved(table for table, _ in statement.writes)
+        tables = self._server(operation.alias).tables
+        return tables.all_saved if statement.hidden else tables.are_saved(table for table, _ in statement.writes)
 
     def _save_tables(self, chosen: int, operation: Operation) -> None:
         """Copy tables before their first write; note a statement that may change the session."""
@@ -336,7 +337,8 @@ class Controller:
         statement = self._transaction(chosen, operation).statement(operation)
         if statement.kind == "UNKNOWN":
             self.actors[chosen].session_changed = True
-            # What an unknown statement writes is not known, so everything is copied once.
+        if statement.kind == "UNKNOWN" or statement.hidden:
+            # What it writes is not known before, so everything is copied once.
             server.tables.save_all()
         else:
             server.tables.save(table for table, _ in statement.writes)

@@ -72,7 +72,7 @@ class _CopyingGate:
         statement = parse_cached(operation, catalog)
         if not self._monitor.before_actors:
             catalog.note_read(statement.tables_read)
-        if statement.kind == "UNKNOWN":
+        if statement.kind == "UNKNOWN" or statement.hidden:
             self._server.tables.save_all()
         self._server.tables.save(table for table, _ in statement.writes)
 

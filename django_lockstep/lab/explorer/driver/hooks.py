@@ -19,6 +19,7 @@ from psycopg import Error as DriverError
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.sql import Composable
 
+from django_lockstep.lab.explorer.driver.counters import Counters
 from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation, sent_from
 from django_lockstep.lab.explorer.effects.sql import Statement
 from django_lockstep.lab.explorer.errors import NotExplorable
@@ -48,10 +49,11 @@ class Gate(Protocol):
 class Hooks:
     """Passes everything that one Django connection sends through a gate, until `remove`."""
 
-    def __init__(self, wrapper: BaseDatabaseWrapper, gate: Gate) -> None:
+    def __init__(self, wrapper: BaseDatabaseWrapper, gate: Gate, *, counts: bool = False) -> None:
         self.wrapper = wrapper
         self._gate = gate
         self._driver = wrapper.connection
+        self.counters = Counters(self._driver) if counts else None
         self._inside = False
         self.pid: int = self._driver.info.backend_pid
         self._wait: Callable[..., Any] = self._driver.wait
@@ -132,7 +134,9 @@ class Hooks:
         self._require_no_pipeline()
         operation = self._operation(text, params, many=many)
         cursor = context["cursor"].cursor
-        return self._pass(operation, lambda: execute(sql, params, many, context), cursor=cursor)
+        # The COMMIT of a statement that is sent in a transaction of its own raises the driver's errors.
+        with self.wrapper.wrap_database_errors:
+            return self._pass(operation, lambda: execute(sql, params, many, context), cursor=cursor)
 
     def _waited(self, generator: GeneratorType[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
         name = generator.gi_code.co_name
@@ -173,7 +177,7 @@ class Hooks:
         self._gate.before(operation)
         self._inside = True
         try:
-            return send()
+            return send() if self.counters is None else self.counters.send(operation, send, cursor=cursor)
         except BaseException as error:
             operation.error = error
             raise

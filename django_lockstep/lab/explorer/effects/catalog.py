@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django_lockstep.lab.explorer.effects.introspection import Facts, read_facts
-from django_lockstep.lab.explorer.effects.plpgsql import EVERY_COLUMN
+from django_lockstep.lab.explorer.effects.introspection import (
+    TableTriggers,
+    read_functions,
+    read_sequences,
+    read_triggers,
+)
 
 __all__ = [
+    "EVERY_COLUMN",
     "FOREIGN_KEYS",
     "TABLE_NAME",
     "UNIQUE_INDEXES",
     "Catalog",
     "Column",
+    "Fact",
     "ForeignKey",
+    "LearnedFact",
     "TableFacts",
     "TableLayout",
     "UniqueIndex",
@@ -25,6 +32,8 @@ __all__ = [
     "quote_name",
 ]
 
+EVERY_COLUMN = "*"
+"""Stands for all columns of a row."""
 TABLE_NAME = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM pg_class WHERE oid = {0})
             ELSE {0}::text END"""
 """The name of a table, of type ``regclass``, with its schema only where it needs one."""
@@ -82,16 +91,24 @@ SELECT c.relname,
        ARRAY(SELECT a.attname FROM pg_attribute a
              LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND (a.attidentity <> '' OR
-                   pg_get_expr(d.adbin, d.adrelid) ~ '^nextval\\(''[^'']+''::regclass\\)$'))::text[],
+                   pg_get_expr(d.adbin, d.adrelid) ~ '^nextval\\(''[^'']+''::regclass\\)$')
+             -- A number that the database computes with is not any number.
+             AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c'
+                             AND a.attnum = ANY (k.conkey))
+             AND NOT EXISTS (SELECT FROM pg_depend x WHERE x.refclassid = 'pg_class'::regclass
+                             AND x.refobjid = c.oid AND x.refobjsubid = a.attnum
+                             AND x.classid = 'pg_attrdef'::regclass AND x.objid IS DISTINCT FROM d.oid))::text[],
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND NOT i.indimmediate),
        {FOREIGN_KEYS},
        (SELECT coalesce(jsonb_agg(jsonb_build_array(
                    {TABLE_NAME.format("f.conrelid::regclass")}, f.confdeltype::text, f.confupdtype::text)), '[]')
         FROM pg_constraint f WHERE f.confrelid = c.oid AND f.contype = 'f'),
-       EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid) OR c.relkind <> 'r' OR c.relhassubclass
-       -- A policy that looks into other tables.
-       OR EXISTS (SELECT FROM pg_policy p JOIN pg_depend d ON d.classid = 'pg_policy'::regclass AND d.objid = p.oid
-                  WHERE p.polrelid = c.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> c.oid)
+       EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid) OR c.relkind <> 'r' OR c.relhassubclass,
+       -- A default that computes the name of a sequence has no dependency on it.
+       EXISTS (SELECT FROM pg_attrdef d WHERE d.adrelid = c.oid
+               AND d.adbin::text ~ (':funcid ' || 'nextval(regclass)'::regprocedure::oid || ' ')
+               AND NOT EXISTS (SELECT FROM pg_depend x JOIN pg_class s ON s.oid = x.refobjid AND s.relkind = 'S'
+                               WHERE x.classid = 'pg_attrdef'::regclass AND x.objid = d.oid))
 FROM pg_class c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND pg_table_is_visible(c.oid)
      AND c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
 """
@@ -100,9 +117,20 @@ SELECT least(page, CASE WHEN table_ < 0 THEN all_ / -table_ - 1 ELSE table_ END)
     SELECT current_setting('max_pred_locks_per_page')::int, current_setting('max_pred_locks_per_relation')::int,
            current_setting('max_pred_locks_per_transaction')::int) AS limits (page, table_, all_)
 """
-_ACTIONS = {"c": {"DELETE": "DELETE", "UPDATE": "UPDATE"}, "n": {"DELETE": "UPDATE", "UPDATE": "UPDATE"}}
-"""What CASCADE and SET NULL do to a child, by what is done to its parent. SET DEFAULT may also insert the default's
-row."""
+_RELATIONS = f"""
+SELECT c.oid, c.relkind, CASE WHEN c.relkind = 'S' THEN c.oid::regclass::text
+                              ELSE {TABLE_NAME.format("coalesce(i.indrelid, c.oid)::regclass")} END
+FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
+WHERE c.oid >= 16384 AND c.relkind IN ('r', 'i', 'S', 'm', 'p', 'I', 'v', 'f')
+"""
+_KINDS = {"S": "sequence", "i": "index", "p": "view", "I": "view", "v": "view", "f": "foreign"}
+"""What relations are to the counters: nothing is counted for views and partitioned tables, but for their tables."""
+
+
+Fact = tuple[str, str]
+"""What a statement does beyond its text, and the table or sequence that it does it to; see `effects.counted`."""
+LearnedFact = tuple[str, str, str]
+"""A word for what, the table or sequence, and the statement's template, empty where it is true of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,16 +225,16 @@ class TableFacts:
     """Its references to other tables."""
     children: frozenset[str] = frozenset()
     """Tables that refer to it."""
-    actions: frozenset[tuple[str, str, str]] = frozenset()
-    """What the server does along with a write: a verb on this table, a child table, and the verb on that."""
     sequences: frozenset[str] = frozenset()
     """Sequences that number its rows."""
-    assigned: frozenset[str] = frozenset()
-    """Columns that its triggers set."""
+    hidden: frozenset[str] = frozenset()
+    """Verbs along with which triggers, references or defaults may write other tables, or take any number."""
+    guards: frozenset[str] = frozenset()
+    """Verbs before which a trigger may change the row, or skip it."""
     opaque: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
     """Sentences on why a verb may do anything, by verb; other verbs are missing."""
     special: bool = False
-    """Whether it is a view, a partition, has rules, or policies that look into other tables."""
+    """Whether it is a view, has partitions or heirs, or rules."""
 
     @property
     def parents(self) -> frozenset[str]:
@@ -214,37 +242,30 @@ class TableFacts:
         return frozenset(each.parent for each in self.foreign_keys)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consequences:
-    """What writing a table does elsewhere."""
-
-    changed: frozenset[str] = frozenset()
-    """Other tables, or the table itself again, whose rows the server changes along with it."""
-    rekeyed: frozenset[str] = frozenset()
-    """Those of them whose keys it may change."""
-    checked: frozenset[str] = frozenset()
-    """Tables in which it looks for rows that refer to the removed keys."""
-    parents: frozenset[str] = frozenset()
-    """Tables in which it looks for the rows that are referred to."""
-    opaque: frozenset[str] = frozenset()
-    """Sentences on why it may do anything; empty where it may not."""
-
-
 class Catalog:
     """The tables that unqualified names mean on one connection."""
 
     def __init__(
-        self, tables: Iterable[TableFacts], *, own_functions: Collection[str] = (), sequences: Collection[str] = ()
+        self, tables: Iterable[TableFacts], *, uncounted: Collection[str] = (), writing: Collection[str] = ()
     ) -> None:
         self._tables: Mapping[str, TableFacts] = {table.name: table for table in tables}
-        self._consequences: dict[tuple[str, str], Consequences] = {}
+        self.relations: Mapping[int, tuple[str, str]] = {}
+        """What each OID is: a table's own, its index's or its TOAST table's counts for the table."""
         users = Counter(sequence for table in self._tables.values() for sequence in table.sequences)
-        self.shared_sequences = frozenset(sequence for sequence, count in users.items() if count > 1)
-        """Sequences that several tables take numbers from."""
-        self.sequences = frozenset(sequences)
+        self._numbering_several = frozenset(sequence for sequence, count in users.items() if count > 1)
+        self.shared_sequences = self._numbering_several
+        """Sequences that several tables take numbers from, or others than INSERTs into theirs."""
+        self.sequences: frozenset[str] = frozenset()
         """The names of all sequences."""
-        self.own_functions = frozenset(own_functions)
-        """Names of functions of the database's own that may do anything."""
+        self.uncounted = frozenset(uncounted)
+        """Names of functions whose effects the counters do not show."""
+        self.writing = frozenset(writing)
+        """Names of the database's own functions that may write."""
+        self.catches = False
+        """Whether one of those functions catches errors."""
+        self.hidden = ""
+        """One of them that any statement may call; empty if there is none."""
+        self._facts: dict[str, set[Fact]] = defaultdict(set)
         self.rekeyed: set[str] = set()
         """Tables whose keys a statement changes: a waiter for a row may then get it under another key."""
         self.most_row_locks = 2
@@ -264,10 +285,27 @@ class Catalog:
     @classmethod
     def load(cls, cursor: Any) -> Catalog:
         """Read the catalog from the server."""
-        facts = read_facts(cursor)
+        functions = read_functions(cursor)
+        triggers, sequences = read_triggers(cursor, functions), read_sequences(cursor)
         cursor.execute(_TABLES)
-        tables = [_table(facts, *row) for row in cursor.fetchall()]
-        catalog = cls(tables, own_functions=facts.own_functions, sequences=facts.all_sequences)
+        all_hidden = not functions.unnamed.isdisjoint(functions.writing)
+        tables = [
+            _table(*row, triggers=triggers[row[0]], sequences=sequences[row[0]], all_hidden=all_hidden)
+            for row in cursor.fetchall()
+        ]
+        catalog = cls(
+            tables, uncounted={*functions.servers, *functions.uncounted.values()}, writing=functions.writing.values()
+        )
+        catalog.catches = functions.catch
+        catalog.hidden = min(
+            (functions.uncounted[oid] for oid in functions.unnamed & functions.uncounted.keys()), default=""
+        )
+        cursor.execute(_RELATIONS)
+        catalog.relations = {
+            oid: ("foreign" if oid in functions.views else _KINDS.get(kind, "table"), name)
+            for oid, kind, name in cursor.fetchall()
+        }
+        catalog.sequences = frozenset(name for kind, name in catalog.relations.values() if kind == "sequence")
         cursor.execute(_ROW_LOCKS)
         ((catalog.most_row_locks,),) = cursor.fetchall()
         return catalog
@@ -307,73 +345,59 @@ class Catalog:
         self._filled.add(name)
 
     @property
-    def learned(self) -> frozenset[tuple[str, str]]:
-        """What runs have shown: a word for what, and the table of which it is true."""
+    def learned(self) -> frozenset[LearnedFact]:
+        """What runs have shown: a word for what, the table of which it is true, and the statement, if it is of one."""
         # Which page a row is on matters only to transactions that keep their snapshot.
         crowded = self.crowded if self.keeps_snapshots else ()
         facts = {"rekeyed": self.rekeyed, "ordered": self.ordered, "crowded": crowded}
-        return frozenset((what, name) for what, names in facts.items() for name in names)
+        of_tables = {(what, name, "") for what, names in facts.items() for name in names}
+        return frozenset(of_tables | {(*fact, template) for template, found in self._facts.items() for fact in found})
 
-    def learn(self, what: str, name: str) -> None:
-        """Take over a fact that was learned elsewhere."""
+    def learn(self, what: str, name: str, template: str = "") -> None:
+        """Take over a fact that was learned elsewhere, or that a step has shown of its statement."""
         if what == "rekeyed":
             self.note_rekeyed({name})
         elif what == "crowded":
             self.crowded.add(name)
             self.keeps_snapshots = True
-        else:
+        elif what == "ordered":
             self.note_filled(name)
             self.note_read({name})
+        else:
+            self._facts[template].add((what, name))
+        if what == "numbers":
+            self.shared_sequences |= {name}
+            self.parsed.clear()
+
+    def facts_of(self, template: str) -> Collection[Fact]:
+        """Return what the statement does beyond its text."""
+        return self._facts.get(template, ())
 
     def forget_learned(self) -> None:
         """Forget what runs have shown, for a new exploration with other statements."""
         self._read.clear()
         self._filled.clear()
         self._few_rows.clear()
+        self._facts.clear()
+        if self.shared_sequences != self._numbering_several:
+            self.shared_sequences = self._numbering_several
+            self.parsed.clear()
         self.crowded.clear()
         self.keeps_snapshots = False
         if self.rekeyed:
             self.rekeyed.clear()
             self.parsed.clear()
 
-    def consequences(self, name: str, verb: str) -> Consequences:
-        """Return what a statement of this verb does beyond the rows that it names; of an UPDATE of keys."""
-        if (name, verb) not in self._consequences:
-            self._consequences[name, verb] = self._collect(name, verb)
-        return self._consequences[name, verb]
 
-    def _collect(self, name: str, verb: str) -> Consequences:
-        done: set[tuple[str, str]] = set()
-        waiting = [(name, verb)]
-        opaque: set[str] = set()
-        # Cascades may lead back to a table, with the same verb or another one: each pair is followed once.
-        while waiting:
-            step = waiting.pop()
-            table = self._tables.get(step[0])
-            if table is None or table.special:
-                opaque.add(f"table {name}: writing it changes {step[0]}, which is not an ordinary table")
-            elif step not in done:
-                done.add(step)
-                opaque |= table.opaque.get(step[1], frozenset())
-                waiting += [(child, there) for here, child, there in table.actions if here == step[1]]
-        return self._combine(done, first=(name, verb), opaque=opaque)
-
-    def _combine(self, done: set[tuple[str, str]], *, first: tuple[str, str], opaque: set[str]) -> Consequences:
-        further = {step for step in done if step != first}
-        tables = {(self._tables[name], verb) for name, verb in done}
-        updated = {name for name, verb in further if verb in {"UPDATE", "INSERT"}}
-        return Consequences(
-            changed=frozenset(name for name, _ in further),
-            rekeyed=frozenset(updated),
-            checked=frozenset().union(*(table.children for table, verb in tables if verb != "INSERT")),
-            parents=frozenset().union(*(self._tables[name].parents for name in updated)),
-            opaque=frozenset(opaque),
-        )
-
-
-def _table(facts: Facts, *row: Any) -> TableFacts:
-    name, pk, unique, indexed, indexes, numbered, deferred, foreign_keys, listed, special = row
+def _table(*row: Any, triggers: TableTriggers, sequences: Collection[str], all_hidden: bool) -> TableFacts:
+    name, pk, unique, indexed, indexes, numbered, deferred, foreign_keys, listed, special, computes = row
     references: list[list[str]] = json.loads(listed)  # Django has its connections leave JSON as text
+    acts = {
+        verb
+        for _, *actions in references
+        for verb, action in zip(("DELETE", "UPDATE"), actions, strict=True)
+        if action in ("c", "n", "d")
+    }
     return TableFacts(
         name=name,
         pk=pk,
@@ -383,18 +407,10 @@ def _table(facts: Facts, *row: Any) -> TableFacts:
         numbered=frozenset(numbered),
         deferred=deferred,
         foreign_keys=frozenset(map(ForeignKey.parse, json.loads(foreign_keys))),
-        children=frozenset(child for child, _, _ in references),
-        actions=frozenset(step for reference in references for step in _actions(*reference)),
-        sequences=frozenset(facts.sequences[name]),
-        assigned=frozenset(facts.assigned[name]),
-        opaque={verb: frozenset(sentences) for verb, sentences in facts.opaque[name].items()},
+        children=frozenset(child for child, *_ in references),
+        sequences=frozenset(sequences),
+        hidden=frozenset({"INSERT", "UPDATE", "DELETE"} if computes or all_hidden else triggers.writing | acts),
+        guards=frozenset(triggers.guards),
+        opaque={verb: frozenset(sentences) for verb, sentences in triggers.anything.items()},
         special=special,
     )
-
-
-def _actions(child: str, on_delete: str, on_update: str) -> Iterable[tuple[str, str, str]]:
-    for verb, action in (("DELETE", on_delete), ("UPDATE", on_update)):
-        if action in _ACTIONS:
-            yield verb, child, _ACTIONS[action][verb]
-        elif action == "d":
-            yield from ((verb, child, "UPDATE"), (verb, child, "INSERT"))

@@ -1,81 +1,141 @@
-"""Reads from the server's catalog what writing a table may do beyond what the statement says.
+"""Reads from the server's catalog what the counters do not show: functions with other effects, and when triggers act.
 
-What expressions call is read from their stored trees, not from text: defaults, generated columns, CHECK constraints,
-indexes, policies, domains and WHEN clauses of triggers. A function is harmless if it only computes.
+What a function reads, locks and writes is counted where it happens. Not counted are advisory locks that it tries or
+gives back, notifications, settings, and what it reads of other sessions or servers. A function is beyond the counters
+if its text has a word for that, or the name of a function that is; or if it has no text that can be read.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from dataclasses import dataclass
 from typing import Any
 
-from django_lockstep.lab.explorer.effects.plpgsql import Body, called_names, read_body
+__all__ = ["Functions", "TableTriggers", "is_uncounted", "read_functions", "read_sequences", "read_triggers"]
 
-__all__ = ["Facts", "read_facts"]
-
-_HARMLESS = """(CASE WHEN p.pronamespace = 'pg_catalog'::regnamespace
-    THEN (p.provolatile <> 'v' AND p.proname !~ '_to_xml|snapshot|xact|^txid_|^pg_stat_')
-        OR p.proname IN ('clock_timestamp', 'gen_random_uuid', 'random', 'random_normal', 'timeofday', 'uuidv4',
-                         'uuidv7', 'suppress_redundant_updates_trigger', 'tsvector_update_trigger',
-                         'tsvector_update_trigger_column')
-    ELSE (p.provolatile = 'i' OR p.proname ~ '^uuid_generate_v')
-        AND (p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') OR EXISTS (
-             SELECT FROM pg_depend x WHERE x.classid = 'pg_proc'::regclass AND x.objid = p.oid AND x.deptype = 'e'))
-END)"""
-"""Functions of extensions count if they are immutable; a project's own may be declared so wrongly."""
-_OWN_FUNCTIONS = f"""
-SELECT DISTINCT p.proname FROM pg_proc p
-WHERE p.pronamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace) AND NOT {_HARMLESS}
+# Volatile ones of the server's own, as a rule: they change what is not a table, or tell of other sessions.
+_UNCOUNTED = """
+SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND prokind <> 'a'
+AND (provolatile = 'v' OR proname ~ 'snapshot|xact|^txid_|^pg_stat_') AND proname NOT IN (
+    'clock_timestamp', 'currval', 'gen_random_uuid', 'lastval', 'nextval', 'pg_advisory_xact_lock',
+    'pg_advisory_xact_lock_shared', 'random', 'random_normal', 'setval', 'timeofday', 'uuidv4', 'uuidv7')
 """
-_HARMFUL = f"SELECT p.proname FROM pg_proc p WHERE p.proname = ANY (%s) AND NOT {_HARMLESS}"
+_FUNCTIONS = """
+SELECT p.oid, p.proname, l.lanname, p.provolatile <> 'v' OR p.proname ~ '^uuid_generate_v',
+       concat(p.prosrc, pg_get_function_sqlbody(p.oid)),
+       p.pronargs = 1 AND EXISTS (SELECT FROM pg_type t WHERE t.oid = p.proargtypes[0] AND t.typtype = 'c')
+FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+WHERE p.pronamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+"""
+# What statements may call without naming it, or a table whose triggers do.
+_USED = """
+SELECT d.refobjid, r.ev_class FROM pg_depend d
+LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = ANY (%s) AND d.classid IN (
+    'pg_attrdef'::regclass, 'pg_cast'::regclass, 'pg_class'::regclass, 'pg_constraint'::regclass,
+    'pg_operator'::regclass, 'pg_policy'::regclass, 'pg_rewrite'::regclass, 'pg_type'::regclass)
+"""
+_UNCOUNTED_WORDS = re.compile(
+    r"\b(pg_locks|pg_stat\w*|pg_prepared_\w+|pg_cursors|pg_settings|dblink\w*|notify|listen|unlisten)\b|"
+    r"(?:^|;|\bbegin|\bthen|\belse|\bloop)\s*set\s",
+    re.IGNORECASE,
+)
+"""Words for what is not counted: views of other sessions and of this one's state, other servers, settings."""
+_READ_IN_TEXT = re.compile(r"(pg_try_advisory_xact_lock(_shared)?|set_config)$")
+"""What a statement's own text says of them is enough, but not that a function calls them."""
+_WORD = re.compile(r"[a-z_][\w$]*", re.IGNORECASE)
+_CATCHES = re.compile(r"\bexception\s+when\b", re.IGNORECASE)
+_READABLE, _BINARY = ("sql", "plpgsql"), ("c", "internal")
+_WRITE = frozenset(
+    ["insert", "update", "delete", "merge", "truncate", "copy", "execute", "call", "do", "nextval", "setval"]
+)
+"""Words of functions that may write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Functions:
+    """What the database's own functions may do, by their OIDs and names."""
+
+    uncounted: Mapping[int, str]
+    """Those whose effects the counters do not show."""
+    writing: Mapping[int, str]
+    """Those that may write tables, or take numbers."""
+    catch: bool
+    """Whether one catches errors, at which its locks are released."""
+    unnamed: frozenset[int]
+    """Those that statements may call without naming them: as defaults, in constraints or policies, as ``row.name``."""
+    views: frozenset[int]
+    """Views that call one whose effects are not counted, by their OIDs."""
+    servers: frozenset[str]
+    """The server's own functions whose effects the counters do not show, by name."""
+
+
+def read_functions(cursor: Any) -> Functions:
+    """Return what the database's own functions may do."""
+    servers = {name for (name,) in _rows(cursor, _UNCOUNTED)}
+    functions = [_Function(*row) for row in _rows(cursor, _FUNCTIONS)]
+    uncounted = _closure(functions, lambda one, names: is_uncounted(one.source) or one.names_any(servers | names))
+    writing = _closure(functions, lambda one, names: one.names_any(_WRITE | names))
+    asked = [list({*uncounted, *writing})]
+    used = list(_rows(cursor, _USED, asked)) if asked[0] else []
+    return Functions(
+        uncounted=uncounted,
+        writing=writing,
+        catch=any(_CATCHES.search(one.source) for one in functions),
+        unnamed=frozenset(one.oid for one in functions if one.of_row) | {oid for oid, view in used if view is None},
+        views=frozenset(view for oid, view in used if view is not None and oid in uncounted),
+        servers=frozenset(name for name in servers if not _READ_IN_TEXT.match(name)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    oid: int
+    name: str
+    language: str
+    constant: bool
+    """Whether it is said to change nothing."""
+    source: str
+    of_row: bool
+    """Whether its one argument is a row."""
+
+    def names_any(self, names: Set[str]) -> bool:
+        """Whether its text has one of these words: also in strings and comments, as a string may be run."""
+        return not names.isdisjoint(word.lower() for word in _WORD.findall(self.source))
+
+
+def _closure(functions: Collection[_Function], has_effect: Callable[[_Function, Set[str]], bool]) -> Mapping[int, str]:
+    """Return the functions that have an effect, or may call one that has, or cannot be read."""
+    chosen: dict[int, str] = {}
+    names: frozenset[str] = frozenset()
+    while new := {
+        one.oid: one.name
+        for one in functions
+        if one.oid not in chosen
+        and (has_effect(one, names) if one.language in _READABLE else not (one.language in _BINARY and one.constant))
+    }:
+        chosen |= new
+        names |= set(new.values())
+    return chosen
+
+
+def is_uncounted(source: str) -> bool:
+    """Whether a text has a word for something that is not counted."""
+    return _UNCOUNTED_WORDS.search(source) is not None
+
+
+_OURS = "c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)"
 _NAME = "CASE WHEN pg_table_is_visible(c.oid) THEN c.relname::text ELSE c.oid::regclass::text END"
 """The table's name, with its schema only where it needs one."""
-_OURS = "c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)"
-_CALLS = rf"""
-WITH RECURSIVE domains (type, source, tree, classid, objid) AS (
-    SELECT contypid, 'domain ' || contypid::regtype, conbin::text, 'pg_constraint'::regclass, oid
-    FROM pg_constraint WHERE contypid <> 0 AND connamespace <> 'information_schema'::regnamespace
-    UNION SELECT oid, 'domain ' || oid::regtype, typdefaultbin::text, 'pg_type'::regclass, oid
-    FROM pg_type WHERE typdefaultbin IS NOT NULL AND typnamespace <> 'information_schema'::regnamespace
-    UNION SELECT t.oid, d.source, d.tree, d.classid, d.objid FROM domains d JOIN pg_type t
-    ON d.type IN (t.typbasetype, t.typelem)
-    OR EXISTS (SELECT FROM pg_attribute a WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.atttypid = d.type)
-), expressions (relid, source, verbs, tree, classid, objid) AS (
-    SELECT adrelid, CASE attgenerated WHEN '' THEN 'default of ' ELSE 'generated column ' END || attname,
-           '{{INSERT,UPDATE}}'::text[], adbin::text, 'pg_attrdef'::regclass, d.oid
-    FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = adrelid AND a.attnum = adnum
-    UNION ALL SELECT conrelid, 'constraint ' || conname, '{{INSERT,UPDATE}}', conbin::text, 'pg_constraint'::regclass,
-           oid FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0
-    UNION ALL SELECT indrelid, 'index ' || indexrelid::regclass, '{{INSERT,UPDATE}}',
-           concat(indexprs::text, indpred::text), 'pg_class'::regclass, indexrelid
-    FROM pg_index WHERE indexprs IS NOT NULL OR indpred IS NOT NULL
-    UNION ALL SELECT polrelid, 'policy ' || polname, '{{SELECT,INSERT,UPDATE,DELETE}}',
-           concat(polqual::text, polwithcheck::text), 'pg_policy'::regclass, oid FROM pg_policy
-    UNION ALL SELECT tgrelid, 'trigger ' || tgname, '{{INSERT,UPDATE,DELETE}}', tgqual::text, 0::oid, 0::oid
-    FROM pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'D' AND tgqual IS NOT NULL
-    UNION ALL SELECT attrelid, d.source, '{{INSERT,UPDATE}}', d.tree, d.classid, d.objid
-    FROM domains d JOIN pg_attribute a ON a.atttypid = d.type AND a.attnum > 0
-)
-SELECT {_NAME}, e.source, e.verbs, p.proname FROM expressions e JOIN pg_class c ON c.oid = e.relid,
-LATERAL (
-    SELECT found[1]::oid FROM regexp_matches(tree, ':(?:op)?funcid (\d+)', 'g') AS found
-    UNION SELECT refobjid FROM pg_depend d
-    WHERE (d.classid, d.objid, d.refclassid) = (e.classid, e.objid, 'pg_proc'::regclass)
-    UNION SELECT oprcode FROM pg_depend d JOIN pg_operator o ON o.oid = d.refobjid
-    WHERE (d.classid, d.objid, d.refclassid) = (e.classid, e.objid, 'pg_operator'::regclass)
-) AS called (oid), LATERAL (SELECT * FROM pg_proc WHERE pg_proc.oid = called.oid OFFSET 0) AS p
-WHERE {_OURS} AND NOT {_HARMLESS} AND NOT (p.proname = 'nextval' AND e.classid = 'pg_attrdef'::regclass AND EXISTS (
-    SELECT FROM pg_depend d JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
-    WHERE d.classid = e.classid AND d.objid = e.objid AND d.refclassid = 'pg_class'::regclass))
-"""
-"""A default that computes a sequence's name has no dependency on it in the catalog: it counts as a call of
-nextval()."""
 _TRIGGERS = f"""
-SELECT {_NAME}, t.tgname, ARRAY(SELECT verb FROM (VALUES (4, 'INSERT'), (8, 'DELETE'), (16, 'UPDATE')) v (bit, verb)
-                                WHERE t.tgtype & bit <> 0), l.lanname, p.prosrc, {_HARMLESS}
+SELECT {_NAME}, t.tgname, p.proname, t.tgdeferrable, t.tgtype & 3 = 3,
+       ARRAY(SELECT refobjid FROM pg_depend d WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
+             AND d.refclassid = 'pg_proc'::regclass),
+       ARRAY(SELECT verb FROM (VALUES (4, 'INSERT'), (8, 'DELETE'), (16, 'UPDATE')) v (bit, verb)
+             WHERE t.tgtype & bit <> 0)
 FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
-JOIN pg_language l ON l.oid = p.prolang
 WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND {_OURS}
 """
 _SEQUENCES = f"""
@@ -86,59 +146,51 @@ UNION SELECT {_NAME}, s.oid::regclass::text FROM pg_depend d JOIN pg_class s ON 
 JOIN pg_class c ON c.oid = d.refobjid
 WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
 """
-_ALL_SEQUENCES = f"SELECT c.oid::regclass::text FROM pg_class c WHERE c.relkind = 'S' AND {_OURS}"
 
 
-class Facts:
-    """What the catalog says about all tables, by table name."""
+class TableTriggers:
+    """What the triggers of one table may do."""
 
     def __init__(self) -> None:
-        self.own_functions: frozenset[str] = frozenset()
-        """Names of functions of the database's own that may do anything."""
-        self.opaque: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-        """Sentences on what else a write may do, by table and verb."""
-        self.assigned: defaultdict[str, set[str]] = defaultdict(set)
-        """Columns that triggers set."""
-        self.sequences: defaultdict[str, set[str]] = defaultdict(set)
-        """Sequences that number the table's rows."""
-        self.all_sequences: frozenset[str] = frozenset()
-        """All sequences, also those that number no table."""
-
-    def note_opaque(self, table: str, verbs: Collection[str], *, sentence: str) -> None:
-        """Note that statements of these verbs on the table may do anything, and why."""
-        for verb in verbs:
-            self.opaque[table][verb].add(f"table {table}: its {sentence}")
-
-    def note_body(self, table: str, name: str, *, verbs: Collection[str], body: Body) -> None:
-        """Note what a trigger of the table does."""
-        self.assigned[table] |= body.assigned
-        if body.does:
-            self.note_opaque(table, verbs, sentence=f"trigger {name} {body.does}")
+        self.writing: set[str] = set()
+        """The verbs along with which one may write other tables."""
+        self.guards: set[str] = set()
+        """The verbs before which one may change the row, or skip it."""
+        self.anything: defaultdict[str, set[str]] = defaultdict(set)
+        """Sentences on what the counters do not show, by verb."""
 
 
-def read_facts(cursor: Any) -> Facts:
-    facts = Facts()
-    facts.own_functions = frozenset(name for (name,) in _rows(cursor, _OWN_FUNCTIONS))
-    for table, source, verbs, function in _rows(cursor, _CALLS):
-        facts.note_opaque(table, verbs, sentence=f"{source} calls {function}()")
-    _read_triggers(facts, cursor)
+def read_triggers(cursor: Any, functions: Functions) -> defaultdict[str, TableTriggers]:
+    """Return the triggers of all tables, by the table's name."""
+    tables: defaultdict[str, TableTriggers] = defaultdict(TableTriggers)
+    for table, name, function, deferrable, guards, called, verbs in _rows(cursor, _TRIGGERS):
+        triggers = tables[table]
+        if not functions.writing.keys().isdisjoint(called):
+            triggers.writing |= set(verbs)
+        if guards:
+            triggers.guards |= set(verbs)
+        # At COMMIT nothing can be asked any more.
+        why = (
+            "may act at COMMIT"
+            if deferrable
+            else f"calls {function}()"
+            if not functions.uncounted.keys().isdisjoint(called)
+            else ""
+        )
+        if why:
+            for verb in verbs:
+                triggers.anything[verb].add(f"table {table}: its trigger {name} {why}")
+    return tables
+
+
+def read_sequences(cursor: Any) -> defaultdict[str, set[str]]:
+    """Return the sequences that number the rows of each table, by the table's name."""
+    sequences: defaultdict[str, set[str]] = defaultdict(set)
     for table, sequence in _rows(cursor, _SEQUENCES):
-        facts.sequences[table].add(sequence)
-    facts.all_sequences = frozenset(sequence for (sequence,) in _rows(cursor, _ALL_SEQUENCES))
-    return facts
+        sequences[table].add(sequence)
+    return sequences
 
 
-def _read_triggers(facts: Facts, cursor: Any) -> None:
-    triggers = [(each, source) for *each, source, harmless in _rows(cursor, _TRIGGERS) if not harmless]
-    called = sorted({name for _, source in triggers for name in called_names(source)})
-    # nextval() outside of defaults may number the rows of another table.
-    harmful = {name for (name,) in _rows(cursor, _HARMFUL, [called])} | {"nextval"} if called else set()
-    for (table, name, verbs, language), source in triggers:
-        plain = language == "plpgsql"
-        body = read_body(source, harmful=harmful) if plain else Body(does=f"is written in {language}")
-        facts.note_body(table, name, verbs=verbs, body=body)
-
-
-def _rows(cursor: Any, sql: str, params: Sequence[Any] | None = None) -> Iterator[Any]:
+def _rows(cursor: Any, sql: str, params: Any = None) -> Iterator[Any]:
     cursor.execute(sql, params)
     yield from cursor.fetchall()

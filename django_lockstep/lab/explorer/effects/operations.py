@@ -15,6 +15,7 @@ import django
 import psycopg
 
 from django_lockstep.errors import sqlstate_of
+from django_lockstep.lab.explorer.effects.counted import Counts
 from django_lockstep.lab.explorer.effects.statements import Statement
 
 __all__ = ["ASLEEP", "Operation", "Origin", "line_of", "raised_at", "sent_from"]
@@ -57,6 +58,10 @@ class Operation:
     """What it raised."""
     ends_idle: bool = True
     """Whether no transaction was open after it."""
+    may_catch: bool = False
+    """Whether it may call a function that catches errors, and so gives up locks on what it has touched."""
+    counts: Counts | None = None
+    """What the server counted; None where it was not asked."""
     rows: int | None = None
     """Rows returned or changed; None where the server did not say."""
     numbered: tuple[str, ...] = ()

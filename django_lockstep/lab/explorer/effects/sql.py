@@ -1,6 +1,7 @@
-"""Which rows a statement reads, locks and writes, by its text and the catalog; `UNKNOWN` if that is not certain.
+"""Which rows a statement reads, locks and writes, by its text and the catalog: what the server counted may be more.
 
-The search assumes that an unknown statement depends on everything.
+Of a statement whose text is not understood, what the server counted is all that is known. `UNKNOWN` is one that does
+what is not counted, and depends on everything.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from django_lockstep.lab.explorer.effects.catalog import Catalog, TableFacts
+from django_lockstep.lab.explorer.effects.catalog import EVERY_COLUMN, Catalog, TableFacts
+from django_lockstep.lab.explorer.effects.counted import widened
 from django_lockstep.lab.explorer.effects.footprints import FootprintKey, Mode
+from django_lockstep.lab.explorer.effects.introspection import is_uncounted
 from django_lockstep.lab.explorer.effects.key_values import HASH, KeyValues, may_be_key
 from django_lockstep.lab.explorer.effects.operations import Operation
-from django_lockstep.lab.explorer.effects.plpgsql import EVERY_COLUMN
 from django_lockstep.lab.explorer.effects.queries import Query, exp, identifier, only, read_text
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Key, Statement, delete, insert, merge, update
 
@@ -32,16 +34,10 @@ _LEVEL_SET = re.compile(r"SET\s+(LOCAL\s+|SESSION\s+)?TRANSACTION_ISOLATION\b", 
 _COMMIT = re.compile(r"(COMMIT|END)( WORK| TRANSACTION)?( AND NO CHAIN)?", re.IGNORECASE)
 _ROLLBACK = re.compile(r"(ROLLBACK|ABORT)( WORK| TRANSACTION)?( AND NO CHAIN)?", re.IGNORECASE)
 _ROLLBACK_TO = re.compile(r"ROLLBACK (WORK |TRANSACTION )?TO\b", re.IGNORECASE)
-_HARMLESS = re.compile(
-    "abs|avg|bool_and|bool_or|ceil|ceiling|char_length|clock_timestamp|coalesce|concat|count|current_setting|"
-    "date_trunc|dense_rank|first_value|floor|greatest|hashtextextended|json_agg|jsonb_agg|lag|last_value|lead|least|"
-    "left|length|lower|lpad|ltrim|max|min|mod|now|nullif|pg_advisory_xact_lock|pg_advisory_xact_lock_shared|"
-    "pg_backend_pid|pg_try_advisory_xact_lock|rank|replace|right|round|row_number|rtrim|set_config|sign|"
-    "statement_timestamp|string_agg|substring|sum|trim|unnest|upper|"
-    "all|and|any|as|by|cast|distinct|else|exists|extract|from|in|into|materialized|not|numeric|on|or|over|"
-    "returning|select|set|then|using|values|varchar|when|where"
-)
-"""What may stand before a parenthesis: functions without side effects; keywords and types."""
+_COUNTED = re.compile(r"\(*\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|VALUES|TABLE)\b", re.IGNORECASE)
+"""Statements that are all counted; others change more than rows, or end transactions."""
+_CALL = re.compile(r'(?:"([^"]+)"|([a-z_][\w$]*))\s*\(', re.IGNORECASE)
+_PARSED = frozenset({"pg_advisory_xact_lock", "pg_advisory_xact_lock_shared"})
 _MODES = {
     (True, False): Mode.UPDATE,
     (True, True): Mode.NO_KEY_UPDATE,
@@ -58,7 +54,9 @@ _CHANGES_SESSION = Statement(kind="UNKNOWN", changes_session=True)
 def parse_cached(operation: Operation, catalog: Catalog) -> Statement:
     """Return the operation's statement, parsed once."""
     if operation.statement is None:
-        operation.statement = _parse_remembered(operation, catalog)
+        statement = _parse_remembered(operation, catalog)
+        facts = catalog.facts_of(operation.template)
+        operation.statement = widened(statement, facts) if facts else statement
     return operation.statement
 
 
@@ -82,7 +80,7 @@ def _is_named(value: object) -> bool:
 
 
 def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Statement:
-    """Return what the statement touches; `UNKNOWN` unless it is certainly understood."""
+    """Return what the statement's text says that it touches; nothing where it is counted, but not understood."""
     text = sql.strip().rstrip(";").rstrip()
     plain = not _UNUSUAL.search(text)
     word, _, rest = text.partition(" ")
@@ -93,12 +91,19 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
         return statement
     if changes_session(sql.strip(), params):
         return _CHANGES_SESSION
+    calls = {quoted or bare.lower() for quoted, bare in _CALL.findall(text)}
+    uncounted = sorted(calls & catalog.uncounted)
+    counted = _COUNTED.match(text)
+    if counted is None or ";" in text or is_uncounted(text) or uncounted or catalog.hidden:
+        hidden = uncounted[:1] or [catalog.hidden] * bool(catalog.hidden)
+        return replace(UNKNOWN, reasons=frozenset(f"a statement calls {name}()" for name in hidden))
     found = read_text(text) if plain else None
-    if found is None or not all(map(_HARMLESS.fullmatch, found.calls)) or found.calls & catalog.own_functions:
-        return UNKNOWN
-    if any(catalog.get(name) for name in found.names):
-        return UNKNOWN
-    return _parse_parts(found.parts, KeyValues(() if many else params), catalog)
+    statement = None
+    if found is not None and not any(map(catalog.get, found.names)):
+        statement = _parse_parts(found.parts, KeyValues(() if many else params), catalog)
+    if statement is None:
+        return Statement(kind=counted[1].upper(), hidden=True)
+    return replace(statement, hidden=statement.hidden or bool(calls & catalog.writing))
 
 
 def _parse_session_statement(text: str) -> Statement | None:
@@ -114,39 +119,43 @@ def _parse_session_statement(text: str) -> Statement | None:
     return None
 
 
-def _parse_parts(parts: Iterable[Query], values: KeyValues, catalog: Catalog) -> Statement:
-    """Return the union of the parts of a statement; they share one snapshot."""
+def _parse_parts(parts: Iterable[Query], values: KeyValues, catalog: Catalog) -> Statement | None:
+    """Return the union of the parts of a statement, which share one snapshot; None if one is not understood."""
     found: list[Statement] = []
     for query in parts:
         # Which rows the name of a part means depends on its place if a table has it, too.
-        if _is_unsupported(query) or catalog.get(query.name) is not None:
+        if catalog.get(query.name) is not None or not query.verb:
+            return None
+        if _outlives(query):
             return UNKNOWN
-        found.append(_parse_query(query, values, catalog))
-        values.note_part(query, found[-1], catalog)
+        statement = _parse_query(query, values, catalog)
+        if statement is None:
+            return None
+        found.append(statement)
+        values.note_part(query, statement, catalog)
     if len(found) == 1:
         return found[0]
     kind = next((each.kind for each in found if each.kind != "SELECT"), "SELECT")
-    return merge(kind, found) if found else UNKNOWN
+    return merge(kind, found) if found else None
 
 
-def _is_unsupported(query: Query) -> bool:
-    """Whether it is not about rows, makes a table, or changes a setting beyond the transaction."""
+def _outlives(query: Query) -> bool:
+    """Whether it makes a table, or changes a setting beyond the transaction."""
     values = [given[2:] for name, given in query.calls if name == "set_config"]
     lasts = any(not (len(given) == 1 and isinstance(given[0], exp.Boolean) and given[0].this) for given in values)
-    return not query.verb or query.makes_table or lasts
+    return query.makes_table or lasts
 
 
-def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement:
+def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement | None:
     tables = [catalog.get(name) for name in query.tables]
     known = [table for table in tables if table is not None]
-    special = any(table.special for table in known)
-    # What is not in the catalog was created since, or is in another schema.
-    if special or len(known) < len(tables):
-        reasons = {f"{table.name} is a view, a partition, or has rules or policies" for table in known}
-        return replace(UNKNOWN, reasons=frozenset(reasons if len(known) == len(tables) else ()))
-    secured = frozenset().union(*(table.opaque.get("SELECT", frozenset()) for table in known))
-    if secured:
-        return replace(UNKNOWN, reasons=secured)
+    # What is not in the catalog is of another schema, or new; what leads to other tables is counted there.
+    if len(known) < len(tables) or any(table.special for table in known):
+        return None
+    verbs = ("INSERT", "UPDATE") if query.on_conflict else (query.verb,)
+    reasons = frozenset().union(*(table.opaque.get(verb, frozenset()) for table in known for verb in verbs))
+    if reasons:
+        return replace(UNKNOWN, reasons=reasons)
     keys = _keys(query, known[0], values, catalog) if len(known) == 1 else {None}
     rows = frozenset((table.name, key) for table in known for key in keys)
     # Unless nothing but the index of the primary key leads to the rows that are named.
@@ -155,25 +164,34 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
         for table in known
         if table.pk is None or EVERY_COLUMN in table.indexed or not query.finds_by(table.pk, table.indexed)
     )
-    statement = Statement(kind="SELECT", reads=rows)
+    statement: Statement | None = Statement(kind="SELECT", reads=rows)
     if query.verb != "SELECT":
         statement = _parse_write(query, known, rows, catalog=catalog, key=functools.partial(values.key, query))
+    if statement is None:
+        return None
     # A subquery of a write may lock rows, too. OF is not read: each strength counts for every table, which may be too
     # many locks, never too few.
     modes = {_MODES[bool(lock.args.get("update")), bool(lock.args.get("key"))] for lock in query.locks}
     locks = frozenset((key, mode) for mode in modes for key in statement.reads)
     # A row that is joined may come back several times, and one that a subquery locks not at all.
     plain = query.verb == "SELECT" and query.tree.args.get("locks") and len(modes) == 1 and not query.joins
-    row_locks = locks if plain else statement.row_locks
+    row_locks = locks if plain else frozenset() if modes else statement.row_locks
     locks |= statement.locks | values.advisory_locks(query)
-    return replace(statement, locks=locks, row_locks=row_locks, scanned=scanned)
+    return replace(
+        statement,
+        locks=locks,
+        row_locks=row_locks,
+        scanned=scanned,
+        hidden=bool(known) and not known[0].hidden.isdisjoint(verbs),
+        guarded=bool(known) and not known[0].guards.isdisjoint(verbs),
+    )
 
 
 def _parse_write(
     query: Query, known: Sequence[TableFacts], rows: frozenset[FootprintKey], *, catalog: Catalog, key: Key
-) -> Statement:
+) -> Statement | None:
     if not known or query.target_name != known[0].name:
-        return UNKNOWN
+        return None
     target, others = known[0], frozenset((table.name, None) for table in known[1:])
     own = frozenset(key for key in rows if key[0] == target.name)
     return _WRITES[query.verb](query, target, rows=own, others=others, catalog=catalog, key=key)

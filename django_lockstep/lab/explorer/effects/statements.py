@@ -10,9 +10,8 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey, TableFacts, UniqueIndex
+from django_lockstep.lab.explorer.effects.catalog import EVERY_COLUMN, Catalog, ForeignKey, TableFacts, UniqueIndex
 from django_lockstep.lab.explorer.effects.footprints import FootprintKey, LockedKey, Mode
-from django_lockstep.lab.explorer.effects.plpgsql import EVERY_COLUMN
 from django_lockstep.lab.explorer.effects.queries import Query, exp, parameter
 
 __all__ = ["UNKNOWN", "Statement", "delete", "insert", "merge", "update"]
@@ -55,7 +54,7 @@ class InsertedKeys:
 def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
     """Return the keys that an INSERT of one row into the table adds; None if they are not certain."""
     # A deferred constraint is checked, and waited for, at COMMIT. A trigger may set any key.
-    if table.indexes is None or table.deferred or EVERY_COLUMN in table.assigned:
+    if table.indexes is None or table.deferred or "INSERT" in table.guards:
         return None
     if query.on_conflict or not query.inserts_one_row:
         return None
@@ -64,10 +63,10 @@ def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
     for index in table.indexes:
         if not index.exact:
             return None
-        if len(index.columns) == 1 and index.columns[0] in table.numbered - values.keys() - table.assigned:
+        if len(index.columns) == 1 and index.columns[0] in table.numbered - values.keys():
             continue  # a number of the sequence is never given twice
         numbers = _operands(index, values)
-        if numbers is None or (table.numbered | table.assigned).intersection(index.columns):
+        if numbers is None or table.numbered.intersection(index.columns):
             return None
         parts.append((index, numbers))
     return InsertedKeys(table=table.name, parts=tuple(parts))
@@ -124,6 +123,10 @@ class Statement:
     """Sentences on what in the schema makes the statement unknown."""
     keys: InsertedKeys | None = None
     """The unique keys that it adds, in place of any key of the table; None if they are not certain."""
+    hidden: bool = False
+    """Whether it may write tables that it does not name."""
+    guarded: bool = False
+    """Whether a trigger may skip its rows, which are locked then."""
     changes_session: bool = False
     """Whether it changes what later statements mean: the role, the search path, the default isolation level."""
 
@@ -173,6 +176,8 @@ def merge(kind: str, found: Iterable[Statement]) -> Statement:
         entered=frozenset().union(*(each.entered for each in found)),
         key_conflicts=frozenset().union(*(each.key_conflicts for each in found)),
         deferred=frozenset().union(*(each.deferred for each in found)),
+        hidden=any(each.hidden for each in found),
+        guarded=any(each.guarded for each in found),
     )
 
 
@@ -184,7 +189,7 @@ def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
         reads=others,
         # The whole table, because the new row's key is not known; its foreign keys lock the parents FOR KEY SHARE.
         locks=frozenset({(whole, Mode.INSERT), (whole, Mode.UNIQUE)})
-        | _parent_locks(table, table.foreign_keys, given=given, catalog=catalog, key=key)
+        | _parent_locks(table, table.foreign_keys, verb="INSERT", given=given, catalog=catalog, key=key)
         | _shared_sequence_locks(table, catalog),
         writes=frozenset({whole}),
         # Counts only for an INSERT that waits, or that fails because the key exists: before, it is not known whether
@@ -193,7 +198,7 @@ def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
         deferred=_deferred_locks(table),
     )
     # ON CONFLICT also waits for and locks the existing row; DO UPDATE changes it.
-    parts = [new, _side_effects(table, "INSERT", catalog=catalog)]
+    parts = [new]
     if query.on_conflict:
         parts.append(Statement(kind="INSERT", reads=frozenset({whole}), locks=frozenset({(whole, Mode.UPDATE)})))
     if query.on_conflict == "DO UPDATE":
@@ -203,22 +208,19 @@ def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
 
 
 def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
-    columns = ({name or EVERY_COLUMN for name, _ in query.assigned} or {EVERY_COLUMN}) | table.assigned
+    columns = {name or EVERY_COLUMN for name, _ in query.assigned} or {EVERY_COLUMN}
     # The server checks a foreign key only if its columns have changed, or if the same transaction has inserted the row,
     # which has locked the same row of the parent then.
     changed = [
         key for key in table.foreign_keys if EVERY_COLUMN in columns | {*key.columns} or columns & {*key.columns}
     ]
-    parents = _parent_locks(table, changed, given=query.assigned, catalog=catalog, key=key)
+    parents = _parent_locks(table, changed, verb="UPDATE", given=query.assigned, catalog=catalog, key=key)
     # SET column = DEFAULT may take a number from a sequence that another statement takes one from as well.
     if EVERY_COLUMN in columns or columns & table.unique or query.has_default:
         changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
         return _update_keys(table, catalog, rows=rows, others=others, parents=parents, changes_pk=changes_pk)
     # Other columns than keys: the weaker lock, which foreign keys of other tables do not conflict with.
     own = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows)
-    reasons = table.opaque.get("UPDATE", frozenset())
-    if reasons:
-        return replace(UNKNOWN, reasons=reasons)
     return Statement(
         kind="UPDATE",
         reads=rows | others,
@@ -234,7 +236,6 @@ def _update_keys(
 ) -> Statement:
     """Return the effects of an UPDATE of unique columns: those of an INSERT too, and changes of other tables."""
     whole: FootprintKey = (table.name, None)
-    side_effects = _side_effects(table, "UPDATE", catalog=catalog)
     if changes_pk:
         # From now on a key does not identify a row of this table, so the statement may be about any of them.
         catalog.note_rekeyed({table.name})
@@ -245,63 +246,48 @@ def _update_keys(
         | parents
         | _shared_sequence_locks(table, catalog)
     )
-    own = Statement(
+    return Statement(
         kind="UPDATE",
-        reads=rows | others,
-        locks=frozenset(locks),
+        reads=rows | others | _children(table),
+        locks=frozenset(locks) | _children_locks(table),
         writes=rows,
         entered=frozenset({table.name}),
         key_conflicts=frozenset({(whole, Mode.SHARE)}),
         deferred=_deferred_locks(table),
     )
-    return merge("UPDATE", [own, side_effects])
 
 
 def delete(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
-    own = Statement(
+    return Statement(
         kind="DELETE",
-        reads=rows | others,
+        reads=rows | others | _children(table),
         # The strongest lock: it conflicts with FOR KEY SHARE of rows that refer to this one.
-        locks=frozenset((key, Mode.UPDATE) for key in rows),
+        locks=frozenset((key, Mode.UPDATE) for key in rows) | _children_locks(table),
         writes=rows,
     )
-    return merge("DELETE", [own, _side_effects(table, "DELETE", catalog=catalog)])
 
 
-def _side_effects(table: TableFacts, verb: str, *, catalog: Catalog) -> Statement:
-    """Return the effects on other tables: referential actions, and the checks of foreign keys."""
-    found = catalog.consequences(table.name, verb)
-    if found.opaque:
-        return replace(UNKNOWN, reasons=found.opaque)
-    catalog.note_rekeyed(found.rekeyed)
-    changed = frozenset((name, None) for name in found.changed)
-    checked = frozenset((name, None) for name in found.checked)
-    parents = frozenset((name, None) for name in found.parents)
-    tables = [other for name in found.changed if (other := catalog.get(name)) is not None]
-    return Statement(
-        kind=verb,
-        reads=changed | checked,
-        locks=frozenset((key, Mode.UPDATE) for key in changed)
-        | frozenset((key, Mode.KEY_SHARE) for key in checked | parents).union(
-            *(_shared_sequence_locks(t, catalog) for t in tables)
-        ),
-        writes=changed,
-        deferred=frozenset().union(*map(_deferred_locks, tables)),
-    )
+def _children(table: TableFacts) -> Rows:
+    """Return the rows in which the server looks for references to a key that is removed or changed."""
+    return frozenset((name, None) for name in table.children)
+
+
+def _children_locks(table: TableFacts) -> Locks:
+    return frozenset((key, Mode.KEY_SHARE) for key in _children(table))
 
 
 def _parent_locks(
     table: TableFacts,
     foreign_keys: Iterable[ForeignKey],
     *,
+    verb: str,
     given: Iterable[tuple[str, Any]],
     catalog: Catalog,
     key: Key,
 ) -> Locks:
     """Return the locks on the rows to which given values of columns refer; any row where they do not say which."""
     # A trigger may set another value than the statement says.
-    certain = () if EVERY_COLUMN in table.assigned else given
-    values = {name: node for name, node in certain if name not in table.assigned}
+    values = {} if verb in table.guards else dict(given)
     locks = set()
     for each in foreign_keys:
         node = values.get(each.columns[0]) if each.to_key and len(each.columns) == 1 else None

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.effects.catalog import Catalog
+from django_lockstep.lab.explorer.effects.counted import facts_beyond
 from django_lockstep.lab.explorer.effects.footprints import (
     ADVISORY,
     LOCAL,
@@ -24,6 +25,7 @@ from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.overlap import Commit, Overlap
 from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement
+from django_lockstep.lab.explorer.errors import NotExplorable
 
 __all__ = ["Transaction"]
 
@@ -76,6 +78,15 @@ def _is_value(lock: LockedKey) -> bool:
     return mode is Mode.UNIQUE or key[0] == ADVISORY
 
 
+def _require_saved(statement: Statement, what: str, name: str) -> None:
+    """Raise `NotExplorable` for a write of a table that could not be saved before."""
+    if what == "writes" and not statement.hidden and name not in {table for table, _ in statement.writes}:
+        raise NotExplorable(
+            f"A statement on {', '.join(sorted({table for table, _ in statement.reads | statement.writes}))} writes "
+            f"table {name} as well, by no trigger and no reference, so that its rows could not be saved before"
+        )
+
+
 class Transaction:
     """What the session's transaction has locked and written; call `footprint` after each of its steps."""
 
@@ -84,6 +95,8 @@ class Transaction:
         self._overlap = overlap
         self._session_changed = False
         """Whether a statement has changed what names mean in this session."""
+        self._unchecked: list[Operation] = []
+        """Statements that have failed, before it is known what they did."""
         self._reset()
 
     def _reset(self) -> None:
@@ -116,6 +129,7 @@ class Transaction:
     def begin(self, operation: Operation) -> None:
         """Note what a step is about to read; a step that waits has read it, too."""
         statement = self.statement(operation)
+        operation.may_catch = self._catalog.catches
         if self._is_first(statement):
             self._since = self._overlap.now
         self._named |= _found(statement)
@@ -176,12 +190,15 @@ class Transaction:
 
         ``waited``: it did not end at once.
         """
+        self._check(operation)
         statement = self._with_keys(operation)
         if _has_found_nothing(statement, operation):
             # So is a write that compares a version and comes too late: it locks nothing and publishes nothing.
             # After a wait the row stays locked, even if it no longer matches (EvalPlanQual in the server's execMain.c).
             # An UPDATE that commits by itself would have published its change before the others.
-            if not waited:
+            # A trigger that skips the row has it locked, too, so that the transaction has a number.
+            skipped = statement.guarded and (operation.counts is None or operation.counts.has_id)
+            if not (waited or skipped):
                 statement = _without_effect(statement)
             elif not _commits(statement, operation):
                 statement = replace(statement, writes=frozenset())
@@ -197,6 +214,26 @@ class Transaction:
         if operation.ends_idle:
             self._reset()
         return touched
+
+    def _check(self, operation: Operation) -> None:
+        """Learn what the server counted beyond the statements: the search begins again with it."""
+        counts, ended = operation.counts, operation.ends_idle
+        if self.statement(operation).kind not in {"UNKNOWN", *_OUTSIDE} and (counts or operation.error):
+            self._unchecked.append(operation)
+        # After a failure it is known what all have done together that could not be asked before.
+        for sent in self._unchecked if counts is not None else ():
+            for what, name in facts_beyond(self.statement(sent), counts, catalog=self._catalog):
+                _require_saved(self.statement(sent), what, name)
+                self._learn(sent, what, name)
+        if counts is None and ended and operation in self._unchecked:
+            self._learn(operation, "anything", "what was not counted before its connection was lost")
+        if counts is not None or ended:
+            self._unchecked.clear()
+
+    def _learn(self, sent: Operation, what: str, name: str) -> None:
+        # What FETCH reads was fixed by the statement that declared the cursor.
+        for template in {sent.template, sent.template.removeprefix("FETCH ")}:
+            self._catalog.learn(what, name, template)
 
     def _done(self, statement: Statement, operation: Operation, *, waited: bool) -> tuple[Footprint, Statement]:
         """Return what the step touched, and the statement without what it has not done."""

@@ -195,6 +195,8 @@ class SavedTables:
         # matter.
         self._replica = "SET LOCAL session_replication_role = replica; " if session.skips_triggers else ""
         self._storage = Storage(session) if steady else None
+        self.all_saved = False
+        """Whether all tables are copied."""
 
     def close(self) -> None:
         """Leave the tables' storage to the server again; the copies are dropped with the session's release."""
@@ -216,8 +218,10 @@ class SavedTables:
 
     def save_all(self) -> None:
         """Copy all tables, because a statement may write anything."""
-        self.save(self._catalog.ordinary_tables())
-        self._save_sequences(self._catalog.sequences)
+        if not self.all_saved:
+            self.save(self._catalog.ordinary_tables())
+            self._save_sequences(self._catalog.sequences)
+            self.all_saved = True
 
     def _save(self, names: Sequence[str]) -> None:
         layouts, counts = self._layouts(names), self._counts(names)

@@ -114,7 +114,7 @@ def test_an_update_adds_an_entry_to_an_index_if_that_has_the_column(column: str,
     ("level", "width", "before", "crowded"),
     [
         ("serializable", 10, 0, set()),
-        ("serializable", 390, 0, {("default", "crowded", "made_c")}),
+        ("serializable", 390, 0, {("default", "crowded", "made_c", "")}),
         ("serializable", 10, 300, set()),
         ("read committed", 390, 0, set()),
     ],

@@ -1,0 +1,161 @@
+"""What the server counted during a step, held against what the statement's text says: the text may only narrow it.
+
+A text does not say what triggers, cascades, functions, policies, views and domains do. The server does: for every
+relation that a transaction has locked it counts scans, rows and blocks (PostgreSQL documentation, 27.2, "The Cumulative
+Statistics System"; `pg_stat_get_xact_numscans` and its sisters). After each statement these are read in the session
+that has sent it. What goes beyond the text is a fact about the statement, and the search begins again with it: so
+everything that a step touches is known before its order with others is decided, also of steps that wait or fail.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from django_lockstep.lab.explorer.effects.catalog import Catalog, Fact
+from django_lockstep.lab.explorer.effects.footprints import ADVISORY, Mode
+from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement
+
+__all__ = ["Count", "Counts", "facts_beyond", "widened"]
+
+_ROW_LOCKS = "RowShareLock"
+_TABLE_LOCKS = frozenset(
+    ["ShareUpdateExclusiveLock", "ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"]
+)
+"""Of LOCK TABLE and of changes of the schema."""
+_CHANGES = (Mode.NO_KEY_UPDATE, Mode.UPDATE)
+
+
+@dataclass(slots=True, kw_only=True)
+class Count:
+    """What was counted for one relation during a step."""
+
+    scans: int = 0
+    inserted: int = 0
+    updated: int = 0
+    hot: int = 0
+    """Updates that changed no column with an index."""
+    deleted: int = 0
+    blocks: int = 0
+    """Of the relation that were looked at, in whatever way."""
+    modes: frozenset[str] = frozenset()
+    """Of the locks on it that the transaction holds now."""
+    new_modes: frozenset[str] = frozenset()
+    """Of those that it did not hold before."""
+
+    @property
+    def changed(self) -> int:
+        """Rows that were updated or deleted."""
+        return self.updated + self.deleted
+
+
+@dataclass(slots=True, kw_only=True)
+class Counts:
+    """What was counted during a step, by the relation's OID."""
+
+    relations: Mapping[int, Count] = field(default_factory=dict)
+    advisory: bool = False
+    """Whether it took an advisory lock."""
+    has_id: bool = True
+    """Whether the transaction has a number by now: it has locked or written something, if it had none before."""
+    after_failure: bool = False
+    """Whether the transaction or savepoint is rolled back, so that its locks are not known any more."""
+
+
+def facts_beyond(statement: Statement, counts: Counts, *, catalog: Catalog) -> Iterator[Fact]:
+    """Yield what was counted beyond what the statement says."""
+    if counts.advisory and not any(table == ADVISORY for (table, _), _ in statement.locks):
+        yield "locks", ADVISORY
+    tables = _by_table(counts, catalog)
+    written = sum(count.inserted + count.updated for count in tables.values())
+    for name, count in tables.items():
+        yield from _of_table(statement, name, count, written=written, after_failure=counts.after_failure)
+    for oid, count in counts.relations.items():
+        kind, name = catalog.relations.get(oid, ("foreign", "made meanwhile"))
+        if kind == "foreign":
+            yield "anything", f"a table on which nothing is counted ({name})"
+        elif kind == "sequence" and (count.blocks or count.new_modes) and name not in _numbering(statement, catalog):
+            yield "numbers", name
+
+
+def _by_table(counts: Counts, catalog: Catalog) -> Mapping[str, Count]:
+    """Return the counts of tables, with the scans of their indexes."""
+    tables: dict[str, Count] = {}
+    scans: Counter[str] = Counter()
+    for oid, count in counts.relations.items():
+        kind, name = catalog.relations.get(oid, ("", ""))
+        if kind == "table":
+            tables[name] = count
+        elif kind == "index" and count.scans:  # that its blocks were looked at may be for an INSERT, or for the plan
+            scans[name] += count.scans
+    for name, more in scans.items():
+        count = tables.get(name, Count())
+        tables[name] = replace(count, scans=count.scans + more)
+    return tables
+
+
+def _numbering(statement: Statement, catalog: Catalog) -> Collection[str]:
+    known = (catalog.get(table) for table, _ in statement.writes)
+    return {sequence for table in known if table is not None for sequence in table.sequences}
+
+
+def _of_table(statement: Statement, name: str, count: Count, *, written: int, after_failure: bool) -> Iterator[Fact]:
+    if count.new_modes & _TABLE_LOCKS:
+        yield "anything", f"a lock of the whole table {name}"
+    inserts = ((name, None), Mode.INSERT) in statement.locks
+    says_so = _covers_changes(statement, name, count) and (inserts or not count.inserted)
+    # A column with an index was changed: which one is known only of what the statement itself sets.
+    rekeys = count.updated != count.hot and (statement.guarded or not says_so)
+    if rekeys:
+        yield "rekeyed", name
+    if rekeys or not says_so:
+        yield "writes", name
+    locked = {mode for (table, _), mode in statement.locks if table == name}
+    scanned = count.scans > _scans(statement, name, written=written)
+    named = locked or any(table == name for table, _ in statement.reads | statement.writes)
+    if scanned or (count.blocks and not named):
+        yield "reads", name
+        # Row locks of a relation hold for every later scan of it: which of them has taken them is not counted.
+        if _ROW_LOCKS in count.modes or after_failure:
+            yield "locks", name
+    elif _ROW_LOCKS in count.new_modes and not locked:
+        yield "locks", name
+
+
+def _covers_changes(statement: Statement, name: str, count: Count) -> bool:
+    """Whether the statement says that it changes so many rows of the table."""
+    whole = any(((name, None), mode) in statement.locks for mode in _CHANGES)
+    named = {key for table, key in statement.writes if table == name and key is not None}
+    return count.changed == 0 or (whole and (name, None) in statement.writes) or 0 < count.changed <= len(named)
+
+
+def _scans(statement: Statement, name: str, *, written: int) -> float:
+    """Return how many scans of the table the statement says: one for each key, and for each row that it refers to."""
+    if (name, None) in statement.reads:
+        return float("inf")
+    keys = sum(table == name for table, _ in statement.reads)
+    parents = sum(key[0] == name and mode is Mode.KEY_SHARE for key, mode in statement.locks)
+    return keys + parents * written
+
+
+def widened(statement: Statement, facts: Collection[Fact]) -> Statement:
+    """Return the statement with what it does beyond its text."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for what, name in facts:
+        names[what].add(name)
+    if names["anything"]:
+        reasons = frozenset(f"a statement uses {name}" for name in names["anything"])
+        return replace(UNKNOWN, reasons=statement.reasons | reasons)
+    whole = {what: frozenset((name, None) for name in names[what]) for what in ("reads", "locks", "writes")}
+    numbers = frozenset(((f"sequence {name}", None), Mode.UNIQUE) for name in names["numbers"])
+    changed = frozenset((key, Mode.UPDATE) for key in whole["locks"] | whole["writes"])
+    return replace(
+        statement,
+        reads=statement.reads | whole["reads"],
+        locks=statement.locks | changed | numbers,
+        writes=statement.writes | whole["writes"],
+        scanned=statement.scanned | names["reads"] | names["writes"],
+        entered=statement.entered | names["writes"],
+        keys=None if names["writes"] or names["numbers"] else statement.keys,
+    )
