@@ -50,6 +50,10 @@ class ExplorationTally:
     unsteerable: int = 0
     yields: int = 0
     opaque: set[str] = field(default_factory=set)
+    unordered_locks: set[tuple[str, str]] = field(default_factory=set)
+    """Actors that have locked several rows of a table in an order that the server has chosen, with the table."""
+    several_locks: set[tuple[str, str]] = field(default_factory=set)
+    """Those that have locked several in whatever order."""
     errors: Counter[str] = field(default_factory=Counter)
     waits: Counter[str] = field(default_factory=Counter)
     ends: dict[tuple[object, ...], list[Run]] = field(default_factory=dict)
@@ -84,7 +88,15 @@ class ExplorationTally:
     def start_over(self) -> None:
         """Forget the runs until now; the time that they took still counts."""
         self.runs = self.redundant = self.deadlocks = self.unsteerable = self.yields = 0
-        for noted in (self.opaque, self.errors, self.waits, self.ends, self.counts, self.schedules):
+        for noted in (
+            self.opaque,
+            self.unordered_locks,
+            self.errors,
+            self.waits,
+            self.ends,
+            self.counts,
+            self.schedules,
+        ):
             noted.clear()
         self.broken = None
         if self.tree is not None:
@@ -99,6 +111,8 @@ class ExplorationTally:
         """Count a run that reached these states; ``traced`` is how it ended, where that is known."""
         self.yields += judged.yields
         self.opaque |= judged.opaque
+        self.unordered_locks |= judged.unordered_locks
+        self.several_locks |= judged.several_locks
         self.waits.update(judged.waits)
         self.errors.update(judged.errors)
         self.vacuity.note(judged.activity, ended=judged.run is not None)
@@ -190,7 +204,23 @@ class ExplorationTally:
             return "vacuous", self.vacuity.reason
         if not strategy.exhaustive:
             return "nothing found", f"nothing found in {schedules}"
-        return "holds", self._proof(schedules, symmetric=strategy.symmetric)
+        return self._proved(schedules, symmetric=strategy.symmetric)
+
+    def _proved(self, schedules: str, *, symmetric: bool) -> tuple[Verdict, str]:
+        deadlocks, proof = self._possible_deadlocks(), self._proof(schedules, symmetric=symmetric)
+        if deadlocks and self.options.session.no_deadlock:
+            return "incomplete", f"{schedules} ended right, but {deadlocks}"
+        return "holds", f"{proof}. Not explored: {deadlocks}" if deadlocks else proof
+
+    def _possible_deadlocks(self) -> str:
+        """Return what is not explored, in words: within one statement the server alone decides who is first."""
+        for name, table in sorted(self.unordered_locks):
+            if others := sorted(other for other, also in self.several_locks if also == table and other != name):
+                return (
+                    f"{name} locks several rows of {table} in one statement, in an order that the server chooses, so "
+                    f"that it may deadlock with {others[0]}; lock_rows() locks them by key"
+                )
+        return ""
 
     def _broken(self, failure: Run) -> tuple[Verdict, str]:
         if not failure.schedule and self.vacuity.reason:
@@ -248,6 +278,10 @@ class JudgedRun:
     """How often an actor had to yield."""
     opaque: frozenset[str]
     """Why statements were taken to depend on everything."""
+    unordered_locks: frozenset[tuple[str, str]]
+    """Actors that have locked several rows of a table in an order that the server has chosen, with the table."""
+    several_locks: frozenset[tuple[str, str]]
+    """Those that have locked several in whatever order."""
     waits: tuple[str, ...]
     """The first word of each statement that waited."""
     errors: tuple[str, ...]
@@ -256,7 +290,7 @@ class JudgedRun:
 
 def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None) -> JudgedRun:
     """Judge the run that was just played; ``ended`` is None if it was abandoned."""
-    operations = [step.operation for step in trace.steps]
+    operations, names = [step.operation for step in trace.steps], session.names
     return JudgedRun(
         run=session.judge(ended, trace) if ended else None,
         key=session.oracle.key(ended) if ended else (),
@@ -264,6 +298,10 @@ def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None
         unreached=trace.unreached,
         yields=trace.yields,
         opaque=frozenset(reason for each in operations if each.statement for reason in each.statement.reasons),
+        unordered_locks=frozenset(
+            (names[step.actor], it) for step in trace.steps for it in step.operation.unordered_locks
+        ),
+        several_locks=frozenset((names[step.actor], it) for step in trace.steps for it in step.operation.several_locks),
         waits=tuple(step.operation.template.split()[0].upper() for step in trace.steps if step.waited_for),
         errors=tuple(error_name(each.error) for each in operations if each.error is not None),
     )

@@ -275,6 +275,8 @@ class Catalog:
         """Tables of which a run has filled more than a page, although they have few rows."""
         self._read: set[str] = set()
         self._filled: set[str] = set()
+        self._seen_unordered: set[str] = set()
+        self._changed: set[str] = set()
         self.keeps_snapshots = False
         """Whether a transaction ran at REPEATABLE READ or SERIALIZABLE."""
         self.parsed: dict[tuple[object, ...], Any] = {}
@@ -328,6 +330,19 @@ class Catalog:
         """Tables in which the order of new rows may be seen: rows were inserted, and others read them."""
         return self._read & self._filled
 
+    @property
+    def unordered(self) -> set[str]:
+        """Tables in which the order of changed rows may be seen: of different rows, too."""
+        return self._seen_unordered & self._changed
+
+    def note_unordered(self, names: Iterable[str]) -> None:
+        """Note tables whose rows a statement takes in the order in which they are placed, or timed."""
+        self._seen_unordered.update(names)
+
+    def note_changed(self, names: Iterable[str]) -> None:
+        """Note tables of which rows were updated or inserted."""
+        self._changed.update(names)
+
     def note_read(self, names: Iterable[str] | None = None) -> None:
         """Note tables of which rows were read; all if it is not known which."""
         self._read.update(self._tables if names is None else names)
@@ -349,7 +364,12 @@ class Catalog:
         """What runs have shown: a word for what, the table of which it is true, and the statement, if it is of one."""
         # Which page a row is on matters only to transactions that keep their snapshot.
         crowded = self.crowded if self.keeps_snapshots else ()
-        facts = {"rekeyed": self.rekeyed, "ordered": self.ordered, "crowded": crowded}
+        facts = {
+            "rekeyed": self.rekeyed,
+            "ordered": self.ordered,
+            "unordered": self.unordered,
+            "crowded": crowded,
+        }
         of_tables = {(what, name, "") for what, names in facts.items() for name in names}
         return frozenset(of_tables | {(*fact, template) for template, found in self._facts.items() for fact in found})
 
@@ -363,6 +383,9 @@ class Catalog:
         elif what == "ordered":
             self.note_filled(name)
             self.note_read({name})
+        elif what == "unordered":
+            self.note_unordered({name})
+            self.note_changed({name})
         else:
             self._facts[template].add((what, name))
         if what == "numbers":
@@ -375,8 +398,8 @@ class Catalog:
 
     def forget_learned(self) -> None:
         """Forget what runs have shown, for a new exploration with other statements."""
-        self._read.clear()
-        self._filled.clear()
+        for names in (self._read, self._filled, self._seen_unordered, self._changed):
+            names.clear()
         self._few_rows.clear()
         self._facts.clear()
         if self.shared_sequences != self._numbering_several:

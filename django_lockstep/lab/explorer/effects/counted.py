@@ -116,6 +116,7 @@ def _of_table(statement: Statement, name: str, count: Count, *, written: int, af
     named = locked or any(table == name for table, _ in statement.reads | statement.writes)
     if scanned or (count.blocks and not named):
         yield "reads", name
+        yield "unordered", name
         # Row locks of a relation hold for every later scan of it: which of them has taken them is not counted.
         if _ROW_LOCKS in count.modes or after_failure:
             yield "locks", name

@@ -44,6 +44,8 @@ class Mode(IntEnum):
     INSERT = 4
     UNIQUE = 5
     """Of one key of an index, or of any key of a table; it also stands for the order in which rows are numbered."""
+    ORDER = 6
+    """The order in which the rows of a table are placed and timed; nobody waits for it."""
 
 
 LockedKey = tuple[FootprintKey, Mode]
@@ -54,10 +56,11 @@ _CONFLICTS: dict[Mode, frozenset[Mode]] = {
     Mode.SHARE: frozenset({Mode.NO_KEY_UPDATE, Mode.UPDATE}),
     # An UPDATE that changes no key lets FOR KEY SHARE pass, so that inserting a child does not wait for it.
     Mode.NO_KEY_UPDATE: frozenset({Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE}),
-    Mode.UPDATE: frozenset(Mode),
+    Mode.UPDATE: frozenset(Mode) - {Mode.ORDER},
     # Inserters wait for a deleter of the key, and for each other where the key is the same or not known.
     Mode.INSERT: frozenset({Mode.KEY_SHARE, Mode.UPDATE, Mode.UNIQUE}),
     Mode.UNIQUE: frozenset({Mode.UPDATE, Mode.INSERT, Mode.UNIQUE}),
+    Mode.ORDER: frozenset({Mode.ORDER}),
 }
 
 

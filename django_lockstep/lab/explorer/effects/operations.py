@@ -60,6 +60,10 @@ class Operation:
     """Whether no transaction was open after it."""
     may_catch: bool = False
     """Whether it may call a function that catches errors, and so gives up locks on what it has touched."""
+    unordered_locks: frozenset[str] = frozenset()
+    """Tables of which it has locked several rows, in an order that the server has chosen."""
+    several_locks: frozenset[str] = frozenset()
+    """Tables of which its transaction has locked several rows by now, in whatever order."""
     counts: Counts | None = None
     """What the server counted; None where it was not asked."""
     rows: int | None = None

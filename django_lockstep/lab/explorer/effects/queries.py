@@ -103,6 +103,25 @@ class Query:
         return named.isdisjoint({*indexed} - {column})
 
     @property
+    def limit(self) -> int | None:
+        """The LIMIT of its rows; None without one, 0 if it is no number."""
+        clause = self.tree.args.get("limit")
+        if clause is None:
+            return None
+        number = getattr(clause, "expression", None)
+        return int(number.name) if isinstance(number, exp.Literal) and number.name.isdigit() else 0
+
+    def shows_order(self, key: str | None) -> bool:
+        """Whether what it returns, or locks, depends on the order in which its rows come; ``key`` is its table's."""
+        order = self.tree.args.get("order")
+        by_key = order is not None and any(identifier(column) == key for column in map(_ordered_by, order.expressions))
+        if by_key and len(self.tables) == 1:
+            return False
+        if self.locks or self.tree.args.get("group"):
+            return True
+        return not all(map(_is_order_free, self.tree.expressions))
+
+    @property
     def joins(self) -> bool:
         """Whether FROM has more than one table, subquery or function."""
         return any(self.tree.args.get(part) for part in ("joins", "laterals"))
@@ -242,6 +261,21 @@ def comparison(condition: Any) -> tuple[Any, list[Any]] | None:
     else:
         return None
     return (column, values) if isinstance(column, exp.Column) else None
+
+
+def _ordered_by(node: Any) -> Any:
+    """Return the column by which rows are ordered; an empty name for anything else."""
+    column = node.this if isinstance(node, exp.Ordered) else node
+    return column if isinstance(column, exp.Column) else exp.to_identifier("")
+
+
+def _is_order_free(output: Any) -> bool:
+    """Whether the output is a constant, or a sum over all rows that is the same in every order."""
+    inner = output.unalias()
+    if inner.find(exp.ArrayAgg, exp.GroupConcat, exp.JSONArrayAgg, exp.JSONObjectAgg, exp.Anonymous, exp.Window):
+        return False
+    aggregated = {id(column) for sums in inner.find_all(exp.AggFunc) for column in sums.find_all(exp.Column, exp.Star)}
+    return all(id(column) in aggregated for column in inner.find_all(exp.Column, exp.Star))
 
 
 def _assigned_column(node: Any) -> str:

@@ -182,9 +182,21 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
         locks=locks,
         row_locks=row_locks,
         scanned=scanned,
+        unordered=_unordered(query, known) if None in keys else frozenset(),
+        limit=query.limit,
         hidden=bool(known) and not known[0].hidden.isdisjoint(verbs),
         guarded=bool(known) and not known[0].guards.isdisjoint(verbs),
     )
+
+
+def _unordered(query: Query, known: Sequence[TableFacts]) -> frozenset[str]:
+    """Return the tables whose rows come, or are locked, in an order that the server chooses."""
+    if query.verb == "SELECT":
+        return frozenset(table.name for table in known if query.shows_order(known[0].pk))
+    # A write locks rows in that order; which ones a subquery with LIMIT chooses depends on it, too.
+    limited = query.verb == "INSERT" or query.tree.find(exp.Limit) is not None
+    own = known[:1] if query.verb != "INSERT" else ()
+    return frozenset(table.name for table in (known[1:] if limited else ())).union(table.name for table in own)
 
 
 def _parse_write(

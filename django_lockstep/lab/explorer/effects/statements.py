@@ -123,6 +123,10 @@ class Statement:
     """Sentences on what in the schema makes the statement unknown."""
     keys: InsertedKeys | None = None
     """The unique keys that it adds, in place of any key of the table; None if they are not certain."""
+    unordered: frozenset[str] = frozenset()
+    """Tables of whose rows it takes several, in an order that the server chooses."""
+    limit: int | None = None
+    """The LIMIT of its rows; 0 if it is not known."""
     hidden: bool = False
     """Whether it may write tables that it does not name."""
     guarded: bool = False
@@ -153,6 +157,12 @@ class Statement:
         """The tables of which it reads rows; None if that is not known."""
         return None if self.kind == "UNKNOWN" else frozenset(table for table, _ in self.reads)
 
+    def sees_order(self, rows: int | None) -> bool:
+        """Whether the order of those tables' rows matters to it, if it has returned or changed so many."""
+        if not self.unordered:
+            return False
+        return rows is None or rows > 1 or (self.limit is not None and rows >= self.limit)
+
     @cached_property
     def rows(self) -> str:
         """The rows that it names, as text that is equal from run to run."""
@@ -176,6 +186,8 @@ def merge(kind: str, found: Iterable[Statement]) -> Statement:
         entered=frozenset().union(*(each.entered for each in found)),
         key_conflicts=frozenset().union(*(each.key_conflicts for each in found)),
         deferred=frozenset().union(*(each.deferred for each in found)),
+        unordered=frozenset().union(*(each.unordered for each in found)),
+        limit=min((each.limit for each in found if each.limit is not None), default=None),
         hidden=any(each.hidden for each in found),
         guarded=any(each.guarded for each in found),
     )

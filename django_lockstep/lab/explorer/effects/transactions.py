@@ -32,6 +32,8 @@ __all__ = ["Transaction"]
 _KEY_EXISTS = frozenset({"23505", "23P01"})
 """SQLSTATEs of statements whose key exists already."""
 
+_OF_ROWS = (Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE)
+"""Locks of rows that are there and that others may wait for."""
 _OUTSIDE = frozenset({"LOCAL", "COMMIT", "ROLLBACK", "ROLLBACK TO"})
 """Kinds of statements that name no table and take no snapshot."""
 
@@ -102,6 +104,7 @@ class Transaction:
     def _reset(self) -> None:
         self._locks: frozenset[LockedKey] = frozenset()
         self._deferred = LOCAL
+        self._locked_rows: frozenset[FootprintKey] = frozenset()
         self._writes: frozenset[FootprintKey] = frozenset()
         self._entered: frozenset[FootprintKey] = frozenset()
         """What it has written, as in `SerializableAccess`."""
@@ -192,6 +195,7 @@ class Transaction:
         """
         self._check(operation)
         statement = self._with_keys(operation)
+        self._note_order(statement, operation)
         if _has_found_nothing(statement, operation):
             # So is a write that compares a version and comes too late: it locks nothing and publishes nothing.
             # After a wait the row stays locked, even if it no longer matches (EvalPlanQual in the server's execMain.c).
@@ -221,14 +225,25 @@ class Transaction:
         if self.statement(operation).kind not in {"UNKNOWN", *_OUTSIDE} and (counts or operation.error):
             self._unchecked.append(operation)
         # After a failure it is known what all have done together that could not be asked before.
-        for sent in self._unchecked if counts is not None else ():
-            for what, name in facts_beyond(self.statement(sent), counts, catalog=self._catalog):
+        for sent, counted in ((sent, counts) for sent in self._unchecked if counts is not None):
+            for what, name in facts_beyond(self.statement(sent), counted, catalog=self._catalog):
                 _require_saved(self.statement(sent), what, name)
                 self._learn(sent, what, name)
         if counts is None and ended and operation in self._unchecked:
             self._learn(operation, "anything", "what was not counted before its connection was lost")
         if counts is not None or ended:
             self._unchecked.clear()
+
+    def _note_order(self, statement: Statement, operation: Operation) -> None:
+        """Note whose rows the step has taken in the server's order, and placed anew."""
+        self._catalog.note_changed(table for table, _ in statement.writes if statement.kind != "DELETE")
+        locked = {key for key, mode in statement.locks if mode in _OF_ROWS and operation.rows != 0}
+        if statement.sees_order(operation.rows):
+            self._catalog.note_unordered(statement.unordered)
+            operation.unordered_locks = statement.unordered & {table for table, _ in locked}
+        self._locked_rows |= locked
+        counts = Counter(table for table, _ in self._locked_rows)
+        operation.several_locks = operation.unordered_locks | {table for table, count in counts.items() if count > 1}
 
     def _learn(self, sent: Operation, what: str, name: str) -> None:
         # What FETCH reads was fixed by the statement that declared the cursor.
@@ -286,7 +301,7 @@ class Transaction:
             return statement
         # Rows that others read are found in the order in which they were inserted, and have numbers in that order.
         self._catalog.note_filled(keys.table)
-        if keys.table in self._catalog.ordered:
+        if keys.table in self._catalog.ordered | self._catalog.unordered:
             return statement
         any_key = (keys.table, None), Mode.UNIQUE
         return replace(statement, locks=statement.locks - {any_key} | found)
@@ -300,10 +315,17 @@ class Transaction:
         serializable = self._is_serializable(operation)
         return Footprint(
             reads=statement.reads | deferred.reads,
-            locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)),
+            locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)) | self._places(statement),
             snapshot=self._is_first(statement) and self.at_one_snapshot(operation),
             accesses=frozenset({self._access(operation)}) if serializable else frozenset(),
         )
+
+    def _places(self, statement: Statement) -> frozenset[LockedKey]:
+        """Return what stands for the order in which it places rows, of tables in which that is seen."""
+        if statement.kind == "DELETE":
+            return frozenset()
+        tables = {table for table, _ in statement.writes} & self._catalog.unordered
+        return frozenset(((table, None), Mode.ORDER) for table in tables)
 
     def _access(self, operation: Operation) -> SerializableAccess:
         # As a whole, even if it found nothing or failed: elsewhere among the others it might not.

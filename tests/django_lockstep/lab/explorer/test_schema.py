@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 import pytest
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 
 from django_lockstep.lab.explorer import Exploration, explore
 from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey
 from django_lockstep.lab.explorer.render.reports import RaceReport, as_html, as_text
 from tests.django_lockstep.lab.explorer.programs import ends
-from tests.django_lockstep.lab.explorer.schemas import made, program, race_on
+from tests.django_lockstep.lab.explorer.schemas import made, program, race_on, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -268,8 +268,10 @@ CASES = {
     "trigger of the server's own that skips a row": Case(
         schema=(
             PLAIN,
-            "CREATE TRIGGER made_t BEFORE UPDATE ON made_a FOR EACH ROW "
-            "EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+            (
+                "CREATE TRIGGER made_t BEFORE UPDATE ON made_a FOR EACH ROW "
+                "EXECUTE FUNCTION suppress_redundant_updates_trigger()"
+            ),
         ),
         rows=("INSERT INTO made_a VALUES (1, 10)",),
         one=("UPDATE made_a SET v = 10 WHERE id = 1", "SELECT 1"),
@@ -343,8 +345,10 @@ CASES = {
     "function that takes an advisory lock": Case(
         schema=(
             PLAIN,
-            "CREATE FUNCTION made_locks() RETURNS int LANGUAGE plpgsql AS "
-            "'BEGIN PERFORM pg_advisory_xact_lock(7); RETURN 0; END'",
+            (
+                "CREATE FUNCTION made_locks() RETURNS int LANGUAGE plpgsql AS "
+                "'BEGIN PERFORM pg_advisory_xact_lock(7); RETURN 0; END'"
+            ),
         ),
         one=("SELECT made_locks()", "SELECT 1"),
         other=("SELECT pg_try_advisory_xact_lock(7)::int",),
@@ -376,8 +380,10 @@ CASES = {
         schema=(PLAIN,),
         rows=("INSERT INTO made_a VALUES (1, 0)",),
         one=(
-            "MERGE INTO made_a USING (VALUES (1), (2)) s (id) ON made_a.id = s.id "
-            "WHEN MATCHED THEN UPDATE SET v = v + 1 WHEN NOT MATCHED THEN INSERT VALUES (s.id, 9)",
+            (
+                "MERGE INTO made_a USING (VALUES (1), (2)) s (id) ON made_a.id = s.id "
+                "WHEN MATCHED THEN UPDATE SET v = v + 1 WHEN NOT MATCHED THEN INSERT VALUES (s.id, 9)"
+            ),
         ),
         other=("UPDATE made_a SET v = 5 WHERE id = 1",),
     ),
@@ -401,6 +407,19 @@ CASES = {
         one=("UPDATE made_a SET v = 1 WHERE id = 1",),
         other=("UPDATE made_a SET v = 2 WHERE id = 1",),
         told="table made_a: its trigger made_t calls made_trigger()",
+    ),
+    "rows in the order in which they were changed": Case(
+        schema=(PLAIN,),
+        rows=("INSERT INTO made_a VALUES (1, 0), (2, 0)",),
+        one=("UPDATE made_a SET v = 1 WHERE id = 1", "SELECT id FROM made_a WHERE v = 1 LIMIT 1"),
+        other=("UPDATE made_a SET v = 1 WHERE id = 2",),
+    ),
+    "rows by the time of their change": Case(
+        schema=("CREATE TABLE made_a (id int PRIMARY KEY, v timestamptz)",),
+        tables=(),
+        rows=("INSERT INTO made_a VALUES (1, '2020-01-01'), (2, '2020-01-01')",),
+        one=("UPDATE made_a SET v = clock_timestamp() WHERE id = 1", "SELECT id FROM made_a ORDER BY v DESC LIMIT 1"),
+        other=("UPDATE made_a SET v = clock_timestamp() WHERE id = 2",),
     ),
     "a waiter that holds a row under its new key": Case(
         schema=(PLAIN,),
@@ -438,6 +457,26 @@ def test_reports_name_what_depends_on_everything() -> None:
     assert f"depends on everything: {case.told}" in as_text([report])
     assert f"Depends on everything: {case.told}" in as_html([report])
     assert found.to_dict()["opaque"] == (case.told,)
+
+
+def test_in_which_order_a_statement_locks_rows_depends_on_who_changed_them_before() -> None:
+    def change_all(made: bool) -> None:
+        run("UPDATE made_a SET v = v + 1 WHERE id = 1")
+        run("UPDATE made_a SET v = v + 1 WHERE v < 9")
+
+    def change_in_order(made: bool) -> None:
+        run("UPDATE made_a SET v = v + 1 WHERE id = 2")
+        with transaction.atomic():
+            run("UPDATE made_a SET v = v + 1 WHERE id = 1")
+            run("UPDATE made_a SET v = v + 1 WHERE id = 2")
+
+    with made(PLAIN):
+        scenario = race_on(("made_a",), ("INSERT INTO made_a VALUES (1, 0), (2, 0)",), change_all, change_in_order)
+        reduced, full = (explore(scenario, reduction=reduction) for reduction in ("dpor", "none"))
+
+    assert reduced.deadlocks
+    assert full.deadlocks
+    assert ends(reduced) == ends(full)
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_a_foreign_key_locks_any_row_once_keys_of_its_table_have_changed() -> No
 def test_of_what_is_not_understood_all_is_counted(sql: str) -> None:
     statement = read(sql)
 
-    assert statement == Statement(kind=sql.split()[0], hidden=True)
+    assert statement == Statement(kind=sql.split(maxsplit=1)[0], hidden=True)
 
 
 @pytest.mark.parametrize(

@@ -429,3 +429,38 @@ def test_an_end_that_no_order_reaches_is_reported_by_its_difference() -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2))
 
     assert found.reason.endswith("ends like this: shop_seat: price 110.00 instead of 120.00, version 2 instead of 3")
+
+
+def raise_all(pks: list[int]) -> None:
+    with transaction.atomic():
+        Seat.objects.filter(price__gt=0).update(price=F("price") + 10)
+
+
+def raise_in_order(pks: list[int]) -> None:
+    with transaction.atomic():
+        for seat in Seat.objects.filter(price__gt=0).order_by("pk").select_for_update():
+            Seat.objects.filter(pk=seat.pk).update(price=seat.price + 10)
+
+
+def raised_first(pks: list[int]) -> None:
+    raised(pks[0])
+
+
+@pytest.mark.parametrize(
+    ("actors", "no_deadlock", "verdict", "said"),
+    [
+        ([raise_all, raise_all], False, "holds", True),
+        ([raise_all, raise_all], True, "incomplete", True),
+        ([raise_all, raise_in_order], True, "incomplete", True),
+        ([raise_all, raised_first], True, "holds", False),
+        ([raise_in_order, raise_in_order], True, "holds", False),
+    ],
+)
+def test_two_statements_that_lock_several_rows_in_the_servers_order_are_named(
+    actors: list[Any], no_deadlock: bool, verdict: str, said: bool
+) -> None:
+    race = explore(Scenario(set_up=stories.two_seats, actors=actors, invariant=bool), no_deadlock=no_deadlock)
+
+    assert race.verdict == verdict, race.reason
+    told = "locks several rows of shop_seat in one statement, in an order that the server chooses"
+    assert (told in race.reason) is said
