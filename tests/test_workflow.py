@@ -28,7 +28,7 @@ def classified(name: str) -> list[str]:
 VERSIONS = {
     "python": classified("Programming Language :: Python"),
     "django": classified("Framework :: Django"),
-    "postgresql": ["14", "15", "16", "17", "18"],
+    "postgresql": ["15", "16", "17", "18"],
 }
 
 

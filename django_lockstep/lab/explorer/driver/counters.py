@@ -18,19 +18,25 @@ from django_lockstep.lab.explorer.errors import NotExplorable
 __all__ = ["Counters"]
 
 _NUMBERS = ("numscans", "tuples_inserted", "tuples_updated", "tuples_hot_updated", "tuples_deleted", "blocks_fetched")
-_COUNTED = ", ".join(f"pg_stat_get_xact_{number}({{0}})" for number in _NUMBERS)
 # What is counted stays with the session until it is sent to the others, at the end of a transaction at the earliest,
 # and seldom more than once in a second. The flag has it sent at the end of this one, so that the next begins at 0.
 _COMMON = "pg_current_xact_id_if_assigned() IS NOT NULL, pg_stat_force_next_flush()"
-# The server's own relations have smaller OIDs (FirstNormalObjectId). One row without a relation: advisory locks.
-_LOCKS = """
-(SELECT relation, string_agg(mode, ' ') AS modes FROM pg_locks
- WHERE pid = pg_backend_pid() AND (relation >= 16384 OR locktype = 'advisory') GROUP BY relation) AS l
-"""
-_OF_LOCKED = f"SELECT l.relation, l.modes, {_COUNTED.format('l.relation')}, {_COMMON} FROM {_LOCKS}"
+
+
+def _text(relation: str, mode: str) -> str:
+    """Return the expression of one answer as text: few statements change more than one or two of them."""
+    numbers = ", ".join(f"pg_stat_get_xact_{number}({relation})" for number in _NUMBERS)
+    return f"string_agg(concat_ws(' ', coalesce({relation}, 0), {mode}, {numbers}), ',')"
+
+
+# The server's own relations have smaller OIDs (FirstNormalObjectId). The function, not the view pg_locks, which takes
+# longer to plan than to run; an answer for each lock, and those of advisory locks without a relation.
+_LOCKS = "pg_lock_status() AS l WHERE l.pid = pg_backend_pid() AND (l.relation >= 16384 OR l.locktype = 'advisory')"
+_OF_LOCKED = f"SELECT {_text('l.relation', 'l.mode')}, {_COMMON} FROM {_LOCKS}"
 _OF_ALL = f"""
-SELECT coalesce(l.relation, c.oid), l.modes, {_COUNTED.format("coalesce(l.relation, c.oid)")}, {_COMMON} FROM {_LOCKS}
-FULL JOIN (SELECT oid FROM pg_class WHERE oid >= 16384 AND relkind IN ('r', 'i', 'S', 'm')) AS c ON c.oid = l.relation
+SELECT concat_ws(',', (SELECT {_text("l.relation", "l.mode")} FROM {_LOCKS}), (
+    SELECT {_text("c.oid", "'-'")} FROM pg_class c
+    WHERE c.oid >= 16384 AND c.relkind IN ('r', 'i', 'S', 'm'))), {_COMMON}
 """
 """Also of relations whose locks are gone: what failed has released them, be it caught in a function."""
 _ALONE = re.compile(r"\s*\(*\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|VALUES|TABLE)\b", re.IGNORECASE)
@@ -38,8 +44,6 @@ _ALONE = re.compile(r"\s*\(*\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|VALUES|TA
 _ENDS = re.compile(r"(COMMIT|END|ROLLBACK|ABORT)\b(?!.*\bTO\b)", re.IGNORECASE | re.DOTALL)
 _BACK_TO = re.compile(r"ROLLBACK\b.*\bTO\b", re.IGNORECASE | re.DOTALL)
 _NOTHING = (0,) * len(_NUMBERS)
-_COLUMNS = 3 + len(_NUMBERS)
-"""The relation, its locks, what was counted, and whether the transaction has a number."""
 
 
 class Counters:
@@ -53,7 +57,8 @@ class Counters:
         self._driver = driver
         self._known: dict[int, tuple[int, ...]] = {}
         """What was counted until now, by relation, in this transaction."""
-        self._modes: dict[int, frozenset[str]] = {}
+        self._modes: Mapping[int, frozenset[str]] = {}
+        self._answers: frozenset[bytes] = frozenset()
         self._advisory = 0
         self._failed = False
         """Whether something has failed that could not be asked yet."""
@@ -119,6 +124,7 @@ class Counters:
 
     def _forget(self) -> None:
         self._known, self._modes, self._advisory, self._failed = {}, {}, 0, False
+        self._answers = frozenset()
 
     def _require(self, result: PGresult) -> None:
         if result.status == ExecStatus.FATAL_ERROR:
@@ -128,45 +134,39 @@ class Counters:
         """Return the differences to what was counted before. Raises `NotExplorable` where the server does not say."""
         if result.status != ExecStatus.TUPLES_OK:
             raise NotExplorable(f"The server did not say what it has counted: {result.error_message.decode()}")
-        rows = [[result.get_value(row, column) for column in range(_COLUMNS)] for row in range(result.ntuples)]
-        modes = {int(row[0]): frozenset((row[1] or b"").decode().split()) for row in rows if row[0] is not None}
-        advisory = sum(len((row[1] or b"").split()) for row in rows if row[0] is None)
+        answers = (result.get_value(0, 0) or b"").split(b",")
+        modes: dict[int, frozenset[str]] = {}
+        changed: dict[int, tuple[int, ...]] = {}
+        for answer in filter(None, answers):
+            oid, mode, *numbers = answer.split(b" ")
+            relation = int(oid)
+            if mode != b"-":
+                modes[relation] = modes.get(relation, frozenset()) | {mode.decode()}
+            if answer not in self._answers:
+                changed[relation] = tuple(map(int, numbers)) or _NOTHING
+        advisory = sum(answer.startswith(b"0 ") for answer in answers)
         counts = Counts(
-            relations=dict(self._differences(rows, modes)),
+            relations=dict(self._differences(changed, modes)),
             advisory=advisory > self._advisory,
-            has_id=any(row[_COLUMNS - 1] == b"t" for row in rows),
+            has_id=result.get_value(0, 1) == b"t",
             after_failure=after_failure,
         )
-        self._modes, self._advisory = modes, advisory
+        self._answers, self._modes, self._advisory = frozenset(answers), modes, advisory
         return counts
 
     def _differences(
-        self, rows: list[list[bytes | None]], modes: Mapping[int, frozenset[str]]
+        self, changed: Mapping[int, tuple[int, ...]], modes: Mapping[int, frozenset[str]]
     ) -> Iterator[tuple[int, Count]]:
-        for oid, _, *counted in rows:
-            if oid is None:
-                continue
-            relation = int(oid)
-            numbers = tuple(int(number or 0) for number in counted[: len(_NUMBERS)])
-            new = modes[relation] - self._modes.get(relation, frozenset())
+        for relation, numbers in changed.items():
+            held = modes.get(relation, frozenset())
+            new = held - self._modes.get(relation, frozenset())
             before = self._known.get(relation, _NOTHING)
-            if numbers != before or new:
-                changes = (abs(now - earlier) for now, earlier in zip(numbers, before, strict=True))  # TRUNCATE: back
+            if relation and (numbers != before or new):
+                # TRUNCATE counts back.
+                changes = [abs(now - earlier) for now, earlier in zip(numbers, before, strict=True)]
                 scans, inserted, updated, hot, deleted, blocks = changes
-                yield (
-                    relation,
-                    Count(
-                        scans=scans,
-                        inserted=inserted,
-                        updated=updated,
-                        hot=hot,
-                        deleted=deleted,
-                        blocks=blocks,
-                        modes=modes[relation],
-                        new_modes=new,
-                    ),
-                )
-            self._known[relation] = numbers
+                yield relation, Count(scans, inserted, updated, hot, deleted, blocks, held, new)
+        self._known.update(changed)
 
     @property
     def _status(self) -> TransactionStatus:

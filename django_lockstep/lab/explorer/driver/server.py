@@ -125,8 +125,6 @@ WHERE datname = current_database() AND usesysid IS NOT NULL AND leader_pid IS NU
 """Client sessions from this host, as far as the address tells: sessions through a socket have none. No parallel
 workers."""
 _COUNTED = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()"
-_SINCE = 150_000
-"""The server's version before which the counter is up to half a second late."""
 
 
 class SessionTracker:
@@ -134,13 +132,11 @@ class SessionTracker:
 
     Checked once in an exploration by one process, and after each run of a worker. A session that is open is in
     ``pg_stat_activity``. One that has ended is counted in ``pg_stat_database``, to which a session reports before it
-    leaves ``pg_stat_activity`` (PostgreSQL 15 and later: shared memory, no messages), so that one of the two, asked in
-    this order, knows it.
+    leaves ``pg_stat_activity``, so that one of the two, asked in this order, knows it.
     """
 
     def __init__(self, cursor: Any, *, pooled: bool) -> None:
         self._cursor = cursor
-        self._counts = cursor.connection.info.server_version >= _SINCE
         self._pooled = pooled
         self.mark_known()
 
@@ -166,4 +162,4 @@ class SessionTracker:
 
     def _look(self) -> tuple[set[int], int]:
         found = {pid for (pid,) in self._cursor.execute(_OPEN).fetchall()}
-        return found, self._cursor.execute(_COUNTED).fetchone()[0] if self._counts else 0
+        return found, self._cursor.execute(_COUNTED).fetchone()[0]

@@ -27,7 +27,7 @@ _TABLE_LOCKS = frozenset(
 _CHANGES = (Mode.NO_KEY_UPDATE, Mode.UPDATE)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Count:
     """What was counted for one relation during a step."""
 

@@ -62,6 +62,12 @@ _WITHOUT_LIMITS = """
 SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
     'idle_in_transaction_session_timeout', 'idle_session_timeout', 'statement_timeout', 'transaction_timeout')
 """
+_OLDEST = 150_000
+# The second right by ``GRANT SET ON PARAMETER session_replication_role TO role``.
+_RIGHTS = """
+SELECT current_setting('is_superuser')::bool, has_parameter_privilege('session_replication_role', 'SET'),
+       pg_backend_pid()
+"""
 _INTERRUPTED = (TransactionStatus.ACTIVE, TransactionStatus.INERROR)
 _MOST_CATALOGS = 8
 IDLE = 1.0
@@ -150,9 +156,16 @@ class ControlSession:
     def _rights(self) -> tuple[bool, bool]:
         """Return whether the session may do everything, and whether it may put rows back without triggers.
 
-        Raises `NotExplorable` behind a pooler, where the session is not the one that the driver believes to have.
+        Raises `NotExplorable` for an older server, and behind a pooler, where the session is not the one that the
+        driver believes to have.
         """
-        superuser, skips_triggers, pid = self.driver.execute(_asked_rights(self.driver.info)).fetchone()
+        # What is counted of a session can be had at once since this version, and rights can be granted one by one.
+        if (version := self.driver.info.server_version) < _OLDEST:
+            raise NotExplorable(
+                f"Database {self._wrapper.alias!r} is PostgreSQL {version // 10_000}; the explorer needs "
+                f"{_OLDEST // 10_000} or newer"
+            )
+        superuser, skips_triggers, pid = self.driver.execute(_RIGHTS).fetchone()
         if pid != self.driver.info.backend_pid:
             raise NotExplorable(
                 f"Database {self._wrapper.alias!r} is reached through a connection pooler, so that the server cannot "
@@ -250,14 +263,3 @@ def catalog_of(session: ControlSession) -> Catalog:
             del _catalogs[next(iter(_catalogs))]
     catalog.forget_learned()
     return catalog
-
-
-def _asked_rights(info: Any) -> str:
-    """Return the query for a session's rights, and for its process.
-
-    PostgreSQL 15 can grant the second: ``GRANT SET ON PARAMETER session_replication_role TO role``.
-    """
-    superuser = "current_setting('is_superuser')::bool"
-    granted = "has_parameter_privilege('session_replication_role', 'SET')"
-    skips_triggers = granted if info.server_version >= 150000 else superuser
-    return f"SELECT {superuser}, {skips_triggers}, pg_backend_pid()"
