@@ -147,7 +147,7 @@ class Counters:
         advisory = sum(answer.startswith(b"0 ") for answer in answers)
         counts = Counts(
             relations=dict(self._differences(changed, modes)),
-            advisory=advisory > self._advisory,
+            advisory=max(0, advisory - self._advisory),
             has_id=result.get_value(0, 1) == b"t",
             after_failure=after_failure,
         )

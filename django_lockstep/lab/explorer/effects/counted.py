@@ -13,9 +13,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from django_lockstep.lab.explorer.effects.catalog import Catalog, Fact
+from django_lockstep.lab.explorer.effects.catalog import Catalog, Fact, TableFacts
 from django_lockstep.lab.explorer.effects.footprints import ADVISORY, Mode
-from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement
+from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement, merge, writes_beyond
 
 __all__ = ["Count", "Counts", "facts_beyond", "widened"]
 
@@ -55,8 +55,8 @@ class Counts:
     """What was counted during a step, by the relation's OID."""
 
     relations: Mapping[int, Count] = field(default_factory=dict)
-    advisory: bool = False
-    """Whether it took an advisory lock."""
+    advisory: int = 0
+    """Advisory locks that it took."""
     has_id: bool = True
     """Whether the transaction has a number by now: it has locked or written something, if it had none before."""
     after_failure: bool = False
@@ -65,10 +65,11 @@ class Counts:
 
 def facts_beyond(statement: Statement, counts: Counts, *, catalog: Catalog) -> Iterator[Fact]:
     """Yield what was counted beyond what the statement says."""
-    if counts.advisory and not any(table == ADVISORY for (table, _), _ in statement.locks):
+    if counts.advisory > sum(table == ADVISORY for (table, _), _ in statement.locks):
         yield "locks", ADVISORY
     tables = _by_table(counts, catalog)
-    written = sum(count.inserted + count.updated for count in tables.values())
+    own = {table for table, _ in statement.writes}
+    written = sum(count.inserted + count.updated for name, count in tables.items() if name in own)
     for name, count in tables.items():
         yield from _of_table(statement, name, count, written=written, after_failure=counts.after_failure)
     for oid, count in counts.relations.items():
@@ -103,7 +104,7 @@ def _numbering(statement: Statement, catalog: Catalog) -> Collection[str]:
 def _of_table(statement: Statement, name: str, count: Count, *, written: int, after_failure: bool) -> Iterator[Fact]:
     if count.new_modes & _TABLE_LOCKS:
         yield "anything", f"a lock of the whole table {name}"
-    inserts = ((name, None), Mode.INSERT) in statement.locks
+    inserts = ((name, None), Mode.INSERT) in statement.locks and not (statement.one_row and count.inserted > 1)
     says_so = _covers_changes(statement, name, count) and (inserts or not count.inserted)
     # A column with an index was changed: which one is known only of what the statement itself sets.
     rekeys = count.updated != count.hot and (statement.guarded or not says_so)
@@ -135,12 +136,15 @@ def _scans(statement: Statement, name: str, *, written: int) -> float:
     """Return how many scans of the table the statement says: one for each key, and for each row that it refers to."""
     if (name, None) in statement.reads:
         return float("inf")
-    keys = sum(table == name for table, _ in statement.reads)
-    parents = sum(key[0] == name and mode is Mode.KEY_SHARE for key, mode in statement.locks)
-    return keys + parents * written
+    parents = {key for (table, key), mode in statement.locks if table == name and mode is Mode.KEY_SHARE}
+    # The server finds several keys by one scan or by several, and rows that refer to nothing by none: where a function
+    # may have scanned as well, only what is exact is believed.
+    if statement.runs_code and (statement.several_keys or None in parents):
+        return 0
+    return statement.lookups.count(name) + len(parents) * (1 if statement.one_row else written)
 
 
-def widened(statement: Statement, facts: Collection[Fact]) -> Statement:
+def widened(statement: Statement, facts: Collection[Fact], *, catalog: Catalog) -> Statement:
     """Return the statement with what it does beyond its text."""
     names: dict[str, set[str]] = defaultdict(set)
     for what, name in facts:
@@ -148,14 +152,17 @@ def widened(statement: Statement, facts: Collection[Fact]) -> Statement:
     if names["anything"]:
         reasons = frozenset(f"a statement uses {name}" for name in names["anything"])
         return replace(UNKNOWN, reasons=statement.reasons | reasons)
-    whole = {what: frozenset((name, None) for name in names[what]) for what in ("reads", "locks", "writes")}
+    read, locked = (frozenset((name, None) for name in names[what]) for what in ("reads", "locks"))
     numbers = frozenset(((f"sequence {name}", None), Mode.UNIQUE) for name in names["numbers"])
-    changed = frozenset((key, Mode.UPDATE) for key in whole["locks"] | whole["writes"])
+    # Deferred checks of what triggers and cascades have written are made at COMMIT, where nothing can be asked.
+    written = [writes_beyond(catalog.get(name) or TableFacts(name=name)) for name in names["writes"]]
+    more = merge(statement.kind, [statement, *written])
     return replace(
         statement,
-        reads=statement.reads | whole["reads"],
-        locks=statement.locks | changed | numbers,
-        writes=statement.writes | whole["writes"],
+        reads=more.reads | read,
+        locks=more.locks | frozenset((key, Mode.UPDATE) for key in locked) | numbers,
+        writes=more.writes,
+        deferred=more.deferred,
         scanned=statement.scanned | names["reads"] | names["writes"],
         entered=statement.entered | names["writes"],
         keys=None if names["writes"] or names["numbers"] else statement.keys,

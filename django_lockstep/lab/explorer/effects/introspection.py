@@ -58,6 +58,8 @@ _WRITE = frozenset(
 class Functions:
     """What the database's own functions may do, by their OIDs and names."""
 
+    names: frozenset[str]
+    """Of all of them."""
     uncounted: Mapping[int, str]
     """Those whose effects the counters do not show."""
     writing: Mapping[int, str]
@@ -78,9 +80,9 @@ def read_functions(cursor: Any) -> Functions:
     functions = [_Function(*row) for row in _rows(cursor, _FUNCTIONS)]
     uncounted = _closure(functions, lambda one, names: is_uncounted(one.source) or one.names_any(servers | names))
     writing = _closure(functions, lambda one, names: one.names_any(_WRITE | names))
-    asked = [list({*uncounted, *writing})]
-    used = list(_rows(cursor, _USED, asked)) if asked[0] else []
+    used = list(_rows(cursor, _USED, [[one.oid for one in functions if not one.constant or one.language in _READABLE]]))
     return Functions(
+        names=frozenset(one.name for one in functions),
         uncounted=uncounted,
         writing=writing,
         catch=any(_CATCHES.search(one.source) for one in functions),
@@ -152,6 +154,8 @@ class TableTriggers:
     """What the triggers of one table may do."""
 
     def __init__(self) -> None:
+        self.fired: set[str] = set()
+        """The verbs along with which any is fired."""
         self.writing: set[str] = set()
         """The verbs along with which one may write other tables."""
         self.guards: set[str] = set()
@@ -165,6 +169,7 @@ def read_triggers(cursor: Any, functions: Functions) -> defaultdict[str, TableTr
     tables: defaultdict[str, TableTriggers] = defaultdict(TableTriggers)
     for table, name, function, deferrable, guards, called, verbs in _rows(cursor, _TRIGGERS):
         triggers = tables[table]
+        triggers.fired |= set(verbs)
         if not functions.writing.keys().isdisjoint(called):
             triggers.writing |= set(verbs)
         if guards:

@@ -56,7 +56,7 @@ def parse_cached(operation: Operation, catalog: Catalog) -> Statement:
     if operation.statement is None:
         statement = _parse_remembered(operation, catalog)
         facts = catalog.facts_of(operation.template)
-        operation.statement = widened(statement, facts) if facts else statement
+        operation.statement = widened(statement, facts, catalog=catalog) if facts else statement
     return operation.statement
 
 
@@ -103,7 +103,12 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
         statement = _parse_parts(found.parts, KeyValues(() if many else params), catalog)
     if statement is None:
         return Statement(kind=counted[1].upper(), hidden=True)
-    return replace(statement, hidden=statement.hidden or bool(calls & catalog.writing))
+    return replace(
+        statement,
+        hidden=statement.hidden or bool(calls & catalog.writing),
+        runs_code=statement.runs_code or catalog.calls_unnamed or bool(calls & catalog.functions),
+        one_row=statement.one_row and not many,
+    )
 
 
 def _parse_session_statement(text: str) -> Statement | None:
@@ -186,6 +191,9 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
         limit=query.limit,
         hidden=bool(known) and not known[0].hidden.isdisjoint(verbs),
         guarded=bool(known) and not known[0].guards.isdisjoint(verbs),
+        runs_code=bool(known) and not known[0].fires.isdisjoint(verbs),
+        lookups=tuple(table for table, key in rows if key is not None),
+        several_keys=len(keys) > 1,
     )
 
 

@@ -14,7 +14,7 @@ from django_lockstep.lab.explorer.effects.catalog import EVERY_COLUMN, Catalog, 
 from django_lockstep.lab.explorer.effects.footprints import FootprintKey, LockedKey, Mode
 from django_lockstep.lab.explorer.effects.queries import Query, exp, parameter
 
-__all__ = ["UNKNOWN", "Statement", "delete", "insert", "merge", "update"]
+__all__ = ["UNKNOWN", "Statement", "delete", "insert", "merge", "update", "writes_beyond"]
 
 _OTHER_BASE = re.compile(r"\s*[+-]?0[xob]", re.IGNORECASE)
 _NULL = -1
@@ -129,6 +129,14 @@ class Statement:
     """The LIMIT of its rows; 0 if it is not known."""
     hidden: bool = False
     """Whether it may write tables that it does not name."""
+    lookups: tuple[str, ...] = ()
+    """The table of each row that it looks for by its key; of several keys in one condition the server may make one."""
+    several_keys: bool = False
+    """Whether a condition names several keys."""
+    runs_code: bool = False
+    """Whether functions of the database's own may run along with it, of which its text does not tell what they do."""
+    one_row: bool = False
+    """Whether it inserts one row."""
     guarded: bool = False
     """Whether a trigger may skip its rows, which are locked then."""
     changes_session: bool = False
@@ -190,6 +198,9 @@ def merge(kind: str, found: Iterable[Statement]) -> Statement:
         limit=min((each.limit for each in found if each.limit is not None), default=None),
         hidden=any(each.hidden for each in found),
         guarded=any(each.guarded for each in found),
+        runs_code=any(each.runs_code for each in found),
+        lookups=tuple(table for each in found for table in each.lookups),
+        several_keys=any(each.several_keys for each in found),
     )
 
 
@@ -216,7 +227,7 @@ def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
     if query.on_conflict == "DO UPDATE":
         parts.append(update(query, table, rows=frozenset({whole}), others=others, catalog=catalog, key=key))
     merged = merge("INSERT", parts)
-    return merged if merged.kind == "UNKNOWN" else replace(merged, keys=inserted_keys(query, table))
+    return replace(merged, keys=inserted_keys(query, table), one_row=query.inserts_one_row)
 
 
 def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
@@ -279,6 +290,19 @@ def delete(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
     )
 
 
+def writes_beyond(table: TableFacts) -> Statement:
+    """Return what any change of a table's rows reads and locks: for what triggers and cascades do."""
+    whole: FootprintKey = (table.name, None)
+    parents = frozenset(((name, None), Mode.KEY_SHARE) for name in table.parents)
+    return Statement(
+        kind="UPDATE",
+        reads=_children(table),
+        locks=frozenset({(whole, Mode.UPDATE)}) | parents | _children_locks(table),
+        writes=frozenset({whole}),
+        deferred=_deferred_locks(table),
+    )
+
+
 def _children(table: TableFacts) -> Rows:
     """Return the rows in which the server looks for references to a key that is removed or changed."""
     return frozenset((name, None) for name in table.children)
@@ -303,6 +327,8 @@ def _parent_locks(
     locks = set()
     for each in foreign_keys:
         node = values.get(each.columns[0]) if each.to_key and len(each.columns) == 1 else None
+        if isinstance(node, exp.Null):
+            continue  # it refers to nothing
         row = None if node is None or each.parent in catalog.rekeyed else key(node)
         locks.add(((each.parent, row), Mode.KEY_SHARE))
     return frozenset(locks)

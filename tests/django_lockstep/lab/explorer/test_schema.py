@@ -305,6 +305,39 @@ CASES = {
         one=("UPDATE made_a SET v = 7 WHERE id = 1",),
         other=("DELETE FROM made_b WHERE id = 7",),
     ),
+    "trigger that inserts one more": Case(
+        schema=(
+            PLAIN,
+            *trigger(
+                "BEGIN IF NEW.id < 100 THEN INSERT INTO made_a VALUES (NEW.id + 100, 0); END IF; RETURN NULL; END",
+                "AFTER INSERT",
+            ),
+        ),
+        one=("INSERT INTO made_a VALUES (1, 0)",),
+        other=("INSERT INTO made_a VALUES (101, 9)",),
+    ),
+    "trigger whose row refers to another one": Case(
+        schema=(
+            PLAIN,
+            "CREATE TABLE made_c (id int PRIMARY KEY, b int REFERENCES made_b DEFERRABLE INITIALLY DEFERRED)",
+            *trigger("BEGIN INSERT INTO made_c VALUES (1, NEW.v); RETURN NULL; END", "AFTER UPDATE"),
+        ),
+        tables=("made_a", "made_b", "made_c"),
+        rows=("INSERT INTO made_b VALUES (7)", "INSERT INTO made_a VALUES (1, 0)"),
+        one=("UPDATE made_a SET v = 7 WHERE id = 1", "SELECT 1"),
+        other=("DELETE FROM made_b WHERE id = 7",),
+    ),
+    "trigger that reads what a row might refer to": Case(
+        schema=(
+            "CREATE TABLE made_c (id int PRIMARY KEY, n int)",
+            "CREATE TABLE made_a (id int PRIMARY KEY, v int, c int REFERENCES made_c)",
+            *trigger("BEGIN NEW.v := (SELECT n FROM made_c WHERE id = 1); RETURN NEW; END", "BEFORE INSERT"),
+        ),
+        tables=("made_a", "made_c"),
+        rows=("INSERT INTO made_c VALUES (1, 1)",),
+        one=("INSERT INTO made_a VALUES (1, 0, NULL)",),
+        other=("UPDATE made_c SET n = 2 WHERE id = 1",),
+    ),
     "number in a constraint": Case(
         schema=("CREATE TABLE made_a (id serial PRIMARY KEY, v int, CHECK (v > id))",),
         one=("INSERT INTO made_a (v) VALUES (2)",),
