@@ -229,8 +229,8 @@ class TableFacts:
     """Sequences that number its rows."""
     hidden: frozenset[str] = frozenset()
     """Verbs along with which triggers, references or defaults may write other tables, or take any number."""
-    fires: frozenset[str] = frozenset()
-    """Verbs along with which triggers run."""
+    touching: frozenset[str] = frozenset()
+    """Verbs along with which triggers may touch tables."""
     guards: frozenset[str] = frozenset()
     """Verbs before which a trigger may change the row, or skip it."""
     opaque: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
@@ -263,8 +263,8 @@ class Catalog:
         """Names of functions whose effects the counters do not show."""
         self.writing = frozenset(writing)
         """Names of the database's own functions that may write."""
-        self.functions: frozenset[str] = frozenset()
-        """Names of all of those functions."""
+        self.touching: frozenset[str] = frozenset()
+        """Names of those functions that may touch tables."""
         self.calls_unnamed = False
         """Whether statements may call one of those functions without naming it: as a default, or in a constraint."""
         self.catches = False
@@ -304,8 +304,8 @@ class Catalog:
         catalog = cls(
             tables, uncounted={*functions.servers, *functions.uncounted.values()}, writing=functions.writing.values()
         )
-        catalog.functions, catalog.catches = functions.names, functions.catch
-        catalog.calls_unnamed = bool(functions.unnamed)
+        catalog.touching, catalog.catches = frozenset(functions.touching.values()), functions.catch
+        catalog.calls_unnamed = not functions.unnamed.isdisjoint(functions.touching)
         catalog.hidden = min(
             (functions.uncounted[oid] for oid in functions.unnamed & functions.uncounted.keys()), default=""
         )
@@ -440,7 +440,7 @@ def _table(*row: Any, triggers: TableTriggers, sequences: Collection[str], all_h
         children=frozenset(child for child, *_ in references),
         sequences=frozenset(sequences),
         hidden=frozenset({"INSERT", "UPDATE", "DELETE"} if computes or all_hidden else triggers.writing | acts),
-        fires=frozenset(triggers.fired),
+        touching=frozenset(triggers.touching),
         guards=frozenset(triggers.guards),
         opaque={verb: frozenset(sentences) for verb, sentences in triggers.anything.items()},
         special=special,

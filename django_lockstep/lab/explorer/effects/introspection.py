@@ -52,14 +52,17 @@ _WRITE = frozenset(
     ["insert", "update", "delete", "merge", "truncate", "copy", "execute", "call", "do", "nextval", "setval"]
 )
 """Words of functions that may write."""
+_READ = frozenset(["select", "from", "perform", "table", "with", "fetch", "open"])
+"""Words of functions that may read."""
+_NO_TABLE = re.compile(r"\bis\s+(?:not\s+)?distinct\s+from\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Functions:
     """What the database's own functions may do, by their OIDs and names."""
 
-    names: frozenset[str]
-    """Of all of them."""
+    touching: Mapping[int, str]
+    """Those that may touch tables, to read or to write."""
     uncounted: Mapping[int, str]
     """Those whose effects the counters do not show."""
     writing: Mapping[int, str]
@@ -82,7 +85,7 @@ def read_functions(cursor: Any) -> Functions:
     writing = _closure(functions, lambda one, names: one.names_any(_WRITE | names))
     used = list(_rows(cursor, _USED, [[one.oid for one in functions if not one.constant or one.language in _READABLE]]))
     return Functions(
-        names=frozenset(one.name for one in functions),
+        touching=_closure(functions, lambda one, names: one.names_any(_READ | _WRITE | names)),
         uncounted=uncounted,
         writing=writing,
         catch=any(_CATCHES.search(one.source) for one in functions),
@@ -105,7 +108,7 @@ class _Function:
 
     def names_any(self, names: Set[str]) -> bool:
         """Whether its text has one of these words: also in strings and comments, as a string may be run."""
-        return not names.isdisjoint(word.lower() for word in _WORD.findall(self.source))
+        return not names.isdisjoint(word.lower() for word in _WORD.findall(_NO_TABLE.sub("", self.source)))
 
 
 def _closure(functions: Collection[_Function], has_effect: Callable[[_Function, Set[str]], bool]) -> Mapping[int, str]:
@@ -154,8 +157,8 @@ class TableTriggers:
     """What the triggers of one table may do."""
 
     def __init__(self) -> None:
-        self.fired: set[str] = set()
-        """The verbs along with which any is fired."""
+        self.touching: set[str] = set()
+        """The verbs along with which one may read or write tables."""
         self.writing: set[str] = set()
         """The verbs along with which one may write other tables."""
         self.guards: set[str] = set()
@@ -169,7 +172,8 @@ def read_triggers(cursor: Any, functions: Functions) -> defaultdict[str, TableTr
     tables: defaultdict[str, TableTriggers] = defaultdict(TableTriggers)
     for table, name, function, deferrable, guards, called, verbs in _rows(cursor, _TRIGGERS):
         triggers = tables[table]
-        triggers.fired |= set(verbs)
+        if not functions.touching.keys().isdisjoint(called):
+            triggers.touching |= set(verbs)
         if not functions.writing.keys().isdisjoint(called):
             triggers.writing |= set(verbs)
         if guards:

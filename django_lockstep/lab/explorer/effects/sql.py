@@ -106,7 +106,7 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
     return replace(
         statement,
         hidden=statement.hidden or bool(calls & catalog.writing),
-        runs_code=statement.runs_code or catalog.calls_unnamed or bool(calls & catalog.functions),
+        runs_code=statement.runs_code or catalog.calls_unnamed or bool(calls & catalog.touching),
         one_row=statement.one_row and not many,
     )
 
@@ -191,7 +191,7 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
         limit=query.limit,
         hidden=bool(known) and not known[0].hidden.isdisjoint(verbs),
         guarded=bool(known) and not known[0].guards.isdisjoint(verbs),
-        runs_code=bool(known) and not known[0].fires.isdisjoint(verbs),
+        runs_code=bool(known) and not known[0].touching.isdisjoint(verbs),
         lookups=tuple(table for table, key in rows if key is not None),
         several_keys=len(keys) > 1,
     )
