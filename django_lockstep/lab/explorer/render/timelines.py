@@ -77,7 +77,8 @@ def describe_end(run: Run) -> list[str]:
     """Return in lines how the run ended, and why."""
     raised = [f"{name} raised {_error(run, name)}" for name in run.errors]
     returned = [f"{name} returned {result}" for name, result in run.results.items()]
-    reasons = [run.reason, find_explanation(run).text]
+    why = find_explanation(run)
+    reasons = [run.reason, why.text, f"To prevent it: {why.remedy}" if why.remedy and not run.holds else ""]
     return [clean(line) for line in (*raised, *returned, f"end: {run.end}", *filter(None, reasons))]
 
 

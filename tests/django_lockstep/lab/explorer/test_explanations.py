@@ -41,13 +41,16 @@ def write_half(pk: int) -> None:
 def test_a_lost_update_names_the_writer_the_value_and_its_source() -> None:
     found = explain(replay(race(stories.naive, write_half), "ABBBAA"))
 
-    assert found == "lost update: A wrote price 110.00 computed from 100.00, which B had changed to 50.00 in between"
+    assert (
+        found
+        == "lost update: A wrote price 110.00 computed from 100.00, which B had changed to 50.00 in between (steps 1 and 5)"
+    )
 
 
 def test_a_lost_update_of_an_expression_says_the_expression() -> None:
     found = explain(replay(race(stories.naive, stories.computed), "ABBAA"))
 
-    assert found.endswith("computed from 100.00, which B had changed (price = price + 10) in between")
+    assert found.endswith("computed from 100.00, which B had changed (price = price + 10) in between (steps 1 and 4)")
 
 
 def take_if_covered(pk: int) -> None:
@@ -58,7 +61,10 @@ def take_if_covered(pk: int) -> None:
 def test_a_check_that_is_no_longer_true_at_the_write_says_what_it_saw() -> None:
     found = explain(replay(race(take_if_covered, take_if_covered), "ABBA"))
 
-    assert found == "stale check: A read price 100.00, and B had changed it when A wrote price = price - 60"
+    assert (
+        found
+        == "stale check: A read price 100.00, and B had changed it when A wrote price = price - 60 (steps 1 and 4)"
+    )
 
 
 def take_where_covered(pk: int) -> None:
@@ -82,7 +88,10 @@ def save_all_fields(pk: int) -> None:
 def test_a_write_of_fields_that_were_not_meant_is_a_lost_update() -> None:
     found = explain(replay(race(save_all_fields, rename), "ABA"))
 
-    assert found == "lost update: A wrote guest '' as it had read it, which B had changed to Ada in between"
+    assert (
+        found
+        == "lost update: A wrote guest '' as it had read it, which B had changed to Ada in between (steps 1 and 3)"
+    )
 
 
 def read_twice(pk: int) -> Any:
@@ -151,7 +160,7 @@ def test_read_skew_is_a_sum_of_before_and_after() -> None:
     found = explain(replay(race(sum_up, stories.move(0, 1), set_up=stories.two_seats), "ABBBA"))
 
     assert found.startswith("read skew: A read shop_seat id=")
-    assert found.endswith("after B changed both")
+    assert found.endswith("after B changed both (steps 1 and 5)")
 
 
 def withdraw_if_covered(index: int) -> stories.Actor:
@@ -193,7 +202,8 @@ def test_a_duplicate_insert_says_which_row() -> None:
     )
 
     assert failure_of(scenario) == (
-        "duplicate insert: A and B both looked for a row of shop_seat with guest=Ada, found none, and inserted it"
+        "duplicate insert: A and B both looked for a row of shop_seat with guest=Ada, found none, and inserted it "
+        "(steps 1 and 4)"
     )
 
 
@@ -229,7 +239,10 @@ def one_user() -> int:
 def test_a_flag_that_no_actor_changes_is_not_a_lost_update() -> None:
     found = explain(replay(race(greet, greet, set_up=one_user), "ABAB"))
 
-    assert found == "lost update: B wrote first_name Ada! computed from Ada, which A had changed to Ada! in between"
+    assert (
+        found
+        == "lost update: B wrote first_name Ada! computed from Ada, which A had changed to Ada! in between (steps 2 and 4)"
+    )
 
 
 def test_columns_written_as_they_were_read_are_left_out() -> None:
