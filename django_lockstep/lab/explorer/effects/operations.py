@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import re
 import sysconfig
+import time
+from asyncio import AbstractEventLoop
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
@@ -13,6 +16,7 @@ from typing import Any
 import asgiref
 import django
 import psycopg
+from asgiref.sync import SyncToAsync
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.effects.statements import Statement
@@ -116,12 +120,41 @@ def _is_users_file(filename: str) -> bool:
 
 
 def sent_from(frame: FrameType | None) -> Origin | None:
-    """Return the innermost line of the user's code on this stack."""
+    """Return the innermost line of the user's code on this stack, or in the coroutine that awaits what it does."""
     while frame is not None:
         if _is_users(frame.f_code):
             return frame.f_code, frame.f_lineno
+        if frame.f_code is _AWAITED and (origin := _awaited_from(frame.f_locals["loop"], frame.f_locals["args"])):
+            return origin
         frame = frame.f_back
     return None
+
+
+_AWAITED = SyncToAsync.thread_handler.__code__
+"""Runs a function for a coroutine in a thread: the coroutine is suspended, and on no thread's stack."""
+_MOST_SWITCHES = 1000
+
+
+def _awaited_from(loop: AbstractEventLoop, call: tuple[object, ...]) -> Origin | None:
+    """Return the innermost line of the user's code that awaits this call of `sync_to_async`."""
+    for _ in range(_MOST_SWITCHES):
+        stacks = [_coroutine_frames(task.get_coro()) for task in asyncio.all_tasks(loop)]
+        if all(stacks):
+            # The generator of an `async for` is in no coroutine's frames, and so is its call.
+            own = [stack for stack in stacks if stack[0].f_locals.get("child") in call] or stacks
+            frames = (frame for stack in own for frame in stack if _is_users(frame.f_code))
+            return next(((frame.f_code, frame.f_lineno) for frame in frames), None)
+        time.sleep(0)  # the loop's thread has begun the call and is on its way to await it
+    return None
+
+
+def _coroutine_frames(coroutine: Any) -> list[FrameType]:
+    """Return the frames of a coroutine and of those that it awaits, innermost first; nothing while it runs."""
+    frames: list[FrameType] = []
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        frames.insert(0, frame)
+        coroutine = coroutine.cr_await
+    return frames if coroutine is not None else []
 
 
 def raised_at(error: BaseException) -> Origin | None:
