@@ -5,15 +5,20 @@ It has no effect in projects without Django: the lab is imported when the fixtur
 
 from __future__ import annotations
 
+import functools
 import itertools
+import logging
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from _pytest.logging import LogCaptureHandler
 
 from django_lockstep.lab.finder import plugin as finder
 
@@ -28,6 +33,7 @@ __all__ = ["RaceFixture", "race"]
 _Found = TypeVar("_Found")
 
 _PROPERTIES = ("race_verdict", "race_schedules", "race_outcomes", "race_seconds")
+_ANNOTATION = "race_annotation"
 _TIMELINES = ("text", "json", "svg", "html")
 
 
@@ -51,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         default=None,
         metavar="DIR",
-        help="folder for these files (default: the test's tmp_path)",
+        help="folder for these files (default: the test's tmp_path; race-reports in the root folder if CI is set)",
     )
     group.addoption(
         "--race-width",
@@ -76,7 +82,13 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """List the races that passed, with ``--race-verbose``; the numbers are also properties of the tests in reports."""
+    """Annotate broken races for GitHub Actions, and list those that passed, with ``--race-verbose``.
+
+    All of that are properties of the tests, so that it is known of tests in other processes as well.
+    """
+    for report in terminalreporter.stats.get("failed", ()):
+        for text in [value for name, value in report.user_properties if name == _ANNOTATION]:
+            terminalreporter.write_line(text)
     if not config.getoption("--race-verbose"):
         return
     from django_lockstep.lab.wording import counted
@@ -95,7 +107,7 @@ class RaceFixture:
 
     ``timeline`` is text, json, svg or html; the latter two are written to files in the folder that ``folder`` returns,
     named ``name`` and a number. ``width`` is the number of columns of text, by default the terminal's. ``record`` is
-    called with the numbers of each race.
+    called with the numbers of each race. With ``page`` a failure is written as HTML in any case.
     """
 
     def __init__(
@@ -107,6 +119,7 @@ class RaceFixture:
         name: str = "race",
         width: int | None = None,
         record: Callable[[str, object], None] = lambda name, value: None,
+        page: bool = False,
     ) -> None:
         self._max_schedules = max_schedules
         self._timeline = timeline
@@ -114,6 +127,7 @@ class RaceFixture:
         self._name = re.sub(r"[^\w.-]+", "-", name)
         self._width = width or shutil.get_terminal_size().columns
         self._record = record
+        self._page = page
 
     def __call__(
         self,
@@ -137,12 +151,15 @@ class RaceFixture:
         from django_lockstep.lab.explorer import Scenario
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
+        logs = _ScheduleLogs(scenario.set_up)
+        scenario = replace(scenario, set_up=logs)
         found = _fail_on_explorer_error(lambda: _explore(scenario, {"max_schedules": self._max_schedules, **options}))
-        facts = (found.verdict, found.schedules, len(found.outcomes), round(found.seconds, 3))
-        for name, value in zip(_PROPERTIES, facts, strict=True):
+        numbers = (found.verdict, found.schedules, len(found.outcomes), round(found.seconds, 3))
+        for name, value in zip(_PROPERTIES, numbers, strict=True):
             self._record(name, value)
         if not found.passed:
             pytest.fail(self._report(found), pytrace=False)
+        logs.clear()
         return found
 
     def replay(
@@ -155,12 +172,16 @@ class RaceFixture:
         **options: Any,
     ) -> Run:
         """Run one schedule, as a failure names it, and fail the test with its timeline if it ends wrong."""
-        from django_lockstep.lab.explorer import Scenario, replay
+        from django_lockstep.lab.explorer import Scenario
+        from django_lockstep.lab.explorer import replay as replay_schedule
+        from django_lockstep.lab.explorer.render.reports import describe_failure
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
-        run = _fail_on_explorer_error(lambda: replay(scenario, schedule, **options))
+        scenario = replace(scenario, set_up=_ScheduleLogs(scenario.set_up))
+        run = _fail_on_explorer_error(lambda: replay_schedule(scenario, schedule, **options))
         if not run.holds:
-            pytest.fail(self._timeline_of(run, None), pytrace=False)
+            first = f"Schedule {run.schedule} ends wrong: {describe_failure(run)}"
+            pytest.fail(f"{first}\n\n{self._timeline_of(run, None)}", pytrace=False)
         return run
 
     def request(self, method: Callable[..., Any], url: Any, *args: Any, **options: Any) -> Callable[[Any], Response]:
@@ -183,24 +204,54 @@ class RaceFixture:
     def _timeline_of(self, run: Run, found: Exploration | None) -> str:
         """Return the timeline, or the path of the file that it was written to."""
         from django_lockstep.lab.explorer import explain, svg, timeline
-        from django_lockstep.lab.explorer.render.reports import RaceReport, as_html, as_json
+        from django_lockstep.lab.explorer.render import reports
         from django_lockstep.lab.explorer.render.timelines import fitting_width
 
-        if self._timeline == "text":
-            return timeline(run, width=fitting_width(self._width, run))
-        report = RaceReport(name=self._name, exploration=found, runs=(run,), as_expected=False)
-        if self._timeline == "json":
-            return as_json([report])
-        path = self._write_file(svg(run) if self._timeline == "svg" else as_html([report]))
-        return f"{explain(run)}\nTimeline: {path}"
+        report = reports.RaceReport(name=self._name, exploration=found, runs=(run,), as_expected=False)
+        (check,) = reports.check_results([report])
+        if os.environ.get("GITHUB_ACTIONS"):
+            self._record(_ANNOTATION, reports.as_annotation(check))
+        files = {"svg": svg(run)} if self._timeline == "svg" else {}
+        if self._page or self._timeline == "html":
+            files["html"] = reports.as_html([report])
+        lines = [f"Timeline: {self._write_file(text, form)}" for form, text in files.items()]
+        texts = {
+            "text": lambda: timeline(run, width=fitting_width(self._width, run)),
+            "json": lambda: reports.as_json([report]),
+        }
+        return "\n".join([texts.get(self._timeline, lambda: explain(run))(), *lines])
 
-    def _write_file(self, text: str) -> Path:
+    def _write_file(self, text: str, form: str) -> Path:
         folder = self._folder()
         folder.mkdir(parents=True, exist_ok=True)
-        names = (folder / f"{self._name}-{number}.{self._timeline}" for number in itertools.count(1))
+        names = (folder / f"{self._name}-{number}.{form}" for number in itertools.count(1))
         path = next(path for path in names if not path.exists())
         path.write_text(text, encoding="utf-8")
         return path
+
+
+class _ScheduleLogs:
+    """A set-up that first removes the log records of the schedule before from what pytest has captured."""
+
+    def __init__(self, set_up: Callable[[], Any]) -> None:
+        self._set_up = set_up
+        handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, LogCaptureHandler)]
+        self._captured = [(handler, len(handler.records), handler.stream.tell()) for handler in handlers]
+
+    def __call__(self) -> Any:
+        self.clear()
+        return self._set_up()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For other processes, whose logs pytest does not capture.
+        return functools.partial, (self._set_up,)
+
+    def clear(self) -> None:
+        """Remove the records since the race began."""
+        for handler, records, position in self._captured:
+            del handler.records[records:]
+            handler.stream.truncate(position)
+            handler.stream.seek(position)
 
 
 def _explore(scenario: Scenario, options: Mapping[str, Any]) -> Exploration:
@@ -261,11 +312,15 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
     # Not a parameter of the fixture, so that the messages above come before errors of a fixture that is missing.
     request.getfixturevalue("transactional_db")
     request.getfixturevalue("_race_sessions")
-    option = request.config.getoption
+    option, in_ci = request.config.getoption, bool(os.environ.get("CI"))
     return RaceFixture(
         max_schedules=option("--race-max-schedules"),
         timeline=option("--race-timeline"),
-        folder=lambda: option("--race-output") or request.getfixturevalue("tmp_path"),
+        folder=lambda: (
+            option("--race-output")
+            or (request.config.rootpath / "race-reports" if in_ci else request.getfixturevalue("tmp_path"))
+        ),
+        page=in_ci,
         name=request.node.name,
         width=option("--race-width"),
         # Not the fixture record_property: it warns where --junitxml is given, although the report has the properties.

@@ -1,9 +1,12 @@
 """The fixture ``race``."""
 
 import json
+import logging
 import os
+import re
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,12 +39,95 @@ def test_what_breaks_fails_with_a_timeline_and_a_schedule_to_paste() -> None:
     assert 'race.replay("AABBAB", ...)' in said
 
 
-def test_it_begins_with_how_many_end_wrong_in_which_ways() -> None:
-    first, way, *_ = break_it(RaceFixture()).splitlines()
+def sold_once(pk: int) -> None:
+    assert stories.price(pk) == 120, "the seat was sold for too little"
 
-    assert first == "The race is broken: 4 of 6 schedules end wrong, in 1 way:"
-    assert way.startswith("  4 x Schedule AABBAB: The invariant does not hold; end: shop_seat: ")
-    assert "price=110.00" in way
+
+@pytest.mark.parametrize(
+    ("invariant", "what"),
+    [
+        (
+            stories.raised_by(10),
+            "lost update: B wrote price 110.00 computed from 100.00, which A had changed to 110.00",
+        ),
+        (sold_once, "the seat was sold for too little (lost update)"),
+        (None, "shop_seat: price 110.00 instead of 120.00, version 2 instead of 3 (lost update)"),
+    ],
+)
+def test_it_begins_with_what_is_wrong_in_how_many_schedules_and_then_draws_it(invariant: Any, what: str) -> None:
+    with pytest.raises(Failed) as failed:
+        RaceFixture()(stories.naive, stories.naive, set_up=stories.one_seat, invariant=invariant)
+    first, empty, title, *_ = str(failed.value).splitlines()
+
+    assert first.startswith(f"The race is broken: 4 of 6 schedules end wrong, in 1 way: {what}")
+    assert (empty, title) == ("", "schedule AABBAB, WRONG")
+
+
+def test_several_ways_are_listed() -> None:
+    with pytest.raises(Failed) as failed:
+        RaceFixture()(stories.naive, write_back, set_up=stories.one_seat)
+    first, *ways = str(failed.value).partition("\n\n")[0].splitlines()
+
+    assert "3 of 5 schedules end wrong, in 2 ways: shop_seat: price" in first
+    assert [way.partition(":")[0].split()[:3] for way in ways] == [["1", "x", "Schedule"]] * 2
+
+
+def write_back(pk: int) -> None:
+    seat = Seat.objects.get(pk=pk)
+    Seat.objects.filter(pk=pk).update(price=seat.price * 3)
+
+
+def logging_naive(pk: int) -> None:
+    logging.getLogger("shop").warning("selling")
+    stories.naive(pk)
+
+
+def logging_locked(pk: int) -> None:
+    logging.getLogger("shop").warning("selling")
+    stories.locked(pk)
+
+
+@pytest.mark.parametrize(("actor", "records"), [(logging_naive, ["selling"] * 2), (logging_locked, [])])
+def test_captured_logs_are_those_of_the_schedule_that_is_shown(
+    actor: stories.Actor, records: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("shop").warning("opening")
+    with suppress(Failed):
+        RaceFixture()(actor, actor, set_up=stories.one_seat, invariant=stories.raised_by(10))
+
+    assert caplog.messages == ["opening", *records]
+    assert caplog.text.count("selling") == len(records)
+
+
+def test_github_shows_the_failure_at_the_line_that_breaks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: dict[str, Any] = {}
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    break_it(RaceFixture(record=recorded.__setitem__, name="test_sale"))
+    reporter = Lines()
+    reporter.stats = {"failed": [SimpleNamespace(nodeid="test_sale", user_properties=list(recorded.items()))]}
+
+    config: Any = SimpleNamespace(getoption=lambda name: False)
+    pytest_terminal_summary(reporter, config)
+
+    (command,) = reporter
+    assert re.match(
+        r"::error file=tests/django_lockstep/lab/explorer/stories.py,line=\d+,title=test_sale%3A lost update::"
+        "lost update: B wrote price 110.00",
+        command,
+    )
+
+
+def test_ci_keeps_a_page_of_each_failure_beside_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    said = break_it(RaceFixture(page=True, folder=lambda: tmp_path))
+    monkeypatch.setenv("CI", "true")
+    racing = request.getfixturevalue("race")
+
+    assert "schedule AABBAB, WRONG" in said
+    assert f"Timeline: {tmp_path / 'race-1.html'}" in said
+    assert (tmp_path / "race-1.html").read_text().startswith("<!DOCTYPE html>")
+    assert (racing._page, racing._folder()) == (True, request.config.rootpath / "race-reports")
 
 
 def test_without_a_set_up_every_schedule_begins_with_the_rows_of_the_test() -> None:
