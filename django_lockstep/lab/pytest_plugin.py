@@ -151,8 +151,7 @@ class RaceFixture:
         from django_lockstep.lab.explorer import Scenario
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
-        logs = _ScheduleLogs(scenario.set_up)
-        scenario = replace(scenario, set_up=logs)
+        scenario = replace(scenario, set_up=(logs := _ScheduleLogs(scenario.set_up)))
         found = _fail_on_explorer_error(lambda: _explore(scenario, {"max_schedules": self._max_schedules, **options}))
         numbers = (found.verdict, found.schedules, len(found.outcomes), round(found.seconds, 3))
         for name, value in zip(_PROPERTIES, numbers, strict=True):
@@ -172,16 +171,13 @@ class RaceFixture:
         **options: Any,
     ) -> Run:
         """Run one schedule, as a failure names it, and fail the test with its timeline if it ends wrong."""
-        from django_lockstep.lab.explorer import Scenario
-        from django_lockstep.lab.explorer import replay as replay_schedule
-        from django_lockstep.lab.explorer.render.reports import describe_failure
+        from django_lockstep.lab.explorer import Scenario, replay
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
         scenario = replace(scenario, set_up=_ScheduleLogs(scenario.set_up))
-        run = _fail_on_explorer_error(lambda: replay_schedule(scenario, schedule, **options))
+        run = _fail_on_explorer_error(lambda: replay(scenario, schedule, **options))
         if not run.holds:
-            first = f"Schedule {run.schedule} ends wrong: {describe_failure(run)}"
-            pytest.fail(f"{first}\n\n{self._timeline_of(run, None)}", pytrace=False)
+            pytest.fail(self._timeline_of(run, None), pytrace=False)
         return run
 
     def request(self, method: Callable[..., Any], url: Any, *args: Any, **options: Any) -> Callable[[Any], Response]:
@@ -208,18 +204,15 @@ class RaceFixture:
         from django_lockstep.lab.explorer.render.timelines import fitting_width
 
         report = reports.RaceReport(name=self._name, exploration=found, runs=(run,), as_expected=False)
-        (check,) = reports.check_results([report])
-        if os.environ.get("GITHUB_ACTIONS"):
+        for check in reports.check_results([report]) if os.environ.get("GITHUB_ACTIONS") else ():
             self._record(_ANNOTATION, reports.as_annotation(check))
-        files = {"svg": svg(run)} if self._timeline == "svg" else {}
-        if self._page or self._timeline == "html":
-            files["html"] = reports.as_html([report])
-        lines = [f"Timeline: {self._write_file(text, form)}" for form, text in files.items()]
-        texts = {
-            "text": lambda: timeline(run, width=fitting_width(self._width, run)),
-            "json": lambda: reports.as_json([report]),
-        }
-        return "\n".join([texts.get(self._timeline, lambda: explain(run))(), *lines])
+        text = timeline(run, width=fitting_width(self._width, run)) if self._timeline == "text" else explain(run)
+        lines = [reports.as_json([report]) if self._timeline == "json" else text]
+        if self._timeline == "svg":
+            lines.append(f"Timeline: {self._write_file(svg(run), 'svg')}")
+        if self._timeline == "html" or self._page:
+            lines.append(f"Timeline: {self._write_file(reports.as_html([report]), 'html')}")
+        return "\n".join(lines)
 
     def _write_file(self, text: str, form: str) -> Path:
         folder = self._folder()

@@ -7,35 +7,18 @@ documentation, section 13.2), so that no run can contain one.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.effects.statement_text import StatementText
-from django_lockstep.lab.explorer.render.conflicts import (
-    changes,
-    changes_between,
-    in_one_transaction,
-    looks_before,
-    may_see,
-    misses,
-    of_one_actor,
-    pairs,
-    read_twice,
-    reads,
-    reads_before,
-    same_transaction,
-    visible_from,
-    writes,
-)
 from django_lockstep.lab.explorer.render.summaries import is_time, relevant_columns, summarize
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
 
 __all__ = ["Explanation", "explain", "find_explanation"]
 
 _BLOCKED_BY = re.compile(r"^(.+) waits for .+; blocked by (.+)\.$", re.MULTILINE)
-_FOUND_NONE = {"0", "False", None}
-"""What count(), exists() and an aggregate return without rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +32,6 @@ class Explanation:
     """The sentence, with the name first."""
     step: Step | None = None
     """The step that breaks it."""
-
-    @property
-    def remedy(self) -> str:
-        """What would prevent it; empty if that is not known."""
-        return _REMEDIES.get(self.kind, "")
 
     @property
     def mark(self) -> str:
@@ -77,7 +55,8 @@ def find_explanation(run: Run) -> Explanation:
     for deadlock in run.deadlocks:
         return _deadlock(run, deadlock)
     for step in [] if run.holds else [step for step in run.steps if step.constraint]:
-        return _refused(step)
+        refused = f"{step.constraint} refused {step.actor}'s {summarize(step).verb} {summarize(step).table}".rstrip()
+        return Explanation(kind="constraint violation", text=f"constraint violation: {refused}", step=step)
     kind = "" if run.holds else "unexplained"
     return Explanation(kind=kind, text=kind)
 
@@ -87,14 +66,20 @@ _Found = Iterator[tuple[Step, str]]
 
 def _lost_update(run: Run) -> _Found:
     """Find a write of a column that another actor has changed since the writer read it (P4)."""
-    for write in writes(run, "UPDATE"):
-        summary = summarize(write)
-        sources = [step for step in reads_before(run, write) if summarize(step).may_touch(summary)]
-        # What was read last counts: an earlier attempt may have read, failed, and begun again.
-        for source in [step for step in sources if _values(write, _row(step, summary))][-1:]:
-            for between in changes_between(run, source, write):
-                if summarize(between).same_row(summary):
-                    yield from ((write, sentence) for sentence in _overwritten(write, source, between))
+    updates = writes(run, "UPDATE")
+    for source, between, write in overtaken(run, updates, lambda *steps: bool(_values(steps[1], _row(*steps)))):
+        row, sets = _row(source, write), summarize(between).sets
+        mine, theirs = _values(write, row), _values(between, row)
+        both = [name for name in mine if name in sets and not is_time(mine[name]) and theirs.get(name) != row[name]]
+        # Columns that both set differently first.
+        for name in sorted(both, key=lambda name: mine[name] == theirs.get(name)):
+            changed = f"to {_value(theirs[name])}" if name in theirs else f"({name} = {sets[name]})"
+            how = "as it had read it" if mine[name] == row[name] else f"computed from {_value(row[name])}"
+            sentence = (
+                f"{write.actor} wrote {name} {_value(mine[name])} {how}, which {between.actor} had changed {changed} "
+                f"in between{_at(source, write)}"
+            )
+            yield write, sentence
 
 
 def _values(write: Step, row: Mapping[str, str]) -> dict[str, str]:
@@ -109,105 +94,72 @@ def _values(write: Step, row: Mapping[str, str]) -> dict[str, str]:
 
 def _stale_choice(run: Run) -> _Found:
     """Find a write of a row by its key although the condition by which the row was chosen is no longer true."""
-    for write in writes(run, "UPDATE", "DELETE"):
-        summary = summarize(write)
-        for source in reads_before(run, write)[-1:] if summary.keys else []:
-            chosen = {name: values for name, values in summarize(source).keys.items() if name not in summary.keys}
-            for between in changes_between(run, source, write) if _row(source, summary) else ():
-                theirs = summarize(between)
-                for name in sorted(chosen.keys() & theirs.sets):
-                    if theirs.same_row(summary) and theirs.sets[name] not in chosen[name]:
-                        sentence = (
-                            f"{write.actor} chose {_rows(write)} by {name} = {'|'.join(sorted(chosen[name]))}, and "
-                            f"{between.actor} had changed {name} when {write.actor} wrote it{_at(source, write)}"
-                        )
-                        yield write, sentence
+    for source, between, write in overtaken(run, writes(run, "UPDATE", "DELETE"), lambda *steps: bool(_row(*steps))):
+        chosen, sets = summarize(source).keys, summarize(between).sets
+        for name in sorted((chosen.keys() & sets) - summarize(write).keys.keys()):
+            if sets[name] not in chosen[name]:
+                sentence = (
+                    f"{write.actor} chose {_rows(write)} by {name} = {'|'.join(sorted(chosen[name]))}, and "
+                    f"{between.actor} had changed {name} when {write.actor} wrote it{_at(source, write)}"
+                )
+                yield write, sentence
 
 
 def _stale_lock(run: Run) -> _Found:
-    """Find a row that was read before it was locked, and changed in between."""
-    for lock in [step for step in reads(run) if summarize(step).locking]:
-        locked = {name: value for row in lock.values[:1] for name, value in row.items()}
-        for source in [step for step in reads_before(run, lock) if summarize(step).may_touch(summarize(lock))][-1:]:
-            # Where the row was chosen by a condition, that is what is known of it.
-            chosen = {name: "|".join(values) for name, values in _sorted_keys(summarize(source))}
-            before = _row(source, summarize(lock)) | chosen
-            for between in changes_between(run, source, lock):
-                for name in [name for name in locked if before.get(name, locked[name]) != locked[name]]:
-                    yield from _based_on(run, name, lock=lock, source=source, between=between, value=before[name])
-
-
-def _based_on(run: Run, name: str, *, lock: Step, source: Step, between: Step, value: str) -> _Found:
-    """Yield the write of a column under a lock if the column was changed after it was read, and before the lock."""
-    later = [step for step in writes(run, "UPDATE") if step.actor == lock.actor and step.begun > lock.ended]
-    for write in [step for step in later if summarize(step).same_row(summarize(between))][:1]:
-        if name in summarize(write).sets and name in summarize(between).sets:
-            sentence = (
-                f"{write.actor} read {name} {_value(value)} before it locked the row{_at(source, lock)}; "
-                f"{between.actor} had changed it in between, and {write.actor} wrote "
-                f"{name} = {summarize(write).sets[name]}"
-            )
-            yield write, sentence
-
-
-def _vain_write(run: Run) -> _Found:
-    """Find a write that matched no row any more, after which its actor went on as if it had."""
-    for write in [step for step in run.steps if step.rows == 0 and summarize(step).verb in {"UPDATE", "DELETE"}]:
-        for source in reads_before(run, write)[-1:]:
-            later = [step for step in run.steps if step.actor == write.actor and step.begun > write.ended]
-            # Whoever reads again, or rolls back, has noticed.
-            follows = [step for step in later if step.sql.split()[0] not in {"SAVEPOINT", "RELEASE", "COMMIT"}][:1]
-            for between in changes_between(run, source, write):
-                if summarize(between).may_touch(summarize(write)) and follows in [[step] for step in changes(run)]:
+    """Find a write of a row that was read before it was locked, and changed in between."""
+    for source, between, lock in overtaken(run, [step for step in reads(run) if summarize(step).locking]):
+        # Where the row was chosen by a condition, that is what is known of it.
+        chosen = {name: "|".join(values) for name, values in _sorted_keys(summarize(source))}
+        before, locked = _row(source, lock) | chosen, _row(lock, lock)
+        later = [step for step in writes(run, "UPDATE") if step.actor == lock.actor and step.begun > lock.ended]
+        for write in [step for step in later if summarize(step).same_row(summarize(between))][:1]:
+            sets = summarize(write).sets
+            for name in [name for name in sets if name in summarize(between).sets and name in before.keys() & locked]:
+                if before[name] != locked[name]:
                     sentence = (
-                        f"{write.actor} read {_rows(source)}, and {between.actor} had changed it when {write.actor}'s "
-                        f"{summarize(write).verb} found no row{_at(source, write)}; {write.actor} went on with "
-                        f"{summarize(follows[0]).verb} {summarize(follows[0]).table} all the same"
+                        f"{write.actor} read {name} {_value(before[name])} before it locked the row{_at(source, lock)};"
+                        f" {between.actor} had changed it in between, and {write.actor} wrote {name} = {sets[name]}"
                     )
                     yield write, sentence
 
 
+def _vain_write(run: Run) -> _Found:
+    """Find a write that matched no row any more, after which its actor went on as if it had."""
+    vain = [step for step in run.steps if step.rows == 0 and summarize(step).verb in {"UPDATE", "DELETE"}]
+    for source, between, write in overtaken(run, vain):
+        later = [step for step in run.steps if step.actor == write.actor and step.begun > write.ended]
+        # An actor that reads again, or rolls back, has noticed.
+        for step in [step for step in later if step.sql.split()[0] not in {"SAVEPOINT", "RELEASE", "COMMIT"}][:1]:
+            if step in writes(run):
+                sentence = (
+                    f"{write.actor} read {_rows(source)}, and {between.actor} had changed it when {write.actor}'s "
+                    f"{summarize(write).verb} found no row{_at(source, write)}; {write.actor} went on with "
+                    f"{summarize(step).verb} {summarize(step).table} all the same"
+                )
+                yield write, sentence
+
+
 def _stale_check(run: Run) -> _Found:
     """Find a write that adds to a column which another actor has changed since the writer looked at it."""
-    for write in writes(run, "UPDATE"):
-        summary = summarize(write)
-        for source in [step for step in reads_before(run, write) if _row(step, summary).keys() & summary.sets][-1:]:
-            for between in changes_between(run, source, write):
-                theirs, row = summarize(between), _row(source, summary)
-                names = summary.sets.keys() & theirs.sets.keys() & row.keys() - summary.plain
-                # A WHERE that names the column checks it again, on the row as it is.
-                unchecked = [name for name in sorted(names) if not re.search(rf"\b{re.escape(name)}\b", summary.where)]
-                if unchecked and theirs.same_row(summary):
-                    name = unchecked[0]
-                    yield (
-                        write,
-                        (
-                            f"{write.actor} read {name} {_value(row[name])}, and {between.actor} had changed it when "
-                            f"{write.actor} wrote {name} = {summary.sets[name]}{_at(source, write)}"
-                        ),
-                    )
+    updates = writes(run, "UPDATE")
+    for source, between, write in overtaken(
+        run, updates, lambda *steps: bool(_row(*steps).keys() & summarize(steps[1]).sets)
+    ):
+        row, summary = _row(source, write), summarize(write)
+        for name in sorted(summary.sets.keys() & summarize(between).sets.keys() & row.keys() - summary.plain):
+            # A WHERE that names the column checks it again, on the row as it is.
+            if not re.search(rf"\b{re.escape(name)}\b", summary.where):
+                sentence = (
+                    f"{write.actor} read {name} {_value(row[name])}, and {between.actor} had changed it when "
+                    f"{write.actor} wrote {name} = {summary.sets[name]}{_at(source, write)}"
+                )
+                yield write, sentence
 
 
-def _overwritten(write: Step, source: Step, between: Step) -> Iterator[str]:
-    """Yield how the write overwrites another actor's change, columns that both set differently first."""
-    row = _row(source, summarize(write))
-    mine, theirs, sets = _values(write, row), _values(between, row), summarize(between).sets
-    both = [name for name in mine if name in sets and not is_time(mine[name])]
-    for name in sorted(both, key=lambda name: mine[name] == theirs.get(name)):
-        if theirs.get(name) == row[name]:
-            continue
-        changed = f"to {_value(theirs[name])}" if name in theirs else f"({name} = {sets[name]})"
-        how = "as it had read it" if mine[name] == row[name] else f"computed from {_value(row[name])}"
-        yield (
-            f"{write.actor} wrote {name} {_value(mine[name])} {how}, which {between.actor} had changed {changed} "
-            f"in between{_at(source, write)}"
-        )
-
-
-def _row(source: Step, summary: StatementText) -> dict[str, str]:
-    """Return the row that was read and that the other statement is about, with NULL as text."""
+def _row(source: Step, step: Step) -> dict[str, str]:
+    """Return the row that was read and that the step is about, with NULL as text."""
     for row in source.values:
-        if all(row[name] in values for name, values in summary.keys.items() if name in row):
+        if all(row[name] in values for name, values in summarize(step).keys.items() if name in row):
             return {name: "NULL" if value is None else value for name, value in row.items()}
     return {}
 
@@ -220,33 +172,28 @@ def _unrepeatable_read(run: Run) -> _Found:
         for old, new in zip(first.values, second.values, strict=False):
             before, after = relevant_columns(old, first, run), relevant_columns(new, second, run)
             for name in (name for name in before if before[name] != after.get(name)):
-                yield (
-                    second,
-                    (
-                        f"{second.actor} read {name} {_value(before[name])} at step {first.begun + 1} and "
-                        f"{_value(after.get(name))} at step {second.begun + 1} of one transaction, because "
-                        f"{between.actor} had changed it in between"
-                    ),
+                sentence = (
+                    f"{second.actor} read {name} {_value(before[name])} at step {first.begun + 1} and "
+                    f"{_value(after.get(name))} at step {second.begun + 1} of one transaction, because "
+                    f"{between.actor} had changed it in between"
                 )
+                yield second, sentence
 
 
 def _phantom(run: Run) -> _Found:
     """Find a search that a transaction made twice, with other rows the second time (P3)."""
     for first, second, between in read_twice(run):
         verb = {"INSERT": "inserted", "DELETE": "deleted"}.get(summarize(between).verb, "changed")
-        found = [_found(step) for step in (first, second)]
-        yield (
-            second,
-            (
-                f"{second.actor} looked for {summarize(second).table} {summarize(second).where}".rstrip()
-                + f" twice in one transaction and found {found[0]} at step {first.begun + 1} and {found[1]} at step "
-                f"{second.begun + 1}, because {between.actor} had {verb} a row in between"
-            ),
+        results = [
+            " ".join(f"{name} {value}" for name, value in step.values[0].items()) if _single(step) else f"{step.rows}"
+            for step in (first, second)
+        ]
+        sentence = (
+            f"{second.actor} looked for {summarize(second).table} {summarize(second).where}".rstrip()
+            + f" twice in one transaction and found {results[0]} at step {first.begun + 1} and {results[1]} at step "
+            f"{second.begun + 1}, because {between.actor} had {verb} a row in between"
         )
-
-
-def _found(step: Step) -> str:
-    return ", ".join(f"{name} {value}" for name, value in step.values[0].items()) if _single(step) else f"{step.rows}"
+        yield second, sentence
 
 
 def _single(step: Step) -> bool:
@@ -257,45 +204,36 @@ def _duplicate_insert(run: Run) -> _Found:
     """Find two actors that searched for the same row, found none, and both inserted it."""
     for one, other in pairs(writes(run, "INSERT")):
         # An UPDATE that unsets the current row looks for it, and may find an older one.
-        searches = [_searches(run, insert)[-1:] for insert in (one, other)]
+        searches = [looks_before(run, insert, summarize(insert).table)[-1:] for insert in (one, other)]
         for first, search in zip(*searches, strict=False):
             keys = {name: value for name, (value, *more) in _sorted_keys(summarize(search)) if not more}
-            twice = keys and all(_inserts(insert, keys) for insert in (one, other))
-            read = [step for step in (first, search) if summarize(step).verb == "SELECT"]
-            if twice and misses(run, search, one) and all(map(_found_none, read)):
+            twice = keys and all(summarize(insert).sets.items() >= keys.items() for insert in (one, other))
+            blind = all(_found_none(step) for step in (first, search) if summarize(step).verb == "SELECT")
+            if twice and blind and misses(run, search, one):
                 row = ", ".join(f"{name}={_value(value)}" for name, value in keys.items())
-                both = " and ".join(sorted([one.actor, other.actor]))
                 none = "found none" if all(map(_found_none, (first, search))) else "did not see the other one's"
                 sentence = (
-                    f"{both} both looked for a row of {summarize(one).table} with {row}, {none}, and inserted it"
-                    + _at(search, other)
+                    f"{' and '.join(sorted([one.actor, other.actor]))} both looked for a row of {summarize(one).table} "
+                    f"with {row}, {none}, and inserted it{_at(search, other)}"
                 )
                 yield other, sentence
-
-
-def _searches(run: Run, insert: Step) -> list[Step]:
-    return [look for look in looks_before(run, insert) if summarize(look).table == summarize(insert).table]
 
 
 def _sorted_keys(summary: StatementText) -> list[tuple[str, list[str]]]:
     return [(name, sorted(values)) for name, values in summary.keys.items()]
 
 
-def _inserts(step: Step, keys: Mapping[str, str]) -> bool:
-    sets = summarize(step).sets
-    return all(sets.get(name) == value for name, value in keys.items())
-
-
 def _found_none(step: Step) -> bool:
-    return step.rows == 0 or (_single(step) and set(step.values[0].values()) <= _FOUND_NONE)
+    # What count(), exists() and an aggregate return without rows.
+    return step.rows == 0 or (_single(step) and set(step.values[0].values()) <= {"0", "False", None})
 
 
-def _read_skew(run: Run, together: Callable[[list[Step]], Iterator[tuple[Step, Step]]] = in_one_transaction) -> _Found:
+def _read_skew(run: Run, *, autocommit: bool = False) -> _Found:
     """Find an actor that read one row before and another row after a change of both (A5A)."""
-    for first, second in together(reads(run)):
-        again = [step for step in reads(run) if step.begun > first.begun and _same_search(first, step)]
-        # One row read twice: that would be a non-repeatable read. The first row read again: that is another attempt.
-        if again or summarize(first).may_touch(summarize(second)):
+    for first, second in pairs(reads(run), same_actor=True):
+        again = any(_is_same_search(first, step) for step in reads(run) if step.begun > first.begun)
+        # One row read twice would be a non-repeatable read; the same search again is another attempt.
+        if again or summarize(first).may_touch(summarize(second)) or autocommit is same_transaction(first, second):
             continue
         meanwhile = list(changes_between(run, first, second))
         for before in (step for step in meanwhile if may_see(first, step)):
@@ -307,52 +245,49 @@ def _read_skew(run: Run, together: Callable[[list[Step]], Iterator[tuple[Step, S
                 yield second, sentence
 
 
-def _same_search(first: Step, second: Step) -> bool:
-    return (first.actor, first.sql, first.arguments) == (second.actor, second.sql, second.arguments)
+def _is_same_search(first: Step, second: Step) -> bool:
+    # Whether its rows are locked or not.
+    texts = {_LOCKING.sub("", step.sql) for step in (first, second)}
+    return first.actor == second.actor and first.arguments == second.arguments and len(texts) == 1
 
 
 def _out_of_order(run: Run) -> _Found:
     """Find a reader of rows in the order of their keys that saw a higher key before a lower key was committed."""
-    inserts = [step for step in writes(run, "INSERT") if _generated_key(step).isdecimal()]
-    for low, high in pairs(sorted(inserts, key=lambda step: int(_generated_key(step)))):
+    first_values = [(step, *step.values[0].values()) for step in writes(run, "INSERT") if step.values]
+    keys = {step.begun: int(key) for step, key, *_ in first_values if (key or "").isdecimal()}
+    inserts = sorted((step for step in run.steps if step.begun in keys), key=lambda step: keys[step.begun])
+    for low, high in pairs(inserts):
         for look in [step for step in reads(run) if re.search("ORDER BY| > ", step.sql)]:
-            own = same_transaction(look, high) or look.actor == high.actor
-            seen = look.begun > (high.ended if own else visible_from(run, high) - 1) and may_see(look, high)
-            if seen and summarize(low).table == summarize(high).table and misses(run, look, low):
+            committed = look.actor == high.actor or visible_from(run, high) <= look.begun
+            if committed and look.begun > high.ended and may_see(look, high) and misses(run, look, low):
                 sentence = (
-                    f"{look.actor} read {summarize(high).table} with the key {_generated_key(high)} before {low.actor} "
-                    f"committed the lower key {_generated_key(low)}{_at(look, low)}; a reader that goes on after the "
+                    f"{look.actor} read {summarize(high).table} with the key {keys[high.begun]} before {low.actor} "
+                    f"committed the lower key {keys[low.begun]}{_at(look, low)}; a reader that goes on after the "
                     "highest key misses it"
                 )
                 yield look, sentence
 
 
-def _generated_key(insert: Step) -> str:
-    return next((value or "" for row in insert.values[:1] for value in row.values()), "")
-
-
 def _write_skew(run: Run) -> _Found:
     """Find two actors that each read what the other one then wrote, in different rows (A5B)."""
-    for one, other in pairs(changes(run)):
+    for one, other in pairs(writes(run)):
         # Both wrote one row: that would be a lost update.
         if summarize(one).same_row(summarize(other)):
             continue
-        mine, theirs = _missed(run, one, other), _missed(run, other, one)
-        if mine and theirs:
-            yield (
-                other,
-                (
-                    f"{one.actor} and {other.actor} each read {_tables(mine, theirs)} before the other one's change "
-                    f"was committed, and based their writes on that: {_change(one)} and {_change(other)}"
-                    + _at(one, other)
-                ),
+        looks = [_missed(run, one, other), _missed(run, other, one)]
+        if all(looks):
+            tables = " and ".join(dict.fromkeys(summarize(look).table for look in looks if look))
+            sentence = (
+                f"{one.actor} and {other.actor} each read {tables} before the other one's change was committed, and "
+                f"based their writes on that: {_change(one)} and {_change(other)}{_at(one, other)}"
             )
+            yield other, sentence
 
 
-def _missed(run: Run, write: Step, other: Step) -> Step | None:
+def _missed(run: Run, write: Step, change: Step) -> Step | None:
     """Return the writer's last look at what the other statement changed, if it came before that could be seen."""
-    looks = [step for step in looks_before(run, write) if may_see(step, other)]
-    return next((step for step in looks[-1:] if misses(run, step, other)), None)
+    looks = [step for step in looks_before(run, write) if may_see(step, change)]
+    return next((step for step in looks[-1:] if misses(run, step, change)), None)
 
 
 def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:
@@ -367,13 +302,6 @@ def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:
     return Explanation(kind="deadlock", text=text, step=closing[0] if closing else None)
 
 
-def _refused(step: Step) -> Explanation:
-    """Name the constraint and the statement that it refused."""
-    kind = "constraint violation"
-    text = f"{kind}: {step.constraint} refused {step.actor}'s {summarize(step).verb} {summarize(step).table}".rstrip()
-    return Explanation(kind=kind, text=text, step=step)
-
-
 _ANOMALIES: Sequence[tuple[str, Callable[[Run], _Found]]] = (
     ("duplicate insert", _duplicate_insert),
     ("stale check", _stale_choice),
@@ -385,25 +313,10 @@ _ANOMALIES: Sequence[tuple[str, Callable[[Run], _Found]]] = (
     ("write skew", _write_skew),
     ("stale check", _stale_check),
     ("stale check", _vain_write),
-    ("read skew", lambda run: _read_skew(run, of_one_actor)),
+    ("read skew", functools.partial(_read_skew, autocommit=True)),
     ("out-of-order commit", _out_of_order),
 )
 """The finders of anomalies; the more specific anomalies come first, and those that a text tells least surely last."""
-_LOCK_FIRST = "lock the row before reading it (select_for_update() in atomic())"
-_ONE_SNAPSHOT = "read it all in one statement, or at REPEATABLE READ"
-_REMEDIES = {
-    "duplicate insert": "add a unique constraint, or lock a row that both actors share before looking",
-    "lost update": f"{_LOCK_FIRST}, or compute in the UPDATE (F())",
-    "stale read under a lock": "use the values that the locking SELECT returns, and check them again",
-    "non-repeatable read": f"{_LOCK_FIRST}, or {_ONE_SNAPSHOT}",
-    "phantom": _ONE_SNAPSHOT,
-    "read skew": _ONE_SNAPSHOT,
-    "write skew": "lock what both actors read, or a row that they share, before reading; or use SERIALIZABLE and retry",
-    "stale check": f"{_LOCK_FIRST}, or repeat the condition in the UPDATE and look at the number of rows",
-    "out-of-order commit": "lock a row that all writers share before the INSERT, so that they commit one after another",
-    "deadlock": "lock rows in one order everywhere, for example by primary key",
-    "constraint violation": "handle the IntegrityError, for example by get_or_create()",
-}
 
 
 def _at(*steps: Step) -> str:
@@ -416,10 +329,6 @@ def _rows(step: Step) -> str:
     return f"{summary.table} {keys or summary.where}".rstrip()
 
 
-def _tables(*steps: Step) -> str:
-    return " and ".join(dict.fromkeys(summarize(step).table for step in steps))
-
-
 def _change(step: Step) -> str:
     summary = summarize(step)
     sets = ", ".join(f"{name} = {value}" for name, value in summary.sets.items() if not is_time(value))
@@ -428,3 +337,113 @@ def _change(step: Step) -> str:
 
 def _value(value: str | None) -> str:
     return "NULL" if value is None else value or "''"
+
+
+# Which actor read and wrote what, and when others could see it.
+
+_LOCKING = re.compile(r" FOR (?:NO KEY |KEY )?(?:UPDATE|SHARE)\b.*$", re.IGNORECASE)
+
+
+def reads(run: Run) -> list[Step]:
+    return [step for step in run.steps if summarize(step).verb == "SELECT" and step.sqlstate is None]
+
+
+def writes(run: Run, *verbs: str) -> list[Step]:
+    """Return the writes, by default of all kinds, that changed something and were not rolled back."""
+    verbs = verbs or ("UPDATE", "INSERT", "DELETE")
+    return [step for step in run.steps if summarize(step).verb in verbs and step.rows != 0 and not undone(run, step)]
+
+
+def pairs(steps: list[Step], *, same_actor: bool = False) -> Iterator[tuple[Step, Step]]:
+    """Yield pairs of steps of different actors, or of the same actor, the earlier step first."""
+    for index, later in enumerate(steps):
+        yield from ((earlier, later) for earlier in steps[:index] if (earlier.actor == later.actor) is same_actor)
+
+
+def same_transaction(one: Step, other: Step) -> bool:
+    """Whether both belong to one transaction."""
+    return one.actor == other.actor and one.transaction == other.transaction is not None
+
+
+def looks_before(run: Run, step: Step, table: str = "") -> list[Step]:
+    """Return what the step may be based on: reads, and the conditions of UPDATE and DELETE, which look for rows too.
+
+    Those of transactions that failed and were run again are left out, and with ``table`` those of other tables.
+    """
+    return [
+        look
+        for look in run.steps
+        if look.actor == step.actor
+        and look.ended < step.begun
+        and look.sqlstate is None
+        and summarize(look).verb in {"SELECT", "UPDATE", "DELETE"}
+        and table in {"", summarize(look).table}
+        and (same_transaction(look, step) or not undone(run, look))
+    ]
+
+
+def overtaken(
+    run: Run, steps: list[Step], relevant: Callable[[Step, Step], bool] = lambda source, step: True
+) -> Iterator[tuple[Step, Step, Step]]:
+    """Yield the last relevant read of each step's row, another actor's change of the row after it, and the step."""
+    for step in steps:
+        looks = [look for look in looks_before(run, step, summarize(step).table) if summarize(look).verb == "SELECT"]
+        sources = [look for look in looks if summarize(look).may_touch(summarize(step)) and relevant(look, step)]
+        # What was read last counts: an earlier attempt may have read, failed, and begun again.
+        for source in sources[-1:]:
+            for change in changes_between(run, source, step):
+                if summarize(change).same_row(summarize(step)):
+                    yield source, change, step
+
+
+def read_twice(run: Run) -> Iterator[tuple[Step, Step, Step]]:
+    """Yield equal reads of one transaction with different results, and the change by another actor between them."""
+    for first, second in pairs(reads(run), same_actor=True):
+        equal = _is_same_search(first, second)
+        # Its own writes explain a difference as well: a transaction sees them at every level.
+        own = any(first.begun < step.begun < second.begun and step.actor == first.actor for step in writes(run))
+        if (
+            equal
+            and same_transaction(first, second)
+            and not own
+            and (first.rows, first.values) != (second.rows, second.values)
+        ):
+            meanwhile = changes_between(run, first, second)
+            yield from ((first, second, between) for between in meanwhile if may_see(first, between))
+
+
+def changes_between(run: Run, first: Step, last: Step) -> Iterator[Step]:
+    """Yield other actors' changes that became visible after the first step and no later than the last."""
+    for step in writes(run):
+        if step.actor != first.actor and first.ended < visible_from(run, step) <= last.ended:
+            yield step
+
+
+def may_see(look: Step, change: Step) -> bool:
+    """Whether the look may be about rows and columns that the other statement changed, as far as their texts tell."""
+    summary, changed = summarize(look), summarize(change)
+    if changed.verb == "INSERT":
+        keys = {name: values for name, values in summary.keys.items() if name in changed.plain}
+        return summary.table == changed.table and all(changed.sets[name] in values for name, values in keys.items())
+    names = {*re.findall(r"\w+", look.sql), *(name for row in look.values for name in row)}
+    # A condition by another column than the change's may match the row.
+    return summary.may_touch(changed) and (changed.verb == "DELETE" or not names.isdisjoint(changed.sets))
+
+
+def misses(run: Run, look: Step, change: Step) -> bool:
+    """Whether the look may be about what another actor changed, and came before that could be seen."""
+    # A statement that waited for a row reads its new version, but rows inserted meanwhile are not in its snapshot
+    # (EvalPlanQual in PostgreSQL's executor).
+    seen = look.begun if summarize(change).verb == "INSERT" else look.ended
+    return look.actor != change.actor and seen < visible_from(run, change) and may_see(look, change)
+
+
+def visible_from(run: Run, step: Step) -> int:
+    """Return the move at which the step's change became visible."""
+    return max((other.ended for other in run.steps if same_transaction(step, other)), default=step.ended)
+
+
+def undone(run: Run, step: Step) -> bool:
+    """Whether the step failed, or its transaction was later rolled back, completely or to a savepoint."""
+    later = [other for other in run.steps if same_transaction(step, other) and other.begun > step.begun]
+    return step.sqlstate is not None or any(other.sql.startswith("ROLLBACK") for other in later)

@@ -38,7 +38,6 @@ __all__ = [
     "as_sarif",
     "as_text",
     "check_results",
-    "describe_failure",
     "format_of",
     "render_page",
     "run_data",
@@ -147,9 +146,6 @@ def _clean_lines(text: str) -> str:
     return "\n".join(" ".join(map(clean, line.split(" "))) for line in text.splitlines())
 
 
-# SARIF 2.1.0 (OASIS, 2020), as code scanning of GitHub and editors show it.
-
-
 def as_annotation(check: CheckResult) -> str:
     """Return the workflow command with which GitHub Actions shows the message at the line of code."""
     place = {"file": check.location.path, "line": check.location.line} if check.location else {}
@@ -158,6 +154,8 @@ def as_annotation(check: CheckResult) -> str:
     message = clean(check.message).replace("%", "%25")
     return f"::error {','.join(f'{name}={str(value).translate(escapes)}' for name, value in values)}::{message}"
 
+
+# SARIF 2.1.0 (OASIS, 2020), as code scanning of GitHub and editors show it.
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _TOOL = {
@@ -288,7 +286,7 @@ def summary_lines(found: Exploration) -> list[str]:
     if found.verdict != "broken":
         return [found.reason, *_compared(found)]
     count, ways = sum(outcome.count for outcome in wrong), counted(len(wrong), "way")
-    what = describe_failure(found.failure) if found.failure else wrong[0].reason
+    what = _describe_failure(found.failure) if found.failure else wrong[0].reason
     more = [f"  and {len(wrong) - _MOST_WAYS} more"] if len(wrong) > _MOST_WAYS else []
     return [
         f"{count} of {counted(found.schedules, 'schedule')} end wrong, in {ways}: {truncate(what, _COLUMNS)}",
@@ -299,7 +297,7 @@ def summary_lines(found: Exploration) -> list[str]:
     ]
 
 
-def describe_failure(run: Run) -> str:
+def _describe_failure(run: Run) -> str:
     """Return in one line what is wrong at the end of a run, and the anomaly's name."""
     why = find_explanation(run)
     # What the invariant says, or which rows differ; without words of its own, how it came about. pytest adds lines to
