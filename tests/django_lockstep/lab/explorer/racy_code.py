@@ -138,15 +138,6 @@ def two_are_sold(rows: Any) -> bool:
 
 @pair("lost update", "UPDATE racing_product", "stock 9 computed from 10", two_are_sold)
 @transaction.atomic
-def stock_by_loop(rows: Any, *, safe: bool) -> None:
-    products = shop.Product.objects.select_for_update() if safe else shop.Product.objects.all()
-    for product in products.order_by("pk"):
-        product.stock -= 1
-        product.save()
-
-
-@pair("lost update", "UPDATE racing_product", "stock 9 computed from 10", two_are_sold)
-@transaction.atomic
 def bulk_update(rows: Any, *, safe: bool) -> None:
     products = list((shop.Product.objects.select_for_update() if safe else shop.Product.objects.all()).order_by("pk"))
     for product in products:
@@ -164,13 +155,6 @@ def form_with_version(rows: Any, *, safe: bool) -> bool:
     row.number, row.points = "new", 1
     row.save()
     return True
-
-
-@pair("lost update", "UPDATE racing_loyaltycard", "number new", lambda rows: shop.LoyaltyCard.objects.get().points == 1)
-@transaction.atomic
-def token_refresh(rows: Any, *, safe: bool) -> None:
-    if read(shop.LoyaltyCard, rows.card, lock=safe).number == "old":
-        shop.LoyaltyCard.objects.filter(pk=rows.card).update(number="new", points=F("points") + 1)
 
 
 # Rows looked for, not found, inserted
