@@ -88,7 +88,8 @@ def _values(write: Step, row: Mapping[str, str]) -> dict[str, str]:
     values = {name: value for name, value in summary.sets.items() if name in summary.plain and name in row}
     # bulk_update() sends a CASE with a value for each key.
     keys = {row.get(column) for column in summary.keys}
-    branches = [(name, case) for name, value in summary.assignments.items() if name in row for case in value.cases]
+    assigned = summary.assignments.items() if write.arguments else ()
+    branches = [(name, case) for name, value in assigned if name in row for case in value.cases]
     return values | {name: write.arguments[new] for name, (key, new) in branches if write.arguments[key] in keys}
 
 
@@ -129,7 +130,9 @@ def _vain_write(run: Run) -> _Found:
     for source, between, write in overtaken(run, vain):
         later = [step for step in run.steps if step.actor == write.actor and step.begun > write.ended]
         # An actor that reads again, or rolls back, has noticed.
-        for step in [step for step in later if step.sql.split()[0] not in {"SAVEPOINT", "RELEASE", "COMMIT"}][:1]:
+        for step in [step for step in later if step.sql.partition(" ")[0] not in {"SAVEPOINT", "RELEASE", "COMMIT"}][
+            :1
+        ]:
             if step in writes(run):
                 sentence = (
                     f"{write.actor} read {_rows(source)}, and {between.actor} had changed it when {write.actor}'s "
@@ -246,9 +249,9 @@ def _read_skew(run: Run, *, autocommit: bool = False) -> _Found:
 
 
 def _is_same_search(first: Step, second: Step) -> bool:
+    same = (first.actor, first.arguments) == (second.actor, second.arguments)
     # Whether its rows are locked or not.
-    texts = {_LOCKING.sub("", step.sql) for step in (first, second)}
-    return first.actor == second.actor and first.arguments == second.arguments and len(texts) == 1
+    return same and _LOCKING.sub("", first.sql) == _LOCKING.sub("", second.sql)
 
 
 def _out_of_order(run: Run) -> _Found:
@@ -366,10 +369,7 @@ def same_transaction(one: Step, other: Step) -> bool:
 
 
 def looks_before(run: Run, step: Step, table: str = "") -> list[Step]:
-    """Return what the step may be based on: reads, and the conditions of UPDATE and DELETE, which look for rows too.
-
-    Those of transactions that failed and were run again are left out, and with ``table`` those of other tables.
-    """
+    """Return the reads, UPDATEs and DELETEs, all of which look for rows, that the step may be based on."""
     return [
         look
         for look in run.steps
@@ -378,6 +378,7 @@ def looks_before(run: Run, step: Step, table: str = "") -> list[Step]:
         and look.sqlstate is None
         and summarize(look).verb in {"SELECT", "UPDATE", "DELETE"}
         and table in {"", summarize(look).table}
+        # Not those of transactions that failed and were run again.
         and (same_transaction(look, step) or not undone(run, look))
     ]
 
@@ -399,15 +400,11 @@ def overtaken(
 def read_twice(run: Run) -> Iterator[tuple[Step, Step, Step]]:
     """Yield equal reads of one transaction with different results, and the change by another actor between them."""
     for first, second in pairs(reads(run), same_actor=True):
-        equal = _is_same_search(first, second)
+        if not (same_transaction(first, second) and _is_same_search(first, second)):
+            continue
         # Its own writes explain a difference as well: a transaction sees them at every level.
         own = any(first.begun < step.begun < second.begun and step.actor == first.actor for step in writes(run))
-        if (
-            equal
-            and same_transaction(first, second)
-            and not own
-            and (first.rows, first.values) != (second.rows, second.values)
-        ):
+        if not own and (first.rows, first.values) != (second.rows, second.values):
             meanwhile = changes_between(run, first, second)
             yield from ((first, second, between) for between in meanwhile if may_see(first, between))
 
@@ -445,5 +442,7 @@ def visible_from(run: Run, step: Step) -> int:
 
 def undone(run: Run, step: Step) -> bool:
     """Whether the step failed, or its transaction was later rolled back, completely or to a savepoint."""
-    later = [other for other in run.steps if same_transaction(step, other) and other.begun > step.begun]
-    return step.sqlstate is not None or any(other.sql.startswith("ROLLBACK") for other in later)
+    return step.sqlstate is not None or any(
+        other.sql.startswith("ROLLBACK") and other.begun > step.begun and same_transaction(step, other)
+        for other in run.steps
+    )
