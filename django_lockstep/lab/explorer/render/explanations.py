@@ -26,8 +26,7 @@ class Explanation:
     """What happened in a run."""
 
     kind: str
-    """The anomaly's name, ``deadlock``, ``constraint violation`` or ``unexplained``; empty for a run that ended
-    right."""
+    """The anomaly's name, ``deadlock``, ``constraint violation``, ``unexplained``; empty if the run ended right."""
     text: str
     """The sentence, with the name first."""
     step: Step | None = None
@@ -62,12 +61,12 @@ def find_explanation(run: Run) -> Explanation:
 
 
 _Found = Iterator[tuple[Step, str]]
+_Triples = Iterator[tuple[Step, Step, Step]]
 
 
 def _lost_update(run: Run) -> _Found:
     """Find a write of a column that another actor has changed since the writer read it (P4)."""
-    updates = writes(run, "UPDATE")
-    for source, between, write in overtaken(run, updates, lambda *steps: bool(_values(steps[1], _row(*steps)))):
+    for source, between, write in overtaken(run, writes(run, "UPDATE"), lambda *s: bool(_values(s[1], _row(*s)))):
         row, sets = _row(source, write), summarize(between).sets
         mine, theirs = _values(write, row), _values(between, row)
         both = [name for name in mine if name in sets and not is_time(mine[name]) and theirs.get(name) != row[name]]
@@ -96,21 +95,30 @@ def _values(write: Step, row: Mapping[str, str]) -> dict[str, str]:
 def _stale_choice(run: Run) -> _Found:
     """Find a write of a row by its key although the condition by which the row was chosen is no longer true."""
     for source, between, write in overtaken(run, writes(run, "UPDATE", "DELETE"), lambda *steps: bool(_row(*steps))):
-        chosen, sets = summarize(source).keys, summarize(between).sets
+        chosen, sets = _conditions(source, write), summarize(between).sets
         for name in sorted((chosen.keys() & sets) - summarize(write).keys.keys()):
             if sets[name] not in chosen[name]:
                 sentence = (
-                    f"{write.actor} chose {_rows(write)} by {name} = {'|'.join(sorted(chosen[name]))}, and "
-                    f"{between.actor} had changed {name} when {write.actor} wrote it{_at(source, write)}"
+                    f"{write.actor} chose {_rows(write)} by {name} = {'|'.join(map(_value, sorted(chosen[name])))}, "
+                    f"and {between.actor} had changed {name} when {write.actor} wrote it{_at(source, write)}"
                 )
                 yield write, sentence
+
+
+def _conditions(source: Step, step: Step) -> dict[str, set[str]]:
+    """Return the values with which a read compares columns of the step's table, which it may have joined."""
+    return {
+        condition.column: {source.arguments[number] for number in condition.value.params} or {condition.value.literal}
+        for condition in summarize(source).equalities
+        if condition.table == summarize(step).table and (source.arguments or not condition.value.params)
+    }
 
 
 def _stale_lock(run: Run) -> _Found:
     """Find a write of a row that was read before it was locked, and changed in between."""
     for source, between, lock in overtaken(run, [step for step in reads(run) if summarize(step).locking]):
         # Where the row was chosen by a condition, that is what is known of it.
-        chosen = {name: "|".join(values) for name, values in _sorted_keys(summarize(source))}
+        chosen = {name: "|".join(sorted(values)) for name, values in _conditions(source, lock).items()}
         before, locked = _row(source, lock) | chosen, _row(lock, lock)
         later = [step for step in writes(run, "UPDATE") if step.actor == lock.actor and step.begun > lock.ended]
         for write in [step for step in later if summarize(step).same_row(summarize(between))][:1]:
@@ -161,10 +169,9 @@ def _stale_check(run: Run) -> _Found:
 
 def _row(source: Step, step: Step) -> dict[str, str]:
     """Return the row that was read and that the step is about, with NULL as text."""
-    for row in source.values:
-        if all(row[name] in values for name, values in summarize(step).keys.items() if name in row):
-            return {name: "NULL" if value is None else value for name, value in row.items()}
-    return {}
+    keys = summarize(step).keys
+    rows = (row for row in source.values if all(row[name] in keys[name] for name in keys.keys() & row))
+    return {name: "NULL" if value is None else value for name, value in next(rows, {}).items()}
 
 
 def _unrepeatable_read(run: Run) -> _Found:
@@ -187,10 +194,7 @@ def _phantom(run: Run) -> _Found:
     """Find a search that a transaction made twice, with other rows the second time (P3)."""
     for first, second, between in read_twice(run):
         verb = {"INSERT": "inserted", "DELETE": "deleted"}.get(summarize(between).verb, "changed")
-        results = [
-            " ".join(f"{name} {value}" for name, value in step.values[0].items()) if _single(step) else f"{step.rows}"
-            for step in (first, second)
-        ]
+        results = [" ".join(map(str, *s.values[0].items())) if _single(s) else s.rows for s in (first, second)]
         sentence = (
             f"{second.actor} looked for {summarize(second).table} {summarize(second).where}".rstrip()
             + f" twice in one transaction and found {results[0]} at step {first.begun + 1} and {results[1]} at step "
@@ -277,20 +281,19 @@ def _write_skew(run: Run) -> _Found:
         # Both wrote one row: that would be a lost update.
         if summarize(one).same_row(summarize(other)):
             continue
-        looks = [_missed(run, one, other), _missed(run, other, one)]
-        if all(looks):
-            tables = " and ".join(dict.fromkeys(summarize(look).table for look in looks if look))
+        missed = [
+            look
+            for write, change in ((one, other), (other, one))
+            for look in [look for look in looks_before(run, write) if may_see(look, change)][-1:]
+            if misses(run, look, change)
+        ]
+        if len(missed) == 2:
+            tables = " and ".join(dict.fromkeys(summarize(look).table for look in missed))
             sentence = (
                 f"{one.actor} and {other.actor} each read {tables} before the other one's change was committed, and "
                 f"based their writes on that: {_change(one)} and {_change(other)}{_at(one, other)}"
             )
             yield other, sentence
-
-
-def _missed(run: Run, write: Step, change: Step) -> Step | None:
-    """Return the writer's last look at what the other statement changed, if it came before that could be seen."""
-    looks = [step for step in looks_before(run, write) if may_see(step, change)]
-    return next((step for step in looks[-1:] if misses(run, step, change)), None)
 
 
 def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:
@@ -353,8 +356,8 @@ def reads(run: Run) -> list[Step]:
 
 def writes(run: Run, *verbs: str) -> list[Step]:
     """Return the writes, by default of all kinds, that changed something and were not rolled back."""
-    verbs = verbs or ("UPDATE", "INSERT", "DELETE")
-    return [step for step in run.steps if summarize(step).verb in verbs and step.rows != 0 and not undone(run, step)]
+    kinds = verbs or ("UPDATE", "INSERT", "DELETE")
+    return [step for step in run.steps if summarize(step).verb in kinds and step.rows != 0 and not undone(run, step)]
 
 
 def pairs(steps: list[Step], *, same_actor: bool = False) -> Iterator[tuple[Step, Step]]:
@@ -364,7 +367,6 @@ def pairs(steps: list[Step], *, same_actor: bool = False) -> Iterator[tuple[Step
 
 
 def same_transaction(one: Step, other: Step) -> bool:
-    """Whether both belong to one transaction."""
     return one.actor == other.actor and one.transaction == other.transaction is not None
 
 
@@ -377,27 +379,27 @@ def looks_before(run: Run, step: Step, table: str = "") -> list[Step]:
         and look.ended < step.begun
         and look.sqlstate is None
         and summarize(look).verb in {"SELECT", "UPDATE", "DELETE"}
-        and table in {"", summarize(look).table}
+        and table in {"", summarize(look).table, *summarize(look).tables}
         # Not those of transactions that failed and were run again.
         and (same_transaction(look, step) or not undone(run, look))
     ]
 
 
-def overtaken(
-    run: Run, steps: list[Step], relevant: Callable[[Step, Step], bool] = lambda source, step: True
-) -> Iterator[tuple[Step, Step, Step]]:
+def overtaken(run: Run, steps: list[Step], relevant: Callable[[Step, Step], bool] = lambda *_: True) -> _Triples:
     """Yield the last relevant read of each step's row, another actor's change of the row after it, and the step."""
     for step in steps:
-        looks = [look for look in looks_before(run, step, summarize(step).table) if summarize(look).verb == "SELECT"]
-        sources = [look for look in looks if summarize(look).may_touch(summarize(step)) and relevant(look, step)]
+        table = summarize(step).table
+        looks = [look for look in looks_before(run, step, table) if summarize(look).verb == "SELECT"]
+        # Of a joined table the keys are not known, as where a model has rows in two tables.
+        near = [look for look in looks if summarize(look).table != table or summarize(look).may_touch(summarize(step))]
         # What was read last counts: an earlier attempt may have read, failed, and begun again.
-        for source in sources[-1:]:
+        for source in [look for look in near if relevant(look, step)][-1:]:
             for change in changes_between(run, source, step):
                 if summarize(change).same_row(summarize(step)):
                     yield source, change, step
 
 
-def read_twice(run: Run) -> Iterator[tuple[Step, Step, Step]]:
+def read_twice(run: Run) -> _Triples:
     """Yield equal reads of one transaction with different results, and the change by another actor between them."""
     for first, second in pairs(reads(run), same_actor=True):
         if not (same_transaction(first, second) and _is_same_search(first, second)):

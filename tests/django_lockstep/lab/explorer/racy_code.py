@@ -17,6 +17,7 @@ from django.db.models import F, Sum
 from django_lockstep.lab.explorer import Scenario
 from tests.testapps.seeded_shop.correct.models import WishList
 from tests.testapps.seeded_shop.racing import models as shop
+from tests.testapps.shop.models import BoxSeat, Seat
 
 Race = Callable[..., Any]
 
@@ -65,6 +66,7 @@ def rows_of_a_shop() -> SimpleNamespace:
         subscription=shop.Subscription.objects.create(paid_until="2030-01-01").pk,
         basket=shop.Basket.objects.create().pk,
         expense=shop.Expense.objects.create().pk,
+        seat=BoxSeat.objects.create().pk,
         show=show,
         product=product,
         mails=[],
@@ -266,6 +268,11 @@ def unread_count(rows: Any, *, safe: bool) -> None:
         claimed = shop.Expense.objects.filter(pk=rows.expense, status="pending").update(status="approved")
         if claimed or not safe:
             decide(rows)
+
+
+@pair("stale check", "UPDATE shop_seat", "by guest = ''", one_wins)
+def seat_in_two_tables(rows: Any, *, safe: bool) -> bool:
+    return (Seat if safe else BoxSeat).objects.filter(pk=rows.seat, guest="").update(guest="Ada") == 1
 
 
 # Two rows or tables, one rule
