@@ -260,8 +260,8 @@ def _is_same_search(first: Step, second: Step) -> bool:
 
 def _out_of_order(run: Run) -> _Found:
     """Find a reader of rows in the order of their keys that saw a higher key before a lower key was committed."""
-    first_values = [(step, *step.values[0].values()) for step in writes(run, "INSERT") if step.values]
-    keys = {step.begun: int(key) for step, key, *_ in first_values if (key or "").isdecimal()}
+    returned = {step.begun: [*step.values[0].values()] for step in writes(run, "INSERT") if step.values}
+    keys = {begun: int(value) for begun, (value, *_) in returned.items() if value and value.isdecimal()}
     inserts = sorted((step for step in run.steps if step.begun in keys), key=lambda step: keys[step.begun])
     for low, high in pairs(inserts):
         for look in [step for step in reads(run) if re.search("ORDER BY| > ", step.sql)]:
