@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import re
 import sysconfig
 import time
 from asyncio import AbstractEventLoop
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FrameType
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType
 from typing import Any
 
 import asgiref
@@ -139,22 +140,31 @@ def _awaited_from(loop: AbstractEventLoop, call: tuple[object, ...]) -> Origin |
     """Return the innermost line of the user's code that awaits this call of `sync_to_async`."""
     for _ in range(_MOST_SWITCHES):
         stacks = [_coroutine_frames(task.get_coro()) for task in asyncio.all_tasks(loop)]
-        if all(stacks):
-            # The generator of an `async for` is in no coroutine's frames, and so is its call.
-            own = [stack for stack in stacks if stack[0].f_locals.get("child") in call] or stacks
+        own = [stack for stack in stacks if stack and stack[0].f_locals.get("child") in call]
+        if own or all(stacks):
             frames = (frame for stack in own for frame in stack if _is_users(frame.f_code))
             return next(((frame.f_code, frame.f_lineno) for frame in frames), None)
         time.sleep(0)  # the loop's thread has begun the call and is on its way to await it
     return None
 
 
-def _coroutine_frames(coroutine: Any) -> list[FrameType]:
+def _coroutine_frames(awaited: Any) -> list[FrameType]:
     """Return the frames of a coroutine and of those that it awaits, innermost first; nothing while it runs."""
     frames: list[FrameType] = []
-    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
-        frames.insert(0, frame)
-        coroutine = coroutine.cr_await
-    return frames if coroutine is not None else []
+    while awaited is not None:
+        prefix = {CoroutineType: "cr", AsyncGeneratorType: "ag"}.get(type(awaited))
+        if prefix is None:
+            # What `async for` awaits only refers to the generator. At the end of the chain is a future.
+            generators = [part for part in gc.get_referents(awaited) if isinstance(part, AsyncGeneratorType)]
+            if not generators:
+                return frames
+            awaited = generators[0]
+        elif (frame := getattr(awaited, f"{prefix}_frame")) is None:
+            break  # it has just ended
+        else:
+            frames.insert(0, frame)
+            awaited = getattr(awaited, f"{prefix}_await")
+    return []
 
 
 def raised_at(error: BaseException) -> Origin | None:

@@ -1,5 +1,7 @@
 """The fixture ``race``."""
 
+import asyncio
+import inspect
 import json
 import logging
 import os
@@ -269,6 +271,17 @@ async def async_naive(pk: int) -> None:
 
 async def async_computed(pk: int) -> None:
     await Seat.objects.filter(pk=pk).aupdate(price=F("price") + 10)
+
+
+async def count_and_raise(pk: int) -> None:
+    await asyncio.gather(Seat.objects.acount(), async_computed(pk))
+
+
+def test_tasks_at_the_same_time_have_their_own_lines() -> None:
+    steps = RaceFixture().replay("AABB", count_and_raise, count_and_raise, set_up=stories.one_seat).steps
+    lines = {step.sql.split()[0]: int(step.source.rpartition(":")[2]) for step in steps}
+
+    assert lines["UPDATE"] == inspect.getsourcelines(async_computed)[1] + 1
 
 
 class AsyncActor:
