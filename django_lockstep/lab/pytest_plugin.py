@@ -84,7 +84,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Annotate broken races for GitHub Actions, and list those that passed, with ``--race-verbose``.
 
-    All of that are properties of the tests, so that it is known of tests in other processes as well.
+    Both are read from properties of the tests, which xdist's workers send along.
     """
     for report in terminalreporter.stats.get("failed", ()):
         for text in [value for name, value in report.user_properties if name == _ANNOTATION]:
