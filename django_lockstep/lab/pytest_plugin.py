@@ -11,8 +11,9 @@ import logging
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -108,6 +109,7 @@ class RaceFixture:
     ``timeline`` is text, json, svg or html; the latter two are written to files in the folder that ``folder`` returns,
     named ``name`` and a number. ``width`` is the number of columns of text, by default the terminal's. ``record`` is
     called with the numbers of each race. With ``page`` a failure is written as HTML in any case.
+    ``capture`` is pytest's capture manager, if what is printed is captured.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class RaceFixture:
         width: int | None = None,
         record: Callable[[str, object], None] = lambda name, value: None,
         page: bool = False,
+        capture: Any = None,
     ) -> None:
         self._max_schedules = max_schedules
         self._timeline = timeline
@@ -128,6 +131,7 @@ class RaceFixture:
         self._width = width or shutil.get_terminal_size().columns
         self._record = record
         self._page = page
+        self._capture = capture
 
     def __call__(
         self,
@@ -151,14 +155,17 @@ class RaceFixture:
         from django_lockstep.lab.explorer import Scenario
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
-        scenario = replace(scenario, set_up=(logs := _ScheduleLogs(scenario.set_up)))
-        found = _fail_on_explorer_error(lambda: _explore(scenario, {"max_schedules": self._max_schedules, **options}))
+        with _ScheduleOutput(scenario.set_up, self._capture) as output:
+            scenario = replace(scenario, set_up=output)
+            options = {"max_schedules": self._max_schedules, **options}
+            found = _fail_on_explorer_error(lambda: _explore(scenario, options))
+            if found.passed:
+                output.clear()
         numbers = (found.verdict, found.schedules, len(found.outcomes), round(found.seconds, 3))
         for name, value in zip(_PROPERTIES, numbers, strict=True):
             self._record(name, value)
         if not found.passed:
             pytest.fail(self._report(found), pytrace=False)
-        logs.clear()
         return found
 
     def replay(
@@ -174,8 +181,9 @@ class RaceFixture:
         from django_lockstep.lab.explorer import Scenario, replay
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
-        scenario = replace(scenario, set_up=_ScheduleLogs(scenario.set_up))
-        run = _fail_on_explorer_error(lambda: replay(scenario, schedule, **options))
+        with _ScheduleOutput(scenario.set_up, self._capture) as output:
+            scenario = replace(scenario, set_up=output)
+            run = _fail_on_explorer_error(lambda: replay(scenario, schedule, **options))
         if not run.holds:
             pytest.fail(self._timeline_of(run, None), pytrace=False)
         return run
@@ -223,24 +231,35 @@ class RaceFixture:
         return path
 
 
-class _ScheduleLogs:
-    """A set-up that first removes the log records of the schedule before from what pytest has captured."""
+class _ScheduleOutput(AbstractContextManager["_ScheduleOutput"]):
+    """A set-up that first removes what the schedule before has logged and printed from what pytest has captured."""
 
-    def __init__(self, set_up: Callable[[], Any]) -> None:
+    def __init__(self, set_up: Callable[[], Any], capture: Any) -> None:
         self._set_up = set_up
         handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, LogCaptureHandler)]
         self._captured = [(handler, len(handler.records), handler.stream.tell()) for handler in handlers]
+        self._capture = capture if capture is not None and capture.is_globally_capturing() else None
+        self._printed = self._read()
 
     def __call__(self) -> Any:
         self.clear()
         return self._set_up()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For other processes, whose logs pytest does not capture.
+        # For other processes, whose output pytest does not capture.
         return functools.partial, (self._set_up,)
 
+    def __exit__(self, *error: object) -> None:
+        # Reading has emptied pytest's files.
+        for stream, before, since in zip((sys.stdout, sys.stderr), self._printed, self._read(), strict=True):
+            stream.write(before + since)
+
+    def _read(self) -> tuple[str, str]:
+        return tuple(self._capture.read_global_capture()) if self._capture is not None else ("", "")
+
     def clear(self) -> None:
-        """Remove the records since the race began."""
+        """Remove what was captured since the race began."""
+        self._read()
         for handler, records, position in self._captured:
             del handler.records[records:]
             handler.stream.truncate(position)
@@ -306,6 +325,7 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
     request.getfixturevalue("transactional_db")
     request.getfixturevalue("_race_sessions")
     option, in_ci = request.config.getoption, bool(os.environ.get("CI"))
+    reads_output = any(name.startswith(("capsys", "capfd")) for name in request.fixturenames)
     return RaceFixture(
         max_schedules=option("--race-max-schedules"),
         timeline=option("--race-timeline"),
@@ -314,6 +334,8 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
             or (request.config.rootpath / "race-reports" if in_ci else request.getfixturevalue("tmp_path"))
         ),
         page=in_ci,
+        # A fixture of the test's own reads what is printed by itself.
+        capture=None if reads_output else request.config.pluginmanager.getplugin("capturemanager"),
         name=request.node.name,
         width=option("--race-width"),
         # Not the fixture record_property: it warns where --junitxml is given, although the report has the properties.

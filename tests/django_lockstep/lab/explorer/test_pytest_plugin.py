@@ -80,16 +80,21 @@ def test_several_ways_are_listed() -> None:
 
 @pytest.mark.parametrize(("actor", "records"), [(stories.naive, ["selling"] * 2), (stories.locked, [])])
 def test_captured_logs_are_those_of_the_schedule_that_is_shown(
-    actor: stories.Actor, records: list[str], caplog: pytest.LogCaptureFixture
+    actor: stories.Actor, records: list[str], caplog: pytest.LogCaptureFixture, pytestconfig: pytest.Config
 ) -> None:
     def sell(pk: int) -> None:
+        print("printing")  # noqa: T201
         logging.getLogger("shop").warning("selling")
         actor(pk)
 
     logging.getLogger("shop").warning("opening")
+    print("open")  # noqa: T201
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
     with suppress(Failed):
-        RaceFixture()(sell, sell, set_up=stories.one_seat, invariant=stories.raised_by(10))
+        RaceFixture(capture=capture)(sell, sell, set_up=stories.one_seat, invariant=stories.raised_by(10))
 
+    assert capture is not None
+    assert capture.read_global_capture().out.split() == ["open", *["printing"] * len(records)]
     assert caplog.messages == ["opening", *records]
     assert caplog.text.count("selling") == len(records)
 
