@@ -5,15 +5,21 @@ It has no effect in projects without Django: the lab is imported when the fixtur
 
 from __future__ import annotations
 
+import functools
 import itertools
+import logging
+import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from _pytest.logging import LogCaptureHandler
 
 from django_lockstep.lab.finder import plugin as finder
 
@@ -28,6 +34,7 @@ __all__ = ["RaceFixture", "race"]
 _Found = TypeVar("_Found")
 
 _PROPERTIES = ("race_verdict", "race_schedules", "race_outcomes", "race_seconds")
+_ANNOTATION = "race_annotation"
 MISSED = 10
 """pytest's exit status if a search has missed an outcome."""
 _TIMELINES = ("text", "json", "svg", "html")
@@ -61,7 +68,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         default=None,
         metavar="DIR",
-        help="folder for these files (default: the test's tmp_path)",
+        help="folder for these files (default: the test's tmp_path; race-reports in the root folder if CI is set)",
     )
     group.addoption(
         "--race-width",
@@ -86,7 +93,13 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """List the races that passed, with ``--race-verbose``; the numbers are also properties of the tests in reports."""
+    """Annotate broken races for GitHub Actions, and list those that passed, with ``--race-verbose``.
+
+    Both are read from properties of the tests, which xdist's workers send along.
+    """
+    for report in terminalreporter.stats.get("failed", ()):
+        for text in [value for name, value in report.user_properties if name == _ANNOTATION]:
+            terminalreporter.write_line(text)
     if not config.getoption("--race-verbose"):
         return
     from django_lockstep.lab.wording import counted
@@ -114,7 +127,8 @@ class RaceFixture:
 
     ``timeline`` is text, json, svg or html; the latter two are written to files in the folder that ``folder`` returns,
     named ``name`` and a number. ``width`` is the number of columns of text, by default the terminal's. ``record`` is
-    called with the numbers of each race.
+    called with the numbers of each race. With ``page`` a failure is written as HTML in any case.
+    ``capture`` is pytest's capture manager, if what is printed is captured.
     """
 
     def __init__(
@@ -127,6 +141,8 @@ class RaceFixture:
         name: str = "race",
         width: int | None = None,
         record: Callable[[str, object], None] = lambda name, value: None,
+        page: bool = False,
+        capture: Any = None,
     ) -> None:
         self._limits = {"max_schedules": max_schedules, "audit": audit}
         self._timeline = timeline
@@ -134,6 +150,8 @@ class RaceFixture:
         self._name = re.sub(r"[^\w.-]+", "-", name)
         self._width = width or shutil.get_terminal_size().columns
         self._record = record
+        self._page = page
+        self._capture = capture
 
     def __call__(
         self,
@@ -157,9 +175,14 @@ class RaceFixture:
         from django_lockstep.lab.explorer import Scenario
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
-        found = _fail_on_explorer_error(lambda: _explore(scenario, {**self._limits, **options}))
-        facts = (found.verdict, found.schedules, len(found.outcomes), round(found.seconds, 3))
-        for name, value in zip(_PROPERTIES, facts, strict=True):
+        with _ScheduleOutput(scenario.set_up, self._capture) as output:
+            scenario = replace(scenario, set_up=output)
+            options = {**self._limits, **options}
+            found = _fail_on_explorer_error(lambda: _explore(scenario, options))
+            if found.passed:
+                output.clear()
+        numbers = (found.verdict, found.schedules, len(found.outcomes), round(found.seconds, 3))
+        for name, value in zip(_PROPERTIES, numbers, strict=True):
             self._record(name, value)
         if not found.passed:
             pytest.fail(self._report(found), pytrace=False)
@@ -178,7 +201,9 @@ class RaceFixture:
         from django_lockstep.lab.explorer import Scenario, replay
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
-        run = _fail_on_explorer_error(lambda: replay(scenario, schedule, **options))
+        with _ScheduleOutput(scenario.set_up, self._capture) as output:
+            scenario = replace(scenario, set_up=output)
+            run = _fail_on_explorer_error(lambda: replay(scenario, schedule, **options))
         if not run.holds:
             pytest.fail(self._timeline_of(run, None), pytrace=False)
         return run
@@ -203,24 +228,62 @@ class RaceFixture:
     def _timeline_of(self, run: Run, found: Exploration | None) -> str:
         """Return the timeline, or the path of the file that it was written to."""
         from django_lockstep.lab.explorer import explain, svg, timeline
-        from django_lockstep.lab.explorer.render.reports import RaceReport, as_html, as_json
+        from django_lockstep.lab.explorer.render import reports
         from django_lockstep.lab.explorer.render.timelines import fitting_width
 
-        if self._timeline == "text":
-            return timeline(run, width=fitting_width(self._width, run))
-        report = RaceReport(name=self._name, exploration=found, runs=(run,), as_expected=False)
-        if self._timeline == "json":
-            return as_json([report])
-        path = self._write_file(svg(run) if self._timeline == "svg" else as_html([report]))
-        return f"{explain(run)}\nTimeline: {path}"
+        report = reports.RaceReport(name=self._name, exploration=found, runs=(run,), as_expected=False)
+        for check in reports.check_results([report]) if os.environ.get("GITHUB_ACTIONS") else ():
+            self._record(_ANNOTATION, reports.as_annotation(check))
+        text = timeline(run, width=fitting_width(self._width, run)) if self._timeline == "text" else explain(run)
+        lines = [reports.as_json([report]) if self._timeline == "json" else text]
+        if self._timeline == "svg":
+            lines.append(f"Timeline: {self._write_file(svg(run), 'svg')}")
+        if self._timeline == "html" or self._page:
+            lines.append(f"Timeline: {self._write_file(reports.as_html([report]), 'html')}")
+        return "\n".join(lines)
 
-    def _write_file(self, text: str) -> Path:
+    def _write_file(self, text: str, form: str) -> Path:
         folder = self._folder()
         folder.mkdir(parents=True, exist_ok=True)
-        names = (folder / f"{self._name}-{number}.{self._timeline}" for number in itertools.count(1))
+        names = (folder / f"{self._name}-{number}.{form}" for number in itertools.count(1))
         path = next(path for path in names if not path.exists())
         path.write_text(text, encoding="utf-8")
         return path
+
+
+class _ScheduleOutput(AbstractContextManager["_ScheduleOutput"]):
+    """A set-up that first removes what the schedule before has logged and printed from what pytest has captured."""
+
+    def __init__(self, set_up: Callable[[], Any], capture: Any) -> None:
+        self._set_up = set_up
+        handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, LogCaptureHandler)]
+        self._captured = [(handler, len(handler.records), handler.stream.tell()) for handler in handlers]
+        self._capture = capture if capture is not None and capture.is_globally_capturing() else None
+        self._printed = self._read()
+
+    def __call__(self) -> Any:
+        self.clear()
+        return self._set_up()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For other processes, whose output pytest does not capture.
+        return functools.partial, (self._set_up,)
+
+    def __exit__(self, *error: object) -> None:
+        # Reading has emptied pytest's files.
+        for stream, before, since in zip((sys.stdout, sys.stderr), self._printed, self._read(), strict=True):
+            stream.write(before + since)
+
+    def _read(self) -> tuple[str, str]:
+        return tuple(self._capture.read_global_capture()) if self._capture is not None else ("", "")
+
+    def clear(self) -> None:
+        """Remove what was captured since the race began."""
+        self._read()
+        for handler, records, position in self._captured:
+            del handler.records[records:]
+            handler.stream.truncate(position)
+            handler.stream.seek(position)
 
 
 def _explore(scenario: Scenario, options: Mapping[str, Any]) -> Exploration:
@@ -281,12 +344,19 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
     # Not a parameter of the fixture, so that the messages above come before errors of a fixture that is missing.
     request.getfixturevalue("transactional_db")
     request.getfixturevalue("_race_sessions")
-    option = request.config.getoption
+    option, in_ci = request.config.getoption, bool(os.environ.get("CI"))
+    reads_output = any(name.startswith(("capsys", "capfd")) for name in request.fixturenames)
     return RaceFixture(
         max_schedules=option("--race-max-schedules"),
         audit=option("--race-audit"),
         timeline=option("--race-timeline"),
-        folder=lambda: option("--race-output") or request.getfixturevalue("tmp_path"),
+        folder=lambda: (
+            option("--race-output")
+            or (request.config.rootpath / "race-reports" if in_ci else request.getfixturevalue("tmp_path"))
+        ),
+        page=in_ci,
+        # A fixture of the test's own reads what is printed by itself.
+        capture=None if reads_output else request.config.pluginmanager.getplugin("capturemanager"),
         name=request.node.name,
         width=option("--race-width"),
         # Not the fixture record_property: it warns where --junitxml is given, although the report has the properties.

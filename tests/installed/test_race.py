@@ -49,7 +49,7 @@ def test_the_code_as_it_was_fails_with_a_timeline_and_the_mended_code_passes(pro
 
     assert broken.returncode == 1, broken.stdout + broken.stderr
     assert "1 failed" in broken.stdout
-    assert f"Schedule {readme.schedule(SECTION)}: The invariant does not hold" in broken.stdout
+    assert f"schedule {readme.schedule(SECTION)}, WRONG" in broken.stdout
     shown = SECTION.partition("It fails:")[2]
     for what in (shown.split('"')[1], shown.split("`")[1]):
         assert what in broken.stdout

@@ -27,6 +27,14 @@ def take(seat: Seat, guest: str) -> HttpResponse:
     return HttpResponse("booked", status=201)
 
 
+async def abook(request: HttpRequest, pk: int) -> HttpResponse:
+    """The same as `book`, asynchronously: by the methods that await, and by ``async for``."""
+    async for seat in Seat.objects.filter(pk=pk, guest=""):
+        await Seat.objects.filter(pk=seat.pk).aupdate(guest=request.POST.get("guest", "nobody"))
+        return HttpResponse("booked", status=201)
+    return HttpResponse("taken", status=409)
+
+
 def book_or_raise(request: HttpRequest, pk: int) -> HttpResponse:
     """Answer a seat that is taken with an error of the view."""
     answer = book_locked(request, pk)
@@ -56,6 +64,7 @@ def describe(request: HttpRequest, pk: int) -> HttpResponseBase:
 
 urlpatterns = [
     path("<int:pk>/book/", book),
+    path("<int:pk>/book-asynchronously/", abook),
     path("<int:pk>/book-locked/", book_locked),
     path("<int:pk>/book-or-raise/", book_or_raise),
     path("<int:pk>/book-as-user/", book_as_user),

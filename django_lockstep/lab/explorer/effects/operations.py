@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import gc
 import re
 import sysconfig
+import time
+from asyncio import AbstractEventLoop
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FrameType
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType
 from typing import Any
 
 import asgiref
 import django
 import psycopg
+from asgiref.sync import SyncToAsync
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.effects.counted import Counts
@@ -125,12 +130,50 @@ def _is_users_file(filename: str) -> bool:
 
 
 def sent_from(frame: FrameType | None) -> Origin | None:
-    """Return the innermost line of the user's code on this stack."""
+    """Return the innermost line of the user's code on this stack, or in the coroutine that awaits what it does."""
     while frame is not None:
         if _is_users(frame.f_code):
             return frame.f_code, frame.f_lineno
+        if frame.f_code is _AWAITED and (origin := _awaited_from(frame.f_locals["loop"], frame.f_locals["args"])):
+            return origin
         frame = frame.f_back
     return None
+
+
+_AWAITED = SyncToAsync.thread_handler.__code__
+"""Runs a function for a coroutine in a thread: the coroutine is suspended, and on no thread's stack."""
+_MOST_SWITCHES = 1000
+
+
+def _awaited_from(loop: AbstractEventLoop, call: tuple[object, ...]) -> Origin | None:
+    """Return the innermost line of the user's code that awaits this call of `sync_to_async`."""
+    for _ in range(_MOST_SWITCHES):
+        stacks = [_coroutine_frames(task.get_coro()) for task in asyncio.all_tasks(loop)]
+        own = [stack for stack in stacks if stack and stack[0].f_locals.get("child") in call]
+        if own or all(stacks):
+            frames = (frame for stack in own for frame in stack if _is_users(frame.f_code))
+            return next(((frame.f_code, frame.f_lineno) for frame in frames), None)
+        time.sleep(0)  # the loop's thread has begun the call and is on its way to await it
+    return None
+
+
+def _coroutine_frames(awaited: Any) -> list[FrameType]:
+    """Return the frames of a coroutine and of those that it awaits, innermost first; nothing while it runs."""
+    frames: list[FrameType] = []
+    while awaited is not None:
+        prefix = {CoroutineType: "cr", AsyncGeneratorType: "ag"}.get(type(awaited))
+        if prefix is None:
+            # What `async for` awaits only refers to the generator. At the end of the chain is a future.
+            generators = [part for part in gc.get_referents(awaited) if isinstance(part, AsyncGeneratorType)]
+            if not generators:
+                return frames
+            awaited = generators[0]
+        elif (frame := getattr(awaited, f"{prefix}_frame")) is None:
+            break  # it has just ended
+        else:
+            frames.insert(0, frame)
+            awaited = getattr(awaited, f"{prefix}_await")
+    return []
 
 
 def raised_at(error: BaseException) -> Origin | None:

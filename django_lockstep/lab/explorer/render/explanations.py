@@ -7,19 +7,18 @@ documentation, section 13.2), so that no run can contain one.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.effects.statement_text import StatementText
 from django_lockstep.lab.explorer.render.summaries import is_time, relevant_columns, summarize
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
 
-__all__ = ["Explanation", "changes", "explain", "find_explanation", "pairs", "reads", "writes"]
+__all__ = ["Explanation", "explain", "find_explanation"]
 
 _BLOCKED_BY = re.compile(r"^(.+) waits for .+; blocked by (.+)\.$", re.MULTILINE)
-_FOUND_NONE = {"0", "False", None}
-"""What count(), exists() and an aggregate return without rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +26,7 @@ class Explanation:
     """What happened in a run."""
 
     kind: str
-    """The anomaly's name, ``deadlock``, ``constraint violation`` or ``unexplained``; empty for a run that ended
-    right."""
+    """The anomaly's name, ``deadlock``, ``constraint violation``, ``unexplained``; empty if the run ended right."""
     text: str
     """The sentence, with the name first."""
     step: Step | None = None
@@ -50,74 +48,130 @@ def explain(run: Run) -> str:
 
 def find_explanation(run: Run) -> Explanation:
     """Return what happened, and at which step; see `explain`."""
-    for kind, find in {} if run.holds else _ANOMALIES.items():
+    for kind, find in () if run.holds else _ANOMALIES:
         for step, sentence in find(run):
             return Explanation(kind=kind, text=f"{kind}: {sentence}", step=step)
     for deadlock in run.deadlocks:
         return _deadlock(run, deadlock)
     for step in [] if run.holds else [step for step in run.steps if step.constraint]:
-        return _refused(step)
+        refused = f"{step.constraint} refused {step.actor}'s {summarize(step).verb} {summarize(step).table}".rstrip()
+        return Explanation(kind="constraint violation", text=f"constraint violation: {refused}", step=step)
     kind = "" if run.holds else "unexplained"
     return Explanation(kind=kind, text=kind)
 
 
 _Found = Iterator[tuple[Step, str]]
+_Triples = Iterator[tuple[Step, Step, Step]]
 
 
 def _lost_update(run: Run) -> _Found:
     """Find a write of a column that another actor has changed since the writer read it (P4)."""
-    for write in writes(run, "UPDATE"):
-        summary = summarize(write)
-        sources = [step for step in reads_before(run, write) if summarize(step).may_touch(summary)]
-        # What was read last counts: an earlier attempt may have read, failed, and begun again.
-        for source in [step for step in sources if _row(step, summary).keys() & summary.plain][-1:]:
-            for between in changes_between(run, source, write):
-                if summarize(between).same_row(summary):
-                    yield from ((write, sentence) for sentence in _overwritten(write, source, between))
+    for source, between, write in overtaken(run, writes(run, "UPDATE"), lambda *s: bool(_values(s[1], _row(*s)))):
+        row, sets = _row(source, write), summarize(between).sets
+        mine, theirs = _values(write, row), _values(between, row)
+        both = [name for name in mine if name in sets and not is_time(mine[name]) and theirs.get(name) != row[name]]
+        # Columns that both set differently first.
+        for name in sorted(both, key=lambda name: mine[name] == theirs.get(name)):
+            changed = f"to {_value(theirs[name])}" if name in theirs else f"({name} = {sets[name]})"
+            how = "as it had read it" if mine[name] == row[name] else f"computed from {_value(row[name])}"
+            sentence = (
+                f"{write.actor} wrote {name} {_value(mine[name])} {how}, which {between.actor} had changed {changed} "
+                f"in between{_at(source, write)}"
+            )
+            yield write, sentence
+
+
+def _values(write: Step, row: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that the write gives to columns of this row, computed outside of the server."""
+    summary = summarize(write)
+    values = {name: value for name, value in summary.sets.items() if name in summary.plain and name in row}
+    # bulk_update() sends a CASE with a value for each key.
+    keys = {row.get(column) for column in summary.keys}
+    assigned = summary.assignments.items() if write.arguments else ()
+    branches = [(name, case) for name, value in assigned if name in row for case in value.cases]
+    return values | {name: write.arguments[new] for name, (key, new) in branches if write.arguments[key] in keys}
+
+
+def _stale_choice(run: Run) -> _Found:
+    """Find a write of a row by its key although the condition by which the row was chosen is no longer true."""
+    for source, between, write in overtaken(run, writes(run, "UPDATE", "DELETE"), lambda *steps: bool(_row(*steps))):
+        chosen, sets = _conditions(source, write), summarize(between).sets
+        for name in sorted((chosen.keys() & sets) - summarize(write).keys.keys()):
+            if sets[name] not in chosen[name]:
+                sentence = (
+                    f"{write.actor} chose {_rows(write)} by {name} = {'|'.join(map(_value, sorted(chosen[name])))}, "
+                    f"and {between.actor} had changed {name} when {write.actor} wrote it{_at(source, write)}"
+                )
+                yield write, sentence
+
+
+def _conditions(source: Step, step: Step) -> dict[str, set[str]]:
+    """Return the values with which a read compares columns of the step's table, which it may have joined."""
+    return {
+        condition.column: {source.arguments[number] for number in condition.value.params} or {condition.value.literal}
+        for condition in summarize(source).equalities
+        if condition.table == summarize(step).table and (source.arguments or not condition.value.params)
+    }
+
+
+def _stale_lock(run: Run) -> _Found:
+    """Find a write of a row that was read before it was locked, and changed in between."""
+    for source, between, lock in overtaken(run, [step for step in reads(run) if summarize(step).locking]):
+        # Where the row was chosen by a condition, that is what is known of it.
+        chosen = {name: "|".join(sorted(values)) for name, values in _conditions(source, lock).items()}
+        before, locked = _row(source, lock) | chosen, _row(lock, lock)
+        later = [step for step in writes(run, "UPDATE") if step.actor == lock.actor and step.begun > lock.ended]
+        for write in [step for step in later if summarize(step).same_row(summarize(between))][:1]:
+            sets = summarize(write).sets
+            for name in [name for name in sets if name in summarize(between).sets and name in before.keys() & locked]:
+                if before[name] != locked[name]:
+                    sentence = (
+                        f"{write.actor} read {name} {_value(before[name])} before it locked the row{_at(source, lock)};"
+                        f" {between.actor} had changed it in between, and {write.actor} wrote {name} = {sets[name]}"
+                    )
+                    yield write, sentence
+
+
+def _vain_write(run: Run) -> _Found:
+    """Find a write that matched no row any more, after which its actor went on as if it had."""
+    vain = [step for step in run.steps if step.rows == 0 and summarize(step).verb in {"UPDATE", "DELETE"}]
+    for source, between, write in overtaken(run, vain):
+        later = [step for step in run.steps if step.actor == write.actor and step.begun > write.ended]
+        # An actor that reads again, or rolls back, has noticed.
+        for step in [step for step in later if step.sql.partition(" ")[0] not in {"SAVEPOINT", "RELEASE", "COMMIT"}][
+            :1
+        ]:
+            if step in writes(run):
+                sentence = (
+                    f"{write.actor} read {_rows(source)}, and {between.actor} had changed it when {write.actor}'s "
+                    f"{summarize(write).verb} found no row{_at(source, write)}; {write.actor} went on with "
+                    f"{summarize(step).verb} {summarize(step).table} all the same"
+                )
+                yield write, sentence
 
 
 def _stale_check(run: Run) -> _Found:
     """Find a write that adds to a column which another actor has changed since the writer looked at it."""
-    for write in writes(run, "UPDATE"):
-        summary = summarize(write)
-        for source in [step for step in reads_before(run, write) if _row(step, summary).keys() & summary.sets][-1:]:
-            for between in changes_between(run, source, write):
-                theirs, row = summarize(between), _row(source, summary)
-                names = summary.sets.keys() & theirs.sets.keys() & row.keys() - summary.plain
-                # A WHERE that names the column checks it again, on the row as it is.
-                unchecked = [name for name in sorted(names) if not re.search(rf"\b{re.escape(name)}\b", summary.where)]
-                if unchecked and theirs.same_row(summary):
-                    name = unchecked[0]
-                    yield (
-                        write,
-                        (
-                            f"{write.actor} read {name} {_value(row[name])}, and {between.actor} had changed it when "
-                            f"{write.actor} wrote {name} = {summary.sets[name]}"
-                        ),
-                    )
+    updates = writes(run, "UPDATE")
+    for source, between, write in overtaken(
+        run, updates, lambda *steps: bool(_row(*steps).keys() & summarize(steps[1]).sets)
+    ):
+        row, summary = _row(source, write), summarize(write)
+        for name in sorted(summary.sets.keys() & summarize(between).sets.keys() & row.keys() - summary.plain):
+            # A WHERE that names the column checks it again, on the row as it is.
+            if not re.search(rf"\b{re.escape(name)}\b", summary.where):
+                sentence = (
+                    f"{write.actor} read {name} {_value(row[name])}, and {between.actor} had changed it when "
+                    f"{write.actor} wrote {name} = {summary.sets[name]}{_at(source, write)}"
+                )
+                yield write, sentence
 
 
-def _overwritten(write: Step, source: Step, between: Step) -> Iterator[str]:
-    """Yield how the write overwrites another actor's change, columns that both set differently first."""
-    mine, theirs, row = summarize(write), summarize(between), _row(source, summarize(write))
-    both = [name for name in mine.sets if name in mine.plain and name in theirs.sets and not is_time(mine.sets[name])]
-    for name in sorted(both, key=lambda name: mine.sets[name] == theirs.sets[name]):
-        if name not in row or theirs.sets[name] == row[name]:
-            continue
-        changed = f"to {_value(theirs.sets[name])}" if name in theirs.plain else f"({name} = {theirs.sets[name]})"
-        how = "as it had read it" if mine.sets[name] == row[name] else f"computed from {_value(row[name])}"
-        yield (
-            f"{write.actor} wrote {name} {_value(mine.sets[name])} {how}, which {between.actor} had changed {changed} "
-            "in between"
-        )
-
-
-def _row(source: Step, summary: StatementText) -> dict[str, str]:
-    """Return the row that was read and that the other statement is about, with NULL as text."""
-    for row in source.values:
-        if all(row[name] in values for name, values in summary.keys.items() if name in row):
-            return {name: "NULL" if value is None else value for name, value in row.items()}
-    return {}
+def _row(source: Step, step: Step) -> dict[str, str]:
+    """Return the row that was read and that the step is about, with NULL as text."""
+    keys = summarize(step).keys
+    rows = (row for row in source.values if all(row[name] in keys[name] for name in keys.keys() & row))
+    return {name: "NULL" if value is None else value for name, value in next(rows, {}).items()}
 
 
 def _unrepeatable_read(run: Run) -> _Found:
@@ -128,33 +182,25 @@ def _unrepeatable_read(run: Run) -> _Found:
         for old, new in zip(first.values, second.values, strict=False):
             before, after = relevant_columns(old, first, run), relevant_columns(new, second, run)
             for name in (name for name in before if before[name] != after.get(name)):
-                yield (
-                    second,
-                    (
-                        f"{second.actor} read {name} {_value(before[name])} at step {first.begun + 1} and "
-                        f"{_value(after.get(name))} at step {second.begun + 1} of one transaction, because "
-                        f"{between.actor} had changed it in between"
-                    ),
+                sentence = (
+                    f"{second.actor} read {name} {_value(before[name])} at step {first.begun + 1} and "
+                    f"{_value(after.get(name))} at step {second.begun + 1} of one transaction, because "
+                    f"{between.actor} had changed it in between"
                 )
+                yield second, sentence
 
 
 def _phantom(run: Run) -> _Found:
     """Find a search that a transaction made twice, with other rows the second time (P3)."""
     for first, second, between in read_twice(run):
         verb = {"INSERT": "inserted", "DELETE": "deleted"}.get(summarize(between).verb, "changed")
-        found = [_found(step) for step in (first, second)]
-        yield (
-            second,
-            (
-                f"{second.actor} looked for {summarize(second).table} {summarize(second).where}".rstrip()
-                + f" twice in one transaction and found {found[0]} at step {first.begun + 1} and {found[1]} at step "
-                f"{second.begun + 1}, because {between.actor} had {verb} a row in between"
-            ),
+        results = [" ".join(map(str, *s.values[0].items())) if _single(s) else s.rows for s in (first, second)]
+        sentence = (
+            f"{second.actor} looked for {summarize(second).table} {summarize(second).where}".rstrip()
+            + f" twice in one transaction and found {results[0]} at step {first.begun + 1} and {results[1]} at step "
+            f"{second.begun + 1}, because {between.actor} had {verb} a row in between"
         )
-
-
-def _found(step: Step) -> str:
-    return ", ".join(f"{name} {value}" for name, value in step.values[0].items()) if _single(step) else f"{step.rows}"
+        yield second, sentence
 
 
 def _single(step: Step) -> bool:
@@ -164,68 +210,90 @@ def _single(step: Step) -> bool:
 def _duplicate_insert(run: Run) -> _Found:
     """Find two actors that searched for the same row, found none, and both inserted it."""
     for one, other in pairs(writes(run, "INSERT")):
-        for search in reads_before(run, other)[-1:]:
-            wanted = {name: value for name, (value, *more) in _sorted_keys(summarize(search)) if not more}
-            twice = wanted and all(_inserts(insert, wanted) for insert in (one, other))
-            blind = _found_none(search) and search.ended < visible_from(run, one)
-            if twice and blind and any(_found_none(step) for step in reads_before(run, one)[-1:]):
-                row = ", ".join(f"{name}={_value(value)}" for name, value in wanted.items())
-                both = " and ".join(sorted([one.actor, other.actor]))
-                yield (
-                    other,
-                    f"{both} both looked for a row of {summarize(one).table} with {row}, found none, and inserted it",
+        # An UPDATE that unsets the current row looks for it, and may find an older one.
+        searches = [looks_before(run, insert, summarize(insert).table)[-1:] for insert in (one, other)]
+        for first, search in zip(*searches, strict=False):
+            keys = {name: value for name, (value, *more) in _sorted_keys(summarize(search)) if not more}
+            twice = keys and all(summarize(insert).sets.items() >= keys.items() for insert in (one, other))
+            blind = all(_found_none(step) for step in (first, search) if summarize(step).verb == "SELECT")
+            if twice and blind and misses(run, search, one):
+                row = ", ".join(f"{name}={_value(value)}" for name, value in keys.items())
+                none = "found none" if all(map(_found_none, (first, search))) else "did not see the other one's"
+                sentence = (
+                    f"{' and '.join(sorted([one.actor, other.actor]))} both looked for a row of {summarize(one).table} "
+                    f"with {row}, {none}, and inserted it{_at(search, other)}"
                 )
+                yield other, sentence
 
 
 def _sorted_keys(summary: StatementText) -> list[tuple[str, list[str]]]:
     return [(name, sorted(values)) for name, values in summary.keys.items()]
 
 
-def _inserts(step: Step, wanted: Mapping[str, str]) -> bool:
-    sets = summarize(step).sets
-    return all(sets.get(name) == value for name, value in wanted.items())
-
-
 def _found_none(step: Step) -> bool:
-    return step.rows == 0 or (_single(step) and set(step.values[0].values()) <= _FOUND_NONE)
+    # What count(), exists() and an aggregate return without rows.
+    return step.rows == 0 or (_single(step) and set(step.values[0].values()) <= {"0", "False", None})
 
 
-def _read_skew(run: Run) -> _Found:
-    """Find a transaction that read one row before and another one after a change of both (A5A)."""
-    for first, second in in_one_transaction(reads(run)):
-        # One row read twice: that would be a non-repeatable read.
-        if summarize(first).may_touch(summarize(second)):
+def _read_skew(run: Run, *, autocommit: bool = False) -> _Found:
+    """Find an actor that read one row before and another row after a change of both (A5A)."""
+    for first, second in pairs(reads(run), same_actor=True):
+        again = any(_is_same_search(first, step) for step in reads(run) if step.begun > first.begun)
+        # One row read twice would be a non-repeatable read; the same search again is another attempt.
+        if again or summarize(first).may_touch(summarize(second)) or autocommit is same_transaction(first, second):
             continue
         meanwhile = list(changes_between(run, first, second))
-        for one in (step for step in meanwhile if may_see(first, step)):
-            if any(may_see(second, other) and same_transaction(one, other) for other in meanwhile):
+        for before in (step for step in meanwhile if may_see(first, step)):
+            if any(may_see(second, after) and before.actor == after.actor for after in meanwhile):
                 sentence = (
-                    f"{first.actor} read {_rows(first)} before, and {_rows(second)} after {one.actor} changed both"
+                    f"{first.actor} read {_rows(first)} before, and {_rows(second)} after {before.actor} changed "
+                    f"both{_at(first, second)}"
                 )
                 yield second, sentence
 
 
+def _is_same_search(first: Step, second: Step) -> bool:
+    same = (first.actor, first.arguments) == (second.actor, second.arguments)
+    # Whether its rows are locked or not.
+    return same and _LOCKING.sub("", first.sql) == _LOCKING.sub("", second.sql)
+
+
+def _out_of_order(run: Run) -> _Found:
+    """Find a reader of rows in the order of their keys that saw a higher key before a lower key was committed."""
+    returned = {step.begun: [*step.values[0].values()] for step in writes(run, "INSERT") if step.values}
+    keys = {begun: int(value) for begun, (value, *_) in returned.items() if value and value.isdecimal()}
+    inserts = sorted((step for step in run.steps if step.begun in keys), key=lambda step: keys[step.begun])
+    for low, high in pairs(inserts):
+        for look in [step for step in reads(run) if re.search("ORDER BY| > ", step.sql)]:
+            committed = look.actor == high.actor or visible_from(run, high) <= look.begun
+            if committed and look.begun > high.ended and may_see(look, high) and misses(run, look, low):
+                sentence = (
+                    f"{look.actor} read {summarize(high).table} with the key {keys[high.begun]} before {low.actor} "
+                    f"committed the lower key {keys[low.begun]}{_at(look, low)}; a reader that goes on after the "
+                    "highest key misses it"
+                )
+                yield look, sentence
+
+
 def _write_skew(run: Run) -> _Found:
     """Find two actors that each read what the other one then wrote, in different rows (A5B)."""
-    for one, other in pairs(changes(run)):
+    for one, other in pairs(writes(run)):
         # Both wrote one row: that would be a lost update.
         if summarize(one).same_row(summarize(other)):
             continue
-        mine, theirs = _missed(run, one, other), _missed(run, other, one)
-        if mine and theirs:
-            yield (
-                other,
-                (
-                    f"{one.actor} and {other.actor} each read {_tables(mine, theirs)} before the other one's change "
-                    f"was committed, and based their writes on that: {_change(one)} and {_change(other)}"
-                ),
+        missed = [
+            look
+            for write, change in ((one, other), (other, one))
+            for look in [look for look in looks_before(run, write) if may_see(look, change)][-1:]
+            if misses(run, look, change)
+        ]
+        if len(missed) == 2:
+            tables = " and ".join(dict.fromkeys(summarize(look).table for look in missed))
+            sentence = (
+                f"{one.actor} and {other.actor} each read {tables} before the other one's change was committed, and "
+                f"based their writes on that: {_change(one)} and {_change(other)}{_at(one, other)}"
             )
-
-
-def _missed(run: Run, write: Step, other: Step) -> Step | None:
-    """Return the writer's last read of what the other one changed, if it came before that change was visible."""
-    reads = [step for step in reads_before(run, write) if may_see(step, other)]
-    return next((step for step in reads[-1:] if step.ended < visible_from(run, other)), None)
+            yield other, sentence
 
 
 def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:
@@ -240,33 +308,31 @@ def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:
     return Explanation(kind="deadlock", text=text, step=closing[0] if closing else None)
 
 
-def _refused(step: Step) -> Explanation:
-    """Name the constraint and the statement that it refused."""
-    kind = "constraint violation"
-    text = f"{kind}: {step.constraint} refused {step.actor}'s {summarize(step).verb} {summarize(step).table}".rstrip()
-    return Explanation(kind=kind, text=text, step=step)
+_ANOMALIES: Sequence[tuple[str, Callable[[Run], _Found]]] = (
+    ("duplicate insert", _duplicate_insert),
+    ("stale check", _stale_choice),
+    ("lost update", _lost_update),
+    ("stale read under a lock", _stale_lock),
+    ("non-repeatable read", _unrepeatable_read),
+    ("phantom", _phantom),
+    ("read skew", _read_skew),
+    ("write skew", _write_skew),
+    ("stale check", _stale_check),
+    ("stale check", _vain_write),
+    ("read skew", functools.partial(_read_skew, autocommit=True)),
+    ("out-of-order commit", _out_of_order),
+)
+"""The finders of anomalies; the more specific anomalies come first, and those that a text tells least surely last."""
 
 
-_ANOMALIES: Mapping[str, Callable[[Run], _Found]] = {
-    "duplicate insert": _duplicate_insert,
-    "lost update": _lost_update,
-    "non-repeatable read": _unrepeatable_read,
-    "phantom": _phantom,
-    "read skew": _read_skew,
-    "write skew": _write_skew,
-    "stale check": _stale_check,
-}
-"""The finder of each anomaly; the more specific anomalies come first."""
+def _at(*steps: Step) -> str:
+    return f" (steps {' and '.join(str(step.begun + 1) for step in steps)})"
 
 
 def _rows(step: Step) -> str:
     summary = summarize(step)
     keys = " ".join(f"{name}={'|'.join(values)}" for name, values in _sorted_keys(summary))
     return f"{summary.table} {keys or summary.where}".rstrip()
-
-
-def _tables(*steps: Step) -> str:
-    return " and ".join(dict.fromkeys(summarize(step).table for step in steps))
 
 
 def _change(step: Step) -> str:
@@ -289,70 +355,86 @@ def reads(run: Run) -> list[Step]:
 
 
 def writes(run: Run, *verbs: str) -> list[Step]:
-    """Return the writes that changed something and were not rolled back."""
-    return [step for step in run.steps if summarize(step).verb in verbs and step.rows != 0 and not undone(run, step)]
+    """Return the writes, by default of all kinds, that changed something and were not rolled back."""
+    kinds = verbs or ("UPDATE", "INSERT", "DELETE")
+    return [step for step in run.steps if summarize(step).verb in kinds and step.rows != 0 and not undone(run, step)]
 
 
-def pairs(steps: list[Step]) -> Iterator[tuple[Step, Step]]:
-    """Yield pairs of different actors, the earlier step first."""
+def pairs(steps: list[Step], *, same_actor: bool = False) -> Iterator[tuple[Step, Step]]:
+    """Yield pairs of steps of different actors, or of the same actor, the earlier step first."""
     for index, later in enumerate(steps):
-        yield from ((earlier, later) for earlier in steps[:index] if earlier.actor != later.actor)
+        yield from ((earlier, later) for earlier in steps[:index] if (earlier.actor == later.actor) is same_actor)
 
 
 def same_transaction(one: Step, other: Step) -> bool:
-    """Whether both belong to one transaction."""
     return one.actor == other.actor and one.transaction == other.transaction is not None
 
 
-def reads_before(run: Run, write: Step) -> list[Step]:
-    """Return the reads that the write may be based on: not those of transactions that failed and were run again."""
+def looks_before(run: Run, step: Step, table: str = "") -> list[Step]:
+    """Return the reads, UPDATEs and DELETEs, all of which look for rows, that the step may be based on."""
     return [
-        step
-        for step in reads(run)
-        if step.actor == write.actor
-        and step.ended < write.begun
-        and (same_transaction(step, write) or not undone(run, step))
-        and summarize(step).table == summarize(write).table
+        look
+        for look in run.steps
+        if look.actor == step.actor
+        and look.ended < step.begun
+        and look.sqlstate is None
+        and summarize(look).verb in {"SELECT", "UPDATE", "DELETE"}
+        and table in {"", summarize(look).table, *summarize(look).tables}
+        # Not those of transactions that failed and were run again.
+        and (same_transaction(look, step) or not undone(run, look))
     ]
 
 
-def in_one_transaction(steps: list[Step]) -> Iterator[tuple[Step, Step]]:
-    """Yield pairs of steps of one transaction, the earlier one first."""
-    for index, later in enumerate(steps):
-        yield from ((earlier, later) for earlier in steps[:index] if same_transaction(earlier, later))
+def overtaken(run: Run, steps: list[Step], relevant: Callable[[Step, Step], bool] = lambda *_: True) -> _Triples:
+    """Yield the last relevant read of each step's row, another actor's change of the row after it, and the step."""
+    for step in steps:
+        table = summarize(step).table
+        looks = [look for look in looks_before(run, step, table) if summarize(look).verb == "SELECT"]
+        # Of a joined table the keys are not known, as where a model has rows in two tables.
+        near = [look for look in looks if summarize(look).table != table or summarize(look).may_touch(summarize(step))]
+        # What was read last counts: an earlier attempt may have read, failed, and begun again.
+        for source in [look for look in near if relevant(look, step)][-1:]:
+            for change in changes_between(run, source, step):
+                if summarize(change).same_row(summarize(step)):
+                    yield source, change, step
 
 
-def read_twice(run: Run) -> Iterator[tuple[Step, Step, Step]]:
+def read_twice(run: Run) -> _Triples:
     """Yield equal reads of one transaction with different results, and the change by another actor between them."""
-    for first, second in in_one_transaction(reads(run)):
-        # The same search, whether its rows are locked or not.
-        same_text = _LOCKING.sub("", first.sql) == _LOCKING.sub("", second.sql)
-        equal = same_text and first.arguments == second.arguments
+    for first, second in pairs(reads(run), same_actor=True):
+        if not (same_transaction(first, second) and _is_same_search(first, second)):
+            continue
         # Its own writes explain a difference as well: a transaction sees them at every level.
-        own = any(first.begun < step.begun < second.begun and step.actor == first.actor for step in changes(run))
-        if equal and not own and (first.rows, first.values) != (second.rows, second.values):
+        own = any(first.begun < step.begun < second.begun and step.actor == first.actor for step in writes(run))
+        if not own and (first.rows, first.values) != (second.rows, second.values):
             meanwhile = changes_between(run, first, second)
             yield from ((first, second, between) for between in meanwhile if may_see(first, between))
 
 
-def changes(run: Run) -> list[Step]:
-    return writes(run, "UPDATE", "INSERT", "DELETE")
-
-
 def changes_between(run: Run, first: Step, last: Step) -> Iterator[Step]:
     """Yield other actors' changes that became visible after the first step and no later than the last."""
-    for step in changes(run):
+    for step in writes(run):
         if step.actor != first.actor and first.ended < visible_from(run, step) <= last.ended:
             yield step
 
 
-def may_see(reading: Step, write: Step) -> bool:
-    """Whether the read may be about rows that the write changed, as far as their texts tell."""
-    summary, changed = summarize(reading), summarize(write)
+def may_see(look: Step, change: Step) -> bool:
+    """Whether the look may be about rows and columns that the other statement changed, as far as their texts tell."""
+    summary, changed = summarize(look), summarize(change)
     if changed.verb == "INSERT":
-        return summary.table == changed.table
-    # A search by another column than the write's may find the row.
-    return summary.may_touch(changed)
+        keys = {name: values for name, values in summary.keys.items() if name in changed.plain}
+        return summary.table == changed.table and all(changed.sets[name] in values for name, values in keys.items())
+    names = {*re.findall(r"\w+", look.sql), *(name for row in look.values for name in row)}
+    # A condition by another column than the change's may match the row.
+    return summary.may_touch(changed) and (changed.verb == "DELETE" or not names.isdisjoint(changed.sets))
+
+
+def misses(run: Run, look: Step, change: Step) -> bool:
+    """Whether the look may be about what another actor changed, and came before that could be seen."""
+    # A statement that waited for a row reads its new version, but rows inserted meanwhile are not in its snapshot
+    # (EvalPlanQual in PostgreSQL's executor).
+    seen = look.begun if summarize(change).verb == "INSERT" else look.ended
+    return look.actor != change.actor and seen < visible_from(run, change) and may_see(look, change)
 
 
 def visible_from(run: Run, step: Step) -> int:
@@ -362,5 +444,7 @@ def visible_from(run: Run, step: Step) -> int:
 
 def undone(run: Run, step: Step) -> bool:
     """Whether the step failed, or its transaction was later rolled back, completely or to a savepoint."""
-    later = [other for other in run.steps if same_transaction(step, other) and other.begun > step.begun]
-    return step.sqlstate is not None or any(other.sql.startswith("ROLLBACK") for other in later)
+    return step.sqlstate is not None or any(
+        other.sql.startswith("ROLLBACK") and other.begun > step.begun and same_transaction(step, other)
+        for other in run.steps
+    )

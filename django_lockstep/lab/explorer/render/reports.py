@@ -31,6 +31,7 @@ __all__ = [
     "CheckStep",
     "Location",
     "RaceReport",
+    "as_annotation",
     "as_html",
     "as_json",
     "as_junit",
@@ -143,6 +144,15 @@ def _clean_lines(text: str) -> str:
     """Return the text with its line breaks and columns, without characters that XML cannot hold."""
     # Word by word, because clean() makes one space of several.
     return "\n".join(" ".join(map(clean, line.split(" "))) for line in text.splitlines())
+
+
+def as_annotation(check: CheckResult) -> str:
+    """Return the workflow command with which GitHub Actions shows the message at the line of code."""
+    place = {"file": check.location.path, "line": check.location.line} if check.location else {}
+    escapes = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
+    values = {**place, "title": f"{check.name}: {check.kind}"}.items()
+    message = clean(check.message).replace("%", "%25")
+    return f"::error {','.join(f'{name}={str(value).translate(escapes)}' for name, value in values)}::{message}"
 
 
 # SARIF 2.1.0 (OASIS, 2020), as code scanning of GitHub and editors show it.
@@ -271,18 +281,31 @@ def _data(found: Exploration | None) -> dict[str, Any] | None:
 
 
 def summary_lines(found: Exploration) -> list[str]:
-    """Return the result in one line and, if the race is broken, one line for each wrong outcome."""
+    """Return the result in one line and, if the race is broken in several ways, one line for each."""
     wrong = [outcome for outcome in found.outcomes if not outcome.holds]
     if found.verdict != "broken":
         return [found.reason, *_compared(found)]
     count, ways = sum(outcome.count for outcome in wrong), counted(len(wrong), "way")
+    what = _describe_failure(found.failure) if found.failure else wrong[0].reason
     more = [f"  and {len(wrong) - _MOST_WAYS} more"] if len(wrong) > _MOST_WAYS else []
     return [
-        f"{count} of {counted(found.schedules, 'schedule')} end wrong, in {ways}:",
-        *map(_way, wrong[:_MOST_WAYS]),
+        f"{count} of {counted(found.schedules, 'schedule')} end wrong, in {ways}: {truncate(what, _COLUMNS)}",
+        # The timeline tells of a single way.
+        *(map(_way, wrong[:_MOST_WAYS]) if len(wrong) > 1 else ()),
         *more,
         *_compared(found),
     ]
+
+
+def _describe_failure(run: Run) -> str:
+    """Return in one line what is wrong at the end of a run, and the anomaly's name."""
+    why = find_explanation(run)
+    # What the invariant says, or which rows differ; without words of its own, how it came about. pytest adds lines to
+    # the message of an assertion.
+    _, said, detail = run.reason.partition("\n")[0].partition(": ")
+    if why.kind == "unexplained":
+        return detail or run.reason
+    return f"{detail} ({why.kind})" if said else why.text
 
 
 def _compared(found: Exploration) -> list[str]:

@@ -61,7 +61,7 @@ def _moves(run: Run, names: Sequence[str], width: int) -> Iterator[str]:
     for move in (move for move in range(len(run.schedule)) if move not in hidden):
         fold = folds.get(move)
         moves = fold.moves if fold else range(move, move + 1)
-        cells = {name: list(_wrap_lines(_Cell(run, name, move, why, fold).lines(), width)) for name in names}
+        cells = {name: list(_wrap_lines(_cell(run, name, move=move, why=why, fold=fold), width)) for name in names}
         for line in range(max((len(cell) for cell in cells.values()), default=0)):
             number, source = (f"{move + 1:4}", "" if fold else sources.get(move, "")) if line == 0 else ("    ", "")
             yield f"{number}  {_line(run, cells, moves, line, width)}{source}".rstrip()
@@ -73,11 +73,30 @@ def fitting_width(columns: int, run: Run) -> int:
     return max(_WIDTH, (columns - _MARGIN - beside) // max(1, len(actors_of(run))))
 
 
+_LOCK_FIRST = "lock the row before reading it (select_for_update() in atomic())"
+_ONE_SNAPSHOT = "read it all in one statement, or at REPEATABLE READ"
+_REMEDIES = {
+    "duplicate insert": "add a unique constraint, or lock a row that both actors share before looking",
+    "lost update": f"{_LOCK_FIRST}, or compute in the UPDATE (F())",
+    "stale read under a lock": "use the values that the locking SELECT returns, and check them again",
+    "non-repeatable read": f"{_LOCK_FIRST}, or {_ONE_SNAPSHOT}",
+    "phantom": _ONE_SNAPSHOT,
+    "read skew": _ONE_SNAPSHOT,
+    "write skew": "lock what both actors read, or a row that they share, before reading; or use SERIALIZABLE and retry",
+    "stale check": f"{_LOCK_FIRST}, or repeat the condition in the UPDATE and look at the number of rows",
+    "out-of-order commit": "lock a row that all writers share before the INSERT, so that they commit one after another",
+    "deadlock": "lock rows in one order everywhere, for example by primary key",
+    "constraint violation": "handle the IntegrityError, for example by get_or_create()",
+}
+
+
 def describe_end(run: Run) -> list[str]:
     """Return in lines how the run ended, and why."""
     raised = [f"{name} raised {_error(run, name)}" for name in run.errors]
     returned = [f"{name} returned {result}" for name, result in run.results.items()]
-    reasons = [run.reason, find_explanation(run).text]
+    why = find_explanation(run)
+    remedy = "" if run.holds else _REMEDIES.get(why.kind, "")
+    reasons = [run.reason, why.text, f"To prevent it: {remedy}" if remedy else ""]
     return [clean(line) for line in (*raised, *returned, f"end: {run.end}", *filter(None, reasons))]
 
 
@@ -135,38 +154,23 @@ def describe_wait(step: Step) -> str:
     return f"waits for {', '.join(step.waited_for)}" + (f" on {step.waited_on}" if step.waited_on else "")
 
 
-class _Cell:
-    """What one actor did in one move."""
-
-    def __init__(self, run: Run, actor: str, move: int, why: Explanation, fold: Fold | None) -> None:
-        self._run, self._move, self._why, self._fold = run, move, why, fold
-        under_way = [step for step in run.steps if step.actor == actor and step.begun <= move <= step.ended]
-        self._step = under_way[-1] if under_way else None
-
-    def lines(self) -> Iterator[str]:
-        """Yield the lines: what was sent, the wait, the result."""
-        step, move = self._step, self._move
-        if step is None:
-            return
-        if self._fold and step is self._fold.steps[0]:
-            yield self._fold.text
+def _cell(run: Run, actor: str, *, move: int, why: Explanation, fold: Fold | None) -> Iterator[str]:
+    """Yield the lines of what one actor did in one move: what was sent, the wait, the result."""
+    for step in [step for step in run.steps if step.actor == actor and step.begun <= move <= step.ended][-1:]:
+        if fold and step is fold.steps[0]:
+            yield fold.text
             return
         if step.begun == move:
-            yield from describe_parts(step, self._run)
+            yield from describe_parts(step, run)
         if step.begun == move and (step.waited_for or step.ended != move):
             yield f"┆ {describe_wait(step)}"
         elif step.begun < move == step.ended:
             yield f"┆ woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "┆ goes on"
         if step.begun < move < step.ended:
             yield "┆"
-        yield from self._end(step) if step.ended == move else ()
-
-    def _end(self, step: Step) -> Iterator[str]:
-        result = describe_result(step, self._run)
-        if result:
-            yield f"→ {result}"
-        if step is self._why.step:
-            yield f"▲ {self._why.mark}"
+        result = describe_result(step, run) if step.ended == move else ""
+        mark = why.mark if step.ended == move and step is why.step else ""
+        yield from (f"{sign} {text}" for sign, text in (("→", result), ("▲", mark)) if text)
 
 
 def _line(run: Run, cells: Mapping[str, list[str]], moves: range, line: int, width: int) -> str:

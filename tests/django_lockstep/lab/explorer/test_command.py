@@ -92,7 +92,7 @@ def test_one_schedule_is_replayed() -> None:
 def test_json_has_each_exploration_by_name() -> None:
     found = json.loads(run("queue:unlocked", "--format", "json"))["queue:unlocked"]
     assert found["verdict"] == "broken"
-    assert found["failure"]["explanation"].startswith("lost update: ")
+    assert found["failure"]["explanation"].startswith("stale check: ")
 
 
 def test_limits_are_passed_on() -> None:

@@ -1,9 +1,14 @@
 """The fixture ``race``."""
 
+import asyncio
+import inspect
 import json
+import logging
 import os
+import re
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,12 +41,93 @@ def test_what_breaks_fails_with_a_timeline_and_a_schedule_to_paste() -> None:
     assert 'race.replay("AABBAB", ...)' in said
 
 
-def test_it_begins_with_how_many_end_wrong_in_which_ways() -> None:
-    first, way, *_ = break_it(RaceFixture()).splitlines()
+def sold_once(pk: int) -> None:
+    assert stories.price(pk) == 120, "the seat was sold for too little"
 
-    assert first == "The race is broken: 4 of 6 schedules end wrong, in 1 way:"
-    assert way.startswith("  4 x Schedule AABBAB: The invariant does not hold; end: shop_seat: ")
-    assert "price=110.00" in way
+
+@pytest.mark.parametrize(
+    ("invariant", "what"),
+    [
+        (
+            stories.raised_by(10),
+            "lost update: B wrote price 110.00 computed from 100.00, which A had changed to 110.00",
+        ),
+        (sold_once, "the seat was sold for too little (lost update)"),
+        (None, "shop_seat: price 110.00 instead of 120.00, version 2 instead of 3 (lost update)"),
+    ],
+)
+def test_it_begins_with_what_is_wrong_in_how_many_schedules_and_then_draws_it(invariant: Any, what: str) -> None:
+    with pytest.raises(Failed) as failed:
+        RaceFixture()(stories.naive, stories.naive, set_up=stories.one_seat, invariant=invariant)
+    first, empty, title, *_ = str(failed.value).splitlines()
+
+    assert first.startswith(f"The race is broken: 4 of 6 schedules end wrong, in 1 way: {what}")
+    assert (empty, title) == ("", "schedule AABBAB, WRONG")
+
+
+def test_several_ways_are_listed() -> None:
+    with pytest.raises(Failed) as failed:
+        RaceFixture()(
+            stories.naive,
+            lambda pk: Seat.objects.filter(pk=pk).update(price=stories.price(pk) * 3),
+            set_up=stories.one_seat,
+        )
+    first, *ways = str(failed.value).partition("\n\n")[0].splitlines()
+
+    assert "3 of 5 schedules end wrong, in 2 ways: shop_seat: price" in first
+    assert [way.partition(":")[0].split()[:3] for way in ways] == [["2", "x", "Schedule"], ["1", "x", "Schedule"]]
+
+
+@pytest.mark.parametrize(("actor", "records"), [(stories.naive, ["selling"] * 2), (stories.locked, [])])
+def test_captured_logs_are_those_of_the_schedule_that_is_shown(
+    actor: stories.Actor, records: list[str], caplog: pytest.LogCaptureFixture, pytestconfig: pytest.Config
+) -> None:
+    def sell(pk: int) -> None:
+        print("printing")  # noqa: T201
+        logging.getLogger("shop").warning("selling")
+        actor(pk)
+
+    logging.getLogger("shop").warning("opening")
+    print("open")  # noqa: T201
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    with suppress(Failed):
+        RaceFixture(capture=capture)(sell, sell, set_up=stories.one_seat, invariant=stories.raised_by(10))
+
+    assert capture is not None
+    assert capture.read_global_capture().out.split() == ["open", *["printing"] * len(records)]
+    assert caplog.messages == ["opening", *records]
+    assert caplog.text.count("selling") == len(records)
+
+
+def test_github_shows_the_failure_at_the_line_that_breaks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: dict[str, Any] = {}
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    break_it(RaceFixture(record=recorded.__setitem__, name="test_sale"))
+    reporter = Lines()
+    reporter.stats = {"failed": [SimpleNamespace(nodeid="test_sale", user_properties=list(recorded.items()))]}
+
+    config: Any = SimpleNamespace(getoption=lambda name: False)
+    pytest_terminal_summary(reporter, config)
+
+    (command,) = reporter
+    assert re.match(
+        r"::error file=tests/django_lockstep/lab/explorer/stories.py,line=\d+,title=test_sale%3A lost update::"
+        "lost update: B wrote price 110.00",
+        command,
+    )
+
+
+def test_ci_keeps_a_page_of_each_failure_beside_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    said = break_it(RaceFixture(page=True, folder=lambda: tmp_path))
+    monkeypatch.setenv("CI", "true")
+    racing = request.getfixturevalue("race")
+
+    assert "schedule AABBAB, WRONG" in said
+    assert f"Timeline: {tmp_path / 'race-1.html'}" in said
+    assert (tmp_path / "race-1.html").read_text().startswith("<!DOCTYPE html>")
+    assert (racing._page, racing._folder()) == (True, request.config.rootpath / "race-reports")
 
 
 def test_without_a_set_up_every_schedule_begins_with_the_rows_of_the_test() -> None:
@@ -190,6 +276,17 @@ async def async_naive(pk: int) -> None:
 
 async def async_computed(pk: int) -> None:
     await Seat.objects.filter(pk=pk).aupdate(price=F("price") + 10)
+
+
+async def count_and_raise(pk: int) -> None:
+    await asyncio.gather(Seat.objects.acount(), async_computed(pk))
+
+
+def test_tasks_at_the_same_time_have_no_lines_of_each_other() -> None:
+    steps = RaceFixture().replay("AABB", count_and_raise, count_and_raise, set_up=stories.one_seat).steps
+    lines = {step.sql.split()[0]: step.source.rpartition(":")[2] for step in steps}
+
+    assert lines == {"SELECT": "", "UPDATE": str(inspect.getsourcelines(async_computed)[1] + 1)}
 
 
 class AsyncActor:

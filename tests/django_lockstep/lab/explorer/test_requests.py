@@ -1,5 +1,6 @@
 """Whole requests as actors."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,6 +45,15 @@ def test_two_requests_race(race: RaceFixture) -> None:
         ("status 201", "status 409"),
         ("status 409", "status 201"),
     }
+
+
+def test_the_steps_of_an_asynchronous_view_have_its_lines_of_code() -> None:
+    failure = explore(Scenario(set_up=stories.one_seat, actors=booking(Client(), "book-asynchronously"))).failure
+
+    assert failure is not None
+    line = inspect.getsourcelines(views.abook)[1]
+    sources = {step.sql.split()[0]: step.source.rpartition("/")[2] for step in failure.steps}
+    assert sources == {"SELECT": f"views.py:{line + 2}", "UPDATE": f"views.py:{line + 3}"}
 
 
 def test_an_invariant_is_given_the_responses() -> None:

@@ -27,7 +27,8 @@ def test_a_lost_update_is_drawn_and_named() -> None:
     assert drawn[1].split() == ["step", "A", "B"]
     assert "┌ SELECT shop_seat id=" in drawn[3]
     assert "│ → price=100.00" in drawn[4]
-    assert drawn[-1].startswith("lost update: ")
+    assert drawn[-2].startswith("lost update: ")
+    assert drawn[-1].startswith("To prevent it: lock the row before reading it")
 
 
 def test_the_step_that_breaks_is_marked_in_its_actors_column() -> None:
