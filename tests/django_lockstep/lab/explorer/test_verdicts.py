@@ -238,6 +238,30 @@ def test_an_actor_that_always_raises_raced_nothing() -> None:
     assert found.reason.endswith("takes 0 positional arguments but 1 was given in the only schedule")
 
 
+def test_an_actor_that_raises_now_this_and_now_that_raced_nothing() -> None:
+    def sell(pk: int) -> None:
+        if not Seat.objects.filter(pk=pk, price=100).update(price=0):
+            raise LookupError("sold out")
+        raise ValueError("too long")
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[sell, sell], invariant=lambda pk: True))
+
+    assert (found.verdict, found.schedules > 1) == ("vacuous", True)
+    assert found.reason.startswith("nothing was raced: A raised ")
+    assert "LookupError: sold out (" in found.reason
+    assert "ValueError: too long (" in found.reason
+
+
+def test_a_race_in_which_nobody_ever_succeeds_says_so(held: int) -> None:
+    def book(pk: int) -> None:
+        Seat.objects.select_for_update(nowait=True).get(pk=pk)
+
+    found = explore(Scenario(actors=[lambda: transaction.atomic(book)(held)] * 2))
+
+    assert found.verdict == "vacuous"
+    assert found.reason.startswith("nothing was raced: no actor succeeded: they raised OperationalError: ")
+
+
 def test_an_error_that_is_meant_is_none() -> None:
     def missing(pk: int) -> None:
         Seat.objects.get(pk=pk + 1)
