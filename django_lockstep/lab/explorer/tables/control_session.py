@@ -152,7 +152,7 @@ class ControlSession:
 
         Raises `NotExplorable` behind a pooler, where the session is not the one that the driver believes to have.
         """
-        superuser, skips_triggers, pid = self.driver.execute(_asked_rights(self.driver.info)).fetchone()
+        superuser, skips_triggers, self.prepares, pid = self.driver.execute(_asked_rights(self.driver.info)).fetchone()
         if pid != self.driver.info.backend_pid:
             raise NotExplorable(
                 f"Database {self._wrapper.alias!r} is reached through a connection pooler, so that the server cannot "
@@ -260,4 +260,5 @@ def _asked_rights(info: Any) -> str:
     superuser = "current_setting('is_superuser')::bool"
     granted = "has_parameter_privilege('session_replication_role', 'SET')"
     skips_triggers = granted if info.server_version >= 150000 else superuser
-    return f"SELECT {superuser}, {skips_triggers}, pg_backend_pid()"
+    prepares = "current_setting('max_prepared_transactions')::int > 0"
+    return f"SELECT {superuser}, {skips_triggers}, {prepares}, pg_backend_pid()"

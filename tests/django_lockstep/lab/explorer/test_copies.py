@@ -97,7 +97,7 @@ LONG = "made_" + "a" * 54
 
 
 def counts_up(table: str, **options: Any) -> Exploration:
-    """Explore a lost update of n in the row 1 of the table; what it calls is not understood, so all tables are copied."""
+    """Explore a lost update of n in the row 1 of the table, with a call that has all tables copied."""
 
     def lost(_: None) -> None:
         ((number,),) = run(f'SELECT n FROM "{table}" WHERE id = 1')
