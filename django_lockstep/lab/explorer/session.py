@@ -15,7 +15,7 @@ from django.db.backends.signals import connection_created
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.controller import Controller
-from django_lockstep.lab.explorer.driver.environment import RowCaches, SetupMonitor, VirtualClock
+from django_lockstep.lab.explorer.driver.environment import RowCaches, SetupMonitor, VirtualClock, describe_leftovers
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.errors import (
@@ -68,6 +68,7 @@ class ExplorationSession:
         self._servers: dict[tuple[str, ...], Server] = {}
         self._by_alias: dict[str, Server] = {}
         self._detailed = False
+        self._leftovers = ""
         self.names = tuple(scenario.actors)
         self.controller = Controller(
             self.names,
@@ -157,6 +158,12 @@ class ExplorationSession:
         if self.caches is not None:
             self.caches.restore()
         self.clock.reset()
+        fixture = self._call_set_up()
+        # After set_up, which may have cleared them.
+        self._leftovers = describe_leftovers()
+        return fixture
+
+    def _call_set_up(self) -> Any:
         if self.monitor is None:
             return self.scenario.set_up()
         self.monitor.before_actors = True
@@ -242,10 +249,13 @@ class ExplorationSession:
         """Return the run as a `Run`, with the verdict on its result."""
         if trace.symmetric:
             self.oracle.require_alike(end)
+        leftovers = self._leftovers  # the judging of an end may run actors
         with self._naming_holders("invariant"):
             objection = self.oracle.objection(end)
         deadlocked = self._deadlocked(trace)
         reason = objection.text or deadlocked
+        if reason and leftovers:
+            reason = f"{reason}. {leftovers}"
         masker = Masker()
         detailed = bool(reason) or self._detailed
         steps = build_steps(trace, self.names, masker) if detailed else ()

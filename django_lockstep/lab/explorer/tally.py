@@ -272,6 +272,8 @@ def activity_of(steps: Sequence[StepRecord], errors: Mapping[str, BaseException]
     )
 
 
+# Celery's word for running in a task is one for the process, so an eager task of another actor counts as well.
+_HINTS = {"Never call result.get() within a task": "; with eager tasks of Celery, leave out .get() in the actors"}
 _MOST_ERRORS = 4
 """Errors that a sentence names."""
 
@@ -313,7 +315,8 @@ class Vacuity:
             raised = self._raised[name]
             if raised and all(self._raised[self._names[other]].total() == self._ended for other in alike):
                 errors = Counter({self._first[name, kind]: count for kind, count in raised.items()})
-                return f"nothing was raced: {name} raised {_listed(errors)} in {_all(schedules)}"
+                hint = next((hint for part, hint in _HINTS.items() if part in " ".join(errors)), "")
+                return f"nothing was raced: {name} raised {_listed(errors)} in {_all(schedules)}{hint}"
             if not self._active.intersection(alike):
                 return f"nothing was raced: {name} sent no statement in {_all(schedules)}"
         if not self._changed:

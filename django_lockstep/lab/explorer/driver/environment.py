@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from django.apps import apps
+from django.core import mail
+from django.core.cache.backends import locmem
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -18,8 +20,9 @@ from django_lockstep.lab.explorer.effects.catalog import Catalog, quote_literal
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.tables.databases import is_forbidden
+from django_lockstep.lab.wording import counted
 
-__all__ = ["RowCaches", "SetupMonitor", "VirtualClock"]
+__all__ = ["RowCaches", "SetupMonitor", "VirtualClock", "describe_leftovers"]
 
 
 class SetupMonitor:
@@ -128,6 +131,17 @@ def _filled(alias: str, catalog: Catalog) -> Iterator[dict[Any, Any]]:
             for site in Site._base_manager.using(alias):
                 SITE_CACHE[site.pk] = SITE_CACHE[site.domain] = site
             yield SITE_CACHE
+
+
+def describe_leftovers() -> str:
+    """Say what earlier runs have left in the process that no run puts back: keys in local caches, and mails."""
+    keys = sum(map(len, locmem._caches.values()))
+    mails = len(getattr(mail, "outbox", ()))
+    parts = [f"{counted(keys, 'key')} in locmem caches"] if keys else []
+    parts += [f"{counted(mails, 'mail')} in mail.outbox"] if mails else []
+    if not parts:
+        return ""
+    return f"When the run began there were {' and '.join(parts)}, which are not put back: clear them in set_up"
 
 
 # A clock for each actor that sleeps: no time passes, and the other actors can go on.
