@@ -135,7 +135,7 @@ def _filled(alias: str, catalog: Catalog) -> Iterator[dict[Any, Any]]:
 
 def describe_leftovers() -> str:
     """Say what earlier runs have left in the process that no run puts back: keys in local caches, and mails."""
-    keys = sum(map(len, locmem._caches.values()))
+    keys = sum(len(cache) for cache in vars(locmem)["_caches"].values())
     mails = len(getattr(mail, "outbox", ()))
     parts = [f"{counted(keys, 'key')} in locmem caches"] if keys else []
     parts += [f"{counted(mails, 'mail')} in mail.outbox"] if mails else []
