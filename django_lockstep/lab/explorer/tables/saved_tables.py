@@ -98,8 +98,10 @@ class TableCopy:
             # MATERIALIZED, because each is used twice; EXCEPT ALL, because equal rows count as often as they occur.
             # The names of a WITH hide tables of these names, so they are none that a project's table has.
             f'SELECT * FROM (WITH "now," (held) AS MATERIALIZED ({now}), "before," (held) AS MATERIALIZED ({before}) '
-            f"{_aggregated(self.name, _NOW_ONLY)} UNION ALL "
-            f"{_aggregated(self.name + REMOVED, _BEFORE_ONLY)}) AS differences"
+            + _aggregated(self.name, 'TABLE "now," EXCEPT ALL TABLE "before,"')
+            + " UNION ALL "
+            + _aggregated(self.name + REMOVED, 'TABLE "before," EXCEPT ALL TABLE "now,"')
+            + ") AS differences"
         )
 
     def new_keys_query(self) -> str:
@@ -145,10 +147,6 @@ class TableCopy:
         hidden = ", ".join(quote_literal(column.name) for column in self.columns if column.generated or column.varying)
         # The alias with an asterisk is always the row; without one it is a column of that name, if there is one.
         return f"SELECT to_jsonb({alias}.*) - ARRAY[{hidden}]::text[] FROM ONLY {table} AS {alias}"
-
-
-_NOW_ONLY = 'TABLE "now," EXCEPT ALL TABLE "before,"'
-_BEFORE_ONLY = 'TABLE "before," EXCEPT ALL TABLE "now,"'
 
 
 def _aggregated(name: str, rows: str) -> str:
@@ -308,7 +306,6 @@ class SavedTables:
         if not self._copies:
             return
         self._put_back()
-        # As a replica the session fires none but those that are refused when a table is saved.
         if not self._replica and (changed := self.changed_rows({})):
             names = ", ".join(sorted({name.removesuffix(REMOVED) for name in changed}))
             raise NotExplorable(
