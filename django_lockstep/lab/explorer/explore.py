@@ -69,14 +69,16 @@ def explore(
     ``timeout`` (seconds) limit the search, ``max_steps`` one run. ``stop_on_first`` ends the search with the first
     wrong run; a function, with the first run for which it returns True.
 
-    A race in which an actor sends nothing, or raises the same error in every schedule, is vacuous, unless the error is
-    a conflict in the database or one that ``raises`` names (a class or a tuple). With ``no_deadlock`` a run with a
-    deadlock counts as wrong. ``ignore`` names columns that are not compared, such as ``auth_user.password``; those that
-    differ when a schedule is run again are ignored by themselves. ``warm_up`` first runs the actors one after the
-    other, to fill caches. With ``virtual_sleep``, `time.sleep` in an actor advances its clock and lets others run.
+    A race in which an actor sends nothing, or raises in every schedule, is vacuous, unless an error is a conflict in
+    the database or one that ``raises`` names (a class or a tuple), and so is one in which nobody ever succeeds. With
+    ``no_deadlock`` a run with a deadlock counts as wrong. ``ignore`` names columns that are not compared, such as
+    ``auth_user.password``; those that differ when a schedule is run again are ignored by themselves. ``warm_up`` first
+    runs the actors one after the other, to fill caches. With ``virtual_sleep``, `time.sleep` in an actor advances its
+    clock and lets others run.
 
     ``victim`` loses a deadlock: the ``last`` to wait, or the ``first``, whose time-out expires first in production.
-    ``step_timeout`` is how many seconds one step may take without waiting for another actor.
+    ``step_timeout`` is how many seconds one step may take without waiting for another actor, and how many ``set_up``
+    and ``invariant`` wait for a lock.
 
     ``processes`` is how many worker processes explore, each on a scratch database, so that this process must use one,
     too; not for a directed search. Each unpickles the scenario, or calls ``load``, a picklable function that returns

@@ -9,17 +9,24 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from django.db import connections
+from django.db import DatabaseError, connections
 from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.controller import Controller
-from django_lockstep.lab.explorer.driver.environment import RowCaches, SetupMonitor, VirtualClock
+from django_lockstep.lab.explorer.driver.environment import RowCaches, SetupMonitor, VirtualClock, describe_leftovers
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
-from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable, RestartSearch, TooManySteps
+from django_lockstep.lab.explorer.errors import (
+    ExplorerError,
+    Nondeterminism,
+    NotExplorable,
+    RestartSearch,
+    TooManySteps,
+)
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions
-from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
+from django_lockstep.lab.explorer.oracle import Oracle, RunResult, describe_error, error_name
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.search.branches import Move
@@ -61,6 +68,7 @@ class ExplorationSession:
         self._servers: dict[tuple[str, ...], Server] = {}
         self._by_alias: dict[str, Server] = {}
         self._detailed = False
+        self._leftovers = ""
         self.names = tuple(scenario.actors)
         self.controller = Controller(
             self.names,
@@ -150,13 +158,34 @@ class ExplorationSession:
         if self.caches is not None:
             self.caches.restore()
         self.clock.reset()
+        fixture = self._call_set_up()
+        # After set_up, which may have cleared them.
+        self._leftovers = describe_leftovers()
+        return fixture
+
+    def _call_set_up(self) -> Any:
         if self.monitor is None:
             return self.scenario.set_up()
         self.monitor.before_actors = True
         try:
-            return self.scenario.set_up()
+            with self._naming_holders("set_up"):
+                return self.scenario.set_up()
         finally:
             self.monitor.before_actors = False
+
+    @contextmanager
+    def _naming_holders(self, code: str) -> Iterator[None]:
+        """Raise `ExplorerError` with who may hold the lock for which this code of the scenario has waited too long."""
+        try:
+            yield
+        except DatabaseError as error:
+            if sqlstate_of(error) != "55P03":
+                raise
+            holders = {server.holders() for server in self._servers.values()}
+            raise ExplorerError(
+                f"The scenario's {code} waited {self.options.step_timeout:g} s for a lock, or was refused one, and no "
+                f"actor was running: {describe_error(error)}. {'. '.join(holders)}"
+            ) from error
 
     def warm_up(self) -> tuple[RunResult, Trace]:
         """Run the actors one after the other, to fill caches as in a process that has run for a while."""
@@ -199,7 +228,7 @@ class ExplorationSession:
     def reset(self) -> None:
         """Put back every table that was written."""
         for server in self._servers.values():
-            server.tables.put_back()
+            server.put_back()
 
     def result(self, fixture: Any, trace: Trace) -> RunResult:
         """Return the result of the run that was just played."""
@@ -220,9 +249,13 @@ class ExplorationSession:
         """Return the run as a `Run`, with the verdict on its result."""
         if trace.symmetric:
             self.oracle.require_alike(end)
-        objection = self.oracle.objection(end)
+        leftovers = self._leftovers  # the judging of an end may run actors
+        with self._naming_holders("invariant"):
+            objection = self.oracle.objection(end)
         deadlocked = self._deadlocked(trace)
         reason = objection.text or deadlocked
+        if reason and leftovers:
+            reason = f"{reason}. {leftovers}"
         masker = Masker()
         detailed = bool(reason) or self._detailed
         steps = build_steps(trace, self.names, masker) if detailed else ()
@@ -287,7 +320,8 @@ class ExplorationSession:
 
     def _state(self, fixture: Any, steps: Iterable[StepRecord]) -> FinalState:
         if self.scenario.observe is not None:
-            return str(self.scenario.observe(fixture))
+            with self._naming_holders("observe"):
+                return str(self.scenario.observe(fixture))
         makers: dict[str, dict[tuple[int, str], str]] = defaultdict(dict)
         for step in steps:
             table, maker = step.operation.numbered_in, self.names[step.actor]
@@ -358,7 +392,7 @@ def exploration_session(scenario: Scenario, options: SessionOptions) -> Iterator
         # The server's own sessions are opened while the actors connect.
         await_actors = session.controller.connect(database)
         session.server(database)
-        session.monitor = SetupMonitor(session.server)
+        session.monitor = SetupMonitor(session.server, lock_timeout=options.step_timeout)
         stack.callback(session.monitor.close)
         await_actors()
         # From here on every session that Django did not open counts as untracked.

@@ -320,6 +320,8 @@ class Activity:
     """Whether one of them wrote or locked anything."""
     raised: Mapping[str, tuple[str, str]]
     """The class of each actor's error, and the error in words; without conflicts and expected errors."""
+    failed: Mapping[str, str]
+    """Every actor's error in words, whatever it is."""
 
 
 def activity_of(steps: Sequence[StepRecord], errors: Mapping[str, BaseException], *, raises: Errors) -> Activity:
@@ -334,7 +336,14 @@ def activity_of(steps: Sequence[StepRecord], errors: Mapping[str, BaseException]
             # likely a mistake in the scenario.
             if not (isinstance(error, raises) or is_conflict(error) or (sqlstate_of(error) or "").startswith("23"))
         },
+        failed={name: describe_error(error) for name, error in errors.items()},
     )
+
+
+# Celery's word for running in a task is one for the process, so an eager task of another actor counts as well.
+_HINTS = {"Never call result.get() within a task": "; with eager tasks of Celery, leave out .get() in the actors"}
+_MOST_ERRORS = 4
+"""Errors that a sentence names."""
 
 
 class Vacuity:
@@ -347,16 +356,21 @@ class Vacuity:
         self._changed = False
         self._ended = 0
         self._raised: dict[str, Counter[str]] = {name: Counter() for name in names}
-        self._first: dict[str, tuple[str, str]] = {}
+        self._first: dict[tuple[str, str], str] = {}
+        """The words of each actor's first error of a class: those of later ones may name another row."""
+        self._failed: Counter[str] = Counter()
+        self._succeeded = False
 
     def note(self, activity: Activity, *, ended: bool) -> None:
         """Note what was done in a run, and whether the run came to its end."""
         self._active |= activity.active
         self._changed = self._changed or activity.changed
         self._ended += ended
-        for name, (kind, _) in activity.raised.items():
+        for name, (kind, text) in activity.raised.items():
             self._raised[name][kind] += 1
-            self._first.setdefault(name, activity.raised[name])
+            self._first.setdefault((name, kind), text)
+        self._failed.update(activity.failed.values())
+        self._succeeded = self._succeeded or (ended and len(activity.failed) < len(self._names))
 
     @property
     def reason(self) -> str:
@@ -366,14 +380,25 @@ class Vacuity:
         schedules = counted(self._ended, "schedule")
         for index, name in enumerate(self._names):
             alike = [other for other, role in enumerate(self._roles) if role == self._roles[index]]
-            kind, text = self._first.get(name, ("", ""))
-            if kind and all(self._raised[self._names[other]][kind] == self._ended for other in alike):
-                return f"nothing was raced: {name} raised {text} in {_all(schedules)}"
+            raised = self._raised[name]
+            if raised and all(self._raised[self._names[other]].total() == self._ended for other in alike):
+                errors = Counter({self._first[name, kind]: count for kind, count in raised.items()})
+                hint = next((hint for part, hint in _HINTS.items() if part in " ".join(errors)), "")
+                return f"nothing was raced: {name} raised {_listed(errors)} in {_all(schedules)}{hint}"
             if not self._active.intersection(alike):
                 return f"nothing was raced: {name} sent no statement in {_all(schedules)}"
         if not self._changed:
             return "nothing was raced: no actor wrote or locked anything"
+        if self._ended and not self._succeeded:
+            return f"nothing was raced: no actor succeeded: they raised {_listed(self._failed)} in {_all(schedules)}"
         return ""
+
+
+def _listed(errors: Counter[str]) -> str:
+    """Return the most common errors, with counts if there are several."""
+    if len(errors) == 1:
+        return next(iter(errors))
+    return "; ".join(f"{text} ({count} times)" for text, count in errors.most_common(_MOST_ERRORS))
 
 
 def _all(schedules: str) -> str:

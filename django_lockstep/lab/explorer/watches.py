@@ -44,26 +44,26 @@ WHERE l.granted AND l.pid = ANY ('{{{pids}}}') AND (
     AND c.relpersistence <> 't')
 """
 _MARKED = """
-WITH marked AS MATERIALIZED (
+WITH "marked," AS MATERIALIZED (
     SELECT ctid AS place, xmax::text::bigint AS holder, json_build_object({key}) AS key,
            CASE WHEN mxid_age(xmax) BETWEEN 1 AND
                      (SELECT mxid_age(datminmxid) FROM pg_database WHERE datname = current_database())
                 THEN (SELECT json_agg(json_build_array(xid::text::bigint, mode)) FROM pg_get_multixact_members(xmax))
            END AS members
     FROM ONLY {table} WHERE xmax <> 0
-), single AS (SELECT array_agg(place) AS places FROM marked WHERE holder = ANY ('{{{xids}}}'))
-, weakest AS (SELECT ctid FROM ONLY {table} WHERE ctid = ANY ((SELECT places FROM single)::tid[])
+), "single," AS (SELECT array_agg(place) AS places FROM "marked," WHERE holder = ANY ('{{{xids}}}'))
+, "weakest," AS (SELECT ctid FROM ONLY {table} WHERE ctid = ANY ((SELECT places FROM "single,")::tid[])
               FOR KEY SHARE SKIP LOCKED)
-, weaker AS (SELECT ctid FROM ONLY {table} WHERE ctid = ANY ((SELECT places FROM single)::tid[])
+, "weaker," AS (SELECT ctid FROM ONLY {table} WHERE ctid = ANY ((SELECT places FROM "single,")::tid[])
              FOR SHARE SKIP LOCKED)
-, strong AS (SELECT ctid FROM ONLY {table} WHERE ctid = ANY ((SELECT places FROM single)::tid[])
+, "strong," AS (SELECT ctid FROM ONLY {table} WHERE ctid = ANY ((SELECT places FROM "single,")::tid[])
              FOR NO KEY UPDATE SKIP LOCKED)
 SELECT json_agg(json_build_array(holder, key, members,
-    CASE WHEN place NOT IN (SELECT ctid FROM weakest) THEN 'FOR UPDATE'
-         WHEN place NOT IN (SELECT ctid FROM weaker) THEN 'FOR NO KEY UPDATE'
-         WHEN place NOT IN (SELECT ctid FROM strong) THEN 'FOR SHARE'
+    CASE WHEN place NOT IN (SELECT ctid FROM "weakest,") THEN 'FOR UPDATE'
+         WHEN place NOT IN (SELECT ctid FROM "weaker,") THEN 'FOR NO KEY UPDATE'
+         WHEN place NOT IN (SELECT ctid FROM "strong,") THEN 'FOR SHARE'
          ELSE 'FOR KEY SHARE' END) ORDER BY place)
-FROM marked WHERE holder = ANY ('{{{xids}}}') OR members IS NOT NULL
+FROM "marked," WHERE holder = ANY ('{{{xids}}}') OR members IS NOT NULL
 """
 
 

@@ -9,27 +9,34 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from django.apps import apps
+from django.core import mail
+from django.core.cache.backends import locmem
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.lab.explorer.driver.hooks import Hooks, one_value
 from django_lockstep.lab.explorer.driver.server import Server
-from django_lockstep.lab.explorer.effects.catalog import Catalog
+from django_lockstep.lab.explorer.effects.catalog import Catalog, quote_literal
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.tables.databases import is_forbidden
+from django_lockstep.lab.wording import counted
 
-__all__ = ["RowCaches", "SetupMonitor", "VirtualClock"]
+__all__ = ["RowCaches", "SetupMonitor", "VirtualClock", "describe_leftovers"]
 
 
 class SetupMonitor:
-    """Copies tables before this thread writes them, and lets its commits not wait for the disk, until `close`."""
+    """Copies tables before this thread writes them, and lets its commits not wait for the disk, until `close`.
 
-    def __init__(self, server: Callable[[str], Server]) -> None:
+    A lock of somebody else it awaits ``lock_timeout`` seconds: all actors stand, so nobody would release it.
+    """
+
+    def __init__(self, server: Callable[[str], Server], *, lock_timeout: float) -> None:
         self._server = server
+        self._settings = {"synchronous_commit": "off", "lock_timeout": f"{lock_timeout * 1000:.0f}"}
         self.before_actors = False
         """Whether what the thread does comes before the actors, so that it sees nothing of them."""
-        self._watched: dict[str, tuple[Hooks, str]] = {}
+        self._watched: dict[str, tuple[Hooks, dict[str, str]]] = {}
         try:
             # No connection is opened here: Django's tests refuse databases that a test does not declare. One of another
             # test may be open.
@@ -45,16 +52,20 @@ class SetupMonitor:
         if wrapper.alias in self._watched:
             self._watched[wrapper.alias][0].remove()
         server = self._server(wrapper.alias)
-        before = one_value(wrapper.connection, "SHOW synchronous_commit") or ""
+        before = {name: one_value(wrapper.connection, f"SHOW {name}") or "" for name in self._settings}
         self._watched[wrapper.alias] = Hooks(wrapper, _CopyingGate(self, server)), before
         # set_up commits before every schedule, and nothing of it has to survive a crash.
-        self._watched[wrapper.alias][0].send_out_of_band("SET synchronous_commit = off")
+        self._watched[wrapper.alias][0].send_out_of_band(_set(self._settings))
 
     def close(self) -> None:
-        """Remove the hooks, and restore the connections' setting."""
+        """Remove the hooks, and restore the connections' settings."""
         for hooks, before in self._watched.values():
             hooks.remove()
-            hooks.send_out_of_band(f"SET synchronous_commit = {before}")
+            hooks.send_out_of_band(_set(before))
+
+
+def _set(settings: Mapping[str, str]) -> str:
+    return "; ".join(f"SET {name} = {quote_literal(value)}" for name, value in settings.items())
 
 
 class _CopyingGate:
@@ -120,6 +131,16 @@ def _filled(alias: str, catalog: Catalog) -> Iterator[dict[Any, Any]]:
             for site in Site._base_manager.using(alias):
                 SITE_CACHE[site.pk] = SITE_CACHE[site.domain] = site
             yield SITE_CACHE
+
+
+def describe_leftovers() -> str:
+    """Say what earlier runs have left in the process that no run puts back: keys in local caches, and mails."""
+    keys = sum(len(cache) for cache in vars(locmem)["_caches"].values())
+    mails = len(getattr(mail, "outbox", ()))
+    if not (keys or mails):
+        return ""
+    parts = [f"{counted(keys, 'key')} in locmem caches", f"{counted(mails, 'mail')} in mail.outbox"]
+    return f"When the run began there were {' and '.join(parts)}, which are not put back: clear them in set_up"
 
 
 # A clock for each actor that sleeps: no time passes, and the other actors can go on.

@@ -8,9 +8,10 @@ from typing import Any
 from psycopg import OperationalError
 from psycopg.pq import ExecStatus
 
+from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.hooks import one_value
-from django_lockstep.lab.explorer.effects.catalog import quote_name
-from django_lockstep.lab.explorer.errors import ExplorerError
+from django_lockstep.lab.explorer.effects.catalog import quote_literal, quote_name
+from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.tables.control_session import BLOCKED, catalog_of, control_session
 from django_lockstep.lab.explorer.tables.databases import claim, release
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
@@ -26,6 +27,17 @@ WHERE NOT w.granted AND w.pid = %s
 """
 
 
+_PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+# A transaction that has locked a row has a number, and a lock on it; a prepared one belongs to no process.
+_HOLDERS = """
+SELECT DISTINCT l.pid, p.gid FROM pg_locks l LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND coalesce(a.datname, p.database) = current_database()
+  AND (l.locktype = 'transactionid' OR l.locktype = 'relation' AND l.mode ~ '^(Share|Exclusive|Access.*Excl).*Lock$'
+       AND l.mode <> 'ShareUpdateExclusiveLock')
+"""
+
+
 class Server:
     """One database, as the explorer sees it beside the actors; only one may be open on a database."""
 
@@ -38,6 +50,7 @@ class Server:
             claim(self._driver.cursor())
             self.catalog = catalog_of(self._session)
             self.tables = SavedTables(self._session, self.catalog, steady=True)
+            self._prepared = self._prepared_ids()
             self.sessions = SessionTracker(self._driver.cursor(), pooled=self._session.pooled)
         except BaseException:
             self._session.close()
@@ -52,6 +65,35 @@ class Server:
             self._session.close()
         else:
             self._session.release()
+
+    def put_back(self) -> None:
+        """Put every saved table back. Raises `NotExplorable` for prepared transactions of the run, and ends these."""
+        if left := sorted(self._prepared_ids() - self._prepared):
+            # They hold their locks until somebody ends them, and nobody else knows of them.
+            for gid in left:
+                self._driver.execute(f"ROLLBACK PREPARED {quote_literal(gid)}".encode())
+            raise NotExplorable(
+                f"The race left prepared transactions behind ({', '.join(left)}), which are now rolled back: whoever "
+                "waits for one waits for no session, so that PREPARE TRANSACTION cannot be explored"
+            )
+        try:
+            self.tables.put_back()
+        except ExplorerError as error:
+            if error.__cause__ is None or sqlstate_of(error.__cause__) != "55P03":
+                raise
+            raise ExplorerError(f"{error}. {self.holders()}") from error
+
+    def _prepared_ids(self) -> set[str]:
+        """Return the names of the database's prepared transactions."""
+        return {gid for (gid,) in self._session.query(_PREPARED)} if self._session.prepares else set()
+
+    def holders(self) -> str:
+        """Say who holds locks of rows, or locks a table against writes, beside the explorer."""
+        holders = [
+            f"prepared transaction {gid}" if pid is None else self.describe_session(pid)
+            for pid, gid in self._session.query(_HOLDERS)
+        ]
+        return f"Locks are held by {'; '.join(holders) or 'nobody any more'}"
 
     def end_interrupted(self) -> None:
         """Have the sessions usable again if Ctrl-C has interrupted one of their statements."""

@@ -154,6 +154,8 @@ class TableLayout:
 
     oid: int
     columns: tuple[Column, ...]
+    obstacle: str | None = None
+    """Why its rows cannot be put back, in words."""
 
 
 def quote_name(name: str) -> str:
@@ -321,10 +323,6 @@ class Catalog:
 
     def get(self, name: str) -> TableFacts | None:
         return self._tables.get(name)
-
-    def ordinary_tables(self) -> list[str]:
-        """Return the names of all ordinary tables: no views, partitions or tables with rules."""
-        return sorted(name for name, table in self._tables.items() if not table.special)
 
     def note_rekeyed(self, names: Collection[str]) -> None:
         """Note tables whose keys change; from now on a key does not identify one of their rows."""

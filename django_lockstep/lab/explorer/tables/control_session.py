@@ -66,7 +66,7 @@ _OLDEST = 150_000
 # The second right by ``GRANT SET ON PARAMETER session_replication_role TO role``.
 _RIGHTS = """
 SELECT current_setting('is_superuser')::bool, has_parameter_privilege('session_replication_role', 'SET'),
-       pg_backend_pid()
+       current_setting('max_prepared_transactions')::int > 0, pg_backend_pid()
 """
 _INTERRUPTED = (TransactionStatus.ACTIVE, TransactionStatus.INERROR)
 _MOST_CATALOGS = 8
@@ -165,7 +165,7 @@ class ControlSession:
                 f"Database {self._wrapper.alias!r} is PostgreSQL {version // 10_000}; the explorer needs "
                 f"{_OLDEST // 10_000} or newer"
             )
-        superuser, skips_triggers, pid = self.driver.execute(_RIGHTS).fetchone()
+        superuser, skips_triggers, self.prepares, pid = self.driver.execute(_RIGHTS).fetchone()
         if pid != self.driver.info.backend_pid:
             raise NotExplorable(
                 f"Database {self._wrapper.alias!r} is reached through a connection pooler, so that the server cannot "

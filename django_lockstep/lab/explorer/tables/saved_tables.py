@@ -62,11 +62,11 @@ class TableCopy:
         return any(column.generated and column.name == self.pk for column in self.columns)
 
     def copy_sql(self) -> str:
-        return f"CREATE TEMP TABLE {self._copy} AS TABLE {self._table}"
+        return f"CREATE TEMP TABLE {self._copy} AS SELECT * FROM ONLY {self._table}"
 
     def delete_sql(self) -> str:
         """Return the statement that removes the rows that may have been changed."""
-        return f"DELETE FROM {self._table} AS t{f' WHERE {self._written}' if self.partial else ''}; "
+        return f"DELETE FROM ONLY {self._table} AS t{f' WHERE {self._written}' if self.partial else ''}; "
 
     def restore_sql(self) -> str:
         """Return the statement that inserts missing rows from the copy; empty for a table that was empty."""
@@ -78,7 +78,7 @@ class TableCopy:
         return (
             # OVERRIDING SYSTEM VALUE: identity columns GENERATED ALWAYS get their old values too.
             f"INSERT INTO {self._table} ({stored}) OVERRIDING SYSTEM VALUE SELECT {stored} FROM {self._copy} AS c "
-            f"WHERE (SELECT count(*) FROM {self._table}) < {self.rows}{gone}; "
+            f"WHERE (SELECT count(*) FROM ONLY {self._table}) < {self.rows}{gone}; "
         )
 
     def difference_queries(self) -> Iterator[str]:
@@ -92,13 +92,16 @@ class TableCopy:
             return
         before = self._listed(self._copy, alias="c")
         if self.partial:
-            untouched = f"(SELECT count(*) FROM {self._table} AS t WHERE NOT {self._written})"
+            untouched = f"(SELECT count(*) FROM ONLY {self._table} AS t WHERE NOT {self._written})"
             before += f" WHERE {untouched} < {self.rows} AND {self._gone}"
         yield (
             # MATERIALIZED, because each is used twice; EXCEPT ALL, because equal rows count as often as they occur.
-            f"SELECT * FROM (WITH now (held) AS MATERIALIZED ({now}), before (held) AS MATERIALIZED ({before}) "
-            f"{_aggregated(self.name, 'TABLE now EXCEPT ALL TABLE before')} UNION ALL "
-            f"{_aggregated(self.name + REMOVED, 'TABLE before EXCEPT ALL TABLE now')}) AS differences"
+            # The names of a WITH hide tables of these names, so they are none that a project's table has.
+            f'SELECT * FROM (WITH "now," (held) AS MATERIALIZED ({now}), "before," (held) AS MATERIALIZED ({before}) '
+            + _aggregated(self.name, 'TABLE "now," EXCEPT ALL TABLE "before,"')
+            + " UNION ALL "
+            + _aggregated(self.name + REMOVED, 'TABLE "before," EXCEPT ALL TABLE "now,"')
+            + ") AS differences"
         )
 
     def new_keys_query(self) -> str:
@@ -112,7 +115,7 @@ class TableCopy:
             conditions.append(f"NOT EXISTS (SELECT FROM {self._copy} AS c WHERE c.{key} = t.{key})")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         keys = f"coalesce(jsonb_agg(t.{key}), '[]')"
-        return f"SELECT {quote_literal(self.name + NEW)}, {keys} FROM {self._table} AS t{where}"
+        return f"SELECT {quote_literal(self.name + NEW)}, {keys} FROM ONLY {self._table} AS t{where}"
 
     def first_rows_sql(self, most: int) -> str:
         """Return the query for its first rows as one JSON array, the primary key's column first, without times."""
@@ -120,7 +123,7 @@ class TableCopy:
         names = ", ".join(map(quote_name, [self.pk, *shown] if self.pk else shown)) or "NULL"
         order = f" ORDER BY {quote_name(self.pk)}" if self.pk else ""
         rows = f"SELECT {names} FROM {self._table}{order} LIMIT {most}"
-        return f"SELECT coalesce(json_agg(r), '[]') FROM ({rows}) AS r"
+        return f"SELECT coalesce(json_agg(r.*), '[]') FROM ({rows}) AS r"
 
     @property
     def _table(self) -> str:
@@ -128,7 +131,8 @@ class TableCopy:
 
     @property
     def _copy(self) -> str:
-        return quote_name(f"saved {self.name}"[:63])
+        # Not by the table's name, which may be as long as a name can be.
+        return f'pg_temp."saved {self.layout.oid}"'
 
     @property
     def _written(self) -> str:
@@ -137,11 +141,12 @@ class TableCopy:
     @property
     def _gone(self) -> str:
         key = quote_name(self.pk or "")
-        return f"NOT EXISTS (SELECT FROM {self._table} AS t WHERE t.{key} = c.{key} AND NOT {self._written})"
+        return f"NOT EXISTS (SELECT FROM ONLY {self._table} AS t WHERE t.{key} = c.{key} AND NOT {self._written})"
 
     def _listed(self, table: str, *, alias: str = "t") -> str:
         hidden = ", ".join(quote_literal(column.name) for column in self.columns if column.generated or column.varying)
-        return f"SELECT to_jsonb({alias}) - ARRAY[{hidden}]::text[] FROM {table} AS {alias}"
+        # The alias with an asterisk is always the row; without one it is a column of that name, if there is one.
+        return f"SELECT to_jsonb({alias}.*) - ARRAY[{hidden}]::text[] FROM ONLY {table} AS {alias}"
 
 
 def _aggregated(name: str, rows: str) -> str:
@@ -167,11 +172,23 @@ SELECT t.name, c.oid::bigint,
                             AND f.confkey = ARRAY[i.indkey[0]] LIMIT 1)
                ) ORDER BY attnum)
         FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = attrelid AND d.adnum = attnum
-        WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped)
+        WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
+       coalesce(
+           (SELECT 'its trigger ' || tgname || ' is ENABLE ' || CASE tgenabled WHEN 'A' THEN 'ALWAYS' ELSE 'REPLICA' END
+            FROM pg_trigger WHERE tgrelid = c.oid AND tgenabled IN ('A', 'R') AND tgtype::int & 12 <> 0 LIMIT 1),
+           (SELECT 'its rule ' || rulename || ' is ENABLE ' || CASE ev_enabled WHEN 'A' THEN 'ALWAYS' ELSE 'REPLICA' END
+            FROM pg_rewrite WHERE ev_class = c.oid AND ev_enabled IN ('A', 'R') AND ev_type IN ('3', '4') LIMIT 1),
+           CASE WHEN row_security_active(c.oid) THEN 'its policies hide rows from the role of the tests' END)
 FROM unnest(%s::text[]) AS t (name) JOIN pg_class c ON c.oid = quote_ident(t.name)::regclass
 """
 """The OIDs of tables; of each column the name, whether it is generated by a sequence, whether it is stored as given,
-whether it is a time or a UUID, and the table to whose primary key it refers."""
+whether it is a time or a UUID, and the table to whose primary key it refers; and why the table's rows cannot be put
+back. Bits 4 and 8 of a trigger's type are INSERT and DELETE, types 3 and 4 of a rule as well."""
+_ORDINARY = """
+SELECT relname FROM pg_class WHERE relkind = 'r' AND relpersistence <> 't' AND pg_table_is_visible(oid)
+       AND relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+"""
+"""All tables that have rows: also those with rules, and those from which other tables inherit."""
 
 
 class SavedTables:
@@ -219,12 +236,17 @@ class SavedTables:
     def save_all(self) -> None:
         """Copy all tables, because a statement may write anything."""
         if not self.all_saved:
-            self.save(self._catalog.ordinary_tables())
+            self.save(name for (name,) in self._session.query(_ORDINARY))
             self._save_sequences(self._catalog.sequences)
             self.all_saved = True
 
     def _save(self, names: Sequence[str]) -> None:
-        layouts, counts = self._layouts(names), self._counts(names)
+        layouts = self._layouts(names)
+        for name in names:
+            # Refused here: the next schedules would begin with other rows, and their verdict would be of these.
+            if obstacle := layouts[name].obstacle:
+                raise NotExplorable(f"The rows of table {name} cannot be put back for every schedule: {obstacle}")
+        counts = self._counts(names)
         copies = [self._copy(name, layouts[name], rows=counts[name]) for name in names]
         if made := "; ".join(copy.copy_sql() for copy in copies if copy.rows):
             self._driver.execute(made.encode())
@@ -243,8 +265,8 @@ class SavedTables:
         known = self._catalog.layouts
         missing = [name for name in names if name not in known]
         found = {
-            name: TableLayout(oid, tuple(Column(*fact) for fact in json.loads(facts)))
-            for name, oid, facts in (self._session.query(_LAYOUTS, missing) if missing else ())
+            name: TableLayout(oid, tuple(Column(*fact) for fact in json.loads(facts)), obstacle)
+            for name, oid, facts, obstacle in (self._session.query(_LAYOUTS, missing) if missing else ())
         }
         # Others are no tables of this schema, and may be other ones at the next exploration.
         known.update({name: layout for name, layout in found.items() if self._catalog.get(name)})
@@ -252,7 +274,7 @@ class SavedTables:
 
     def _counts(self, names: Sequence[str]) -> dict[str, int]:
         """Return how many rows they have. Raises `NotExplorable` for a table with more than `MOST_ROWS`."""
-        counted = "SELECT {}, count(*) FROM (SELECT FROM {} LIMIT {}) AS rows"
+        counted = "SELECT {}, count(*) FROM (SELECT FROM ONLY {} LIMIT {}) AS rows"
         asked = [counted.format(quote_literal(name), quote_name(name), MOST_ROWS + 1) for name in names]
         counts: dict[str, int] = dict(self._session.query(" UNION ALL ".join(asked)))
         # Refused here rather than slowly: each schedule would read the whole table.
@@ -278,9 +300,21 @@ class SavedTables:
         self._sequences.update(new)
 
     def put_back(self) -> None:
-        """Put every saved table back. Raises `ExplorerError` where another session holds a lock on one."""
+        """Put every saved table back. Raises `ExplorerError` where another session holds a lock on one.
+
+        `NotExplorable` is raised where the tables' own triggers have kept rows from being put back.
+        """
         if not self._copies:
             return
+        self._put_back()
+        if not self._replica and (changed := self.changed_rows({})):
+            names = ", ".join(sorted({name.removesuffix(REMOVED) for name in changed}))
+            raise NotExplorable(
+                f"The rows of {names} could not be put back, because triggers or rules change what is written: the "
+                "role of the tests needs the right to set session_replication_role"
+            )
+
+    def _put_back(self) -> None:
         if self._storage is None:
             self._send(self._empty_sql + self._fill_sql)
             return

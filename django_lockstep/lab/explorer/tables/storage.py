@@ -31,7 +31,7 @@ CROWDED = _PAGE - 512
 """With more bytes than this the first page may have been full, and a row have moved to another one."""
 _USED = """
 SELECT {literal}, CASE WHEN max((ctid::text::point)[0]) > 0 THEN 8192
-            ELSE coalesce(max((ctid::text::point)[1]) * (avg(pg_column_size(t)) + 28), 0) END FROM {name} t
+            ELSE coalesce(max((ctid::text::point)[1]) * (avg(pg_column_size(t.*)) + 28), 0) END FROM ONLY {name} t
 """
 """The table, and how many bytes of the first page the rows fill, or its size; header and pointer of a tuple take 28
 bytes together."""

@@ -1,13 +1,15 @@
 """Verdicts that fit what ordinary code does: asserts, results, random values, caches, loops that poll, empty races."""
 
+import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
+from django.core import mail
 from django.core.cache import cache
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F
@@ -225,6 +227,24 @@ def test_columns_can_be_ignored() -> None:
     assert (found.verdict, found.not_compared) == ("holds", ignored)
 
 
+def test_a_failure_names_keys_and_mails_that_earlier_runs_have_left() -> None:
+    def remember(pk: int) -> None:
+        cache.get_or_set("price", 1)
+        mail.send_mail("paid", "", None, ["a@example.org"])
+        stories.naive(pk)
+
+    def failure(set_up: Callable[[], int]) -> str:
+        return explore(Scenario(set_up=set_up, actors=[remember] * 2)).reason
+
+    def cleared() -> int:
+        cache.clear()
+        mail.outbox.clear()
+        return stories.one_seat()
+
+    assert re.search(r"there were 1 key in locmem caches and \d+ mails in mail.outbox", failure(stories.one_seat))
+    assert "there were" not in failure(cleared)
+
+
 # Nothing was raced
 
 
@@ -236,6 +256,38 @@ def test_an_actor_that_always_raises_raced_nothing() -> None:
     assert found.verdict == "vacuous"
     assert "nothing was raced: A raised TypeError" in found.reason
     assert found.reason.endswith("takes 0 positional arguments but 1 was given in the only schedule")
+
+
+def test_an_actor_that_raises_now_this_and_now_that_raced_nothing() -> None:
+    def sell(pk: int) -> None:
+        if not Seat.objects.filter(pk=pk, price=100).update(price=0):
+            raise LookupError("sold out")
+        raise ValueError("too long")
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[sell, sell], invariant=lambda pk: True))
+
+    assert (found.verdict, found.schedules > 1) == ("vacuous", True)
+    assert found.reason.startswith("nothing was raced: A raised ")
+    assert "LookupError: sold out (" in found.reason
+    assert "ValueError: too long (" in found.reason
+
+
+def test_why_eager_tasks_of_celery_fail_is_said() -> None:
+    def call(pk: int) -> None:
+        raise RuntimeError("Never call result.get() within a task! See the manual")
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[call, stories.computed]))
+    assert found.reason.endswith("; with eager tasks of Celery, leave out .get() in the actors")
+
+
+def test_a_race_in_which_nobody_ever_succeeds_says_so(held: int) -> None:
+    def book(pk: int) -> None:
+        Seat.objects.select_for_update(nowait=True).get(pk=pk)
+
+    found = explore(Scenario(actors=[lambda: transaction.atomic(book)(held)] * 2))
+
+    assert found.verdict == "vacuous"
+    assert found.reason.startswith("nothing was raced: no actor succeeded: they raised OperationalError: ")
 
 
 def test_an_error_that_is_meant_is_none() -> None:
