@@ -150,6 +150,7 @@ class Actor:
 
     def before(self, operation: Operation) -> None:
         """Wait at the gate until the controller says go."""
+        self._collect()
         if self.abandoned:
             return self._refuse(operation)
         if not self.steer(self.index, operation):
@@ -160,6 +161,10 @@ class Actor:
         if out_of_band and not self.cannot_set:
             self.hooks[operation.alias].send_out_of_band(out_of_band)
         return None
+
+    def _collect(self) -> None:
+        for hooks in self.hooks.values():
+            hooks.collect()
 
     def _refuse(self, operation: Operation) -> None:
         # While it unwinds, the code may end its transactions and do nothing else.
@@ -175,6 +180,7 @@ class Actor:
         """Hold if the step had to wait, so that woken actors go on one after the other."""
         self.ended.append(operation)
         if self.waits and not self.abandoned:
+            self._collect()
             self._events.put((self.index, "woken", operation))
             self._go.get()
             self.waits = False
@@ -218,6 +224,7 @@ class Actor:
             called = async_to_sync(function) if is_async else function
             with without_retry_waits():  # the schedule decides which actor goes first
                 self.result = called(argument)
+            self._collect()
         except BaseException as error:  # noqa: BLE001 - whatever an actor raises is an outcome
             self.error = error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -50,7 +51,8 @@ class Counters:
     """Sends the statements of one session, and notes with each of them what the server counted meanwhile.
 
     A statement outside of a transaction is sent in one of its own, so that the session can be asked before its end.
-    What a failed one has done is known when its transaction or savepoint is rolled back.
+    What a failed one has done is known when its transaction or savepoint is rolled back. In a transaction the answer is
+    collected later, before the session is used again or the actor's step counts as ended: meanwhile its code goes on.
     """
 
     def __init__(self, driver: Connection[Any]) -> None:
@@ -62,6 +64,20 @@ class Counters:
         self._advisory = 0
         self._failed = False
         """Whether something has failed that could not be asked yet."""
+        self._asked: tuple[Operation, bool] | None = None
+        """The statement whose answer is not collected, and whether one before it has failed."""
+
+    def collect(self) -> None:
+        """Take the answer that is to come, if there is one."""
+        if self._asked is None:
+            return
+        (operation, after_failure), self._asked = self._asked, None
+        pgconn = self._driver.pgconn
+        result = pgconn.get_result()
+        while pgconn.get_result() is not None:
+            pass  # there is none, which ends the question
+        if result is not None:
+            operation.counts = self._counts(result, after_failure=after_failure)
 
     def begin(self) -> None:
         """Have the next transaction begin at 0, whatever the session did before."""
@@ -70,10 +86,10 @@ class Counters:
 
     def skip(self) -> None:
         """Leave out what was counted since the last question: it was not the actor."""
-        self._ask(of_all=True)
+        self._counts(self._run(_OF_ALL))
 
     def send(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None) -> Any:
-        """Send the statement, and note with the operation what was counted. Raises what ``send`` does."""
+        """Send the statement, and note with the operation what was counted, or will be. Raises what ``send`` does."""
         if self._status is TransactionStatus.IDLE and operation.autocommit and _ALONE.match(operation.sql):
             return self._send_alone(operation, send, outlives=isinstance(cursor, ServerCursor))
         if self._status is TransactionStatus.INERROR and _ENDS.match(operation.sql):
@@ -87,8 +103,9 @@ class Counters:
             raise
         if self._status is TransactionStatus.INTRANS and _is_counted(operation):
             back = self._failed and bool(_BACK_TO.match(operation.sql))
-            operation.counts = self._ask(of_all=back or operation.may_catch, after_failure=back)
-            self._failed = self._failed and not back
+            self._driver.pgconn.send_query((_OF_ALL if back or operation.may_catch else _OF_LOCKED).encode())
+            self._driver.pgconn.flush()
+            self._asked, self._failed = (operation, back), self._failed and not back
         elif self._status is TransactionStatus.IDLE:
             self._forget()
         return result
@@ -105,13 +122,10 @@ class Counters:
         if outlives:  # a cursor fetches its rows at COMMIT
             operation.counts = self._end("COMMIT")
         else:
-            operation.counts = self._ask(of_all=operation.may_catch)
+            operation.counts = self._counts(self._run(_OF_ALL if operation.may_catch else _OF_LOCKED))
             self._require(self._run("COMMIT"))
             self._forget()
         return result
-
-    def _ask(self, *, of_all: bool, after_failure: bool = False) -> Counts:
-        return self._counts(self._run(_OF_ALL if of_all else _OF_LOCKED), after_failure=after_failure)
 
     def _end(self, how: str) -> Counts:
         """End the transaction, and return what was counted since the last question."""
@@ -134,24 +148,23 @@ class Counters:
         """Return the differences to what was counted before. Raises `NotExplorable` where the server does not say."""
         if result.status != ExecStatus.TUPLES_OK:
             raise NotExplorable(f"The server did not say what it has counted: {result.error_message.decode()}")
-        answers = (result.get_value(0, 0) or b"").split(b",")
+        text, has_id = result.get_value(0, 0) or b"", result.get_value(0, 1) == b"t"
+        answers = frozenset(text.split(b","))
         modes: dict[int, frozenset[str]] = {}
         changed: dict[int, tuple[int, ...]] = {}
-        for answer in filter(None, answers):
-            oid, mode, *numbers = answer.split(b" ")
-            relation = int(oid)
-            if mode != b"-":
-                modes[relation] = modes.get(relation, frozenset()) | {mode.decode()}
+        for answer in answers:
+            relation, held, numbers = _parse(answer)
+            modes[relation] = modes.get(relation, held) | held
             if answer not in self._answers:
-                changed[relation] = tuple(map(int, numbers)) or _NOTHING
-        advisory = sum(answer.startswith(b"0 ") for answer in answers)
+                changed[relation] = numbers
+        advisory = text.count(b",0 ") + text.startswith(b"0 ")
         counts = Counts(
             relations=dict(self._differences(changed, modes)),
             advisory=max(0, advisory - self._advisory),
-            has_id=result.get_value(0, 1) == b"t",
+            has_id=has_id,
             after_failure=after_failure,
         )
-        self._answers, self._modes, self._advisory = frozenset(answers), modes, advisory
+        self._answers, self._modes, self._advisory = answers, modes, advisory
         return counts
 
     def _differences(
@@ -173,8 +186,16 @@ class Counters:
         return TransactionStatus(self._driver.pgconn.transaction_status)
 
     def _run(self, sql: str) -> PGresult:
+        self.collect()
         # Not through the driver's methods, which would pass the gate and could begin a transaction.
         return self._driver.pgconn.exec_(sql.encode())
+
+
+@functools.lru_cache(maxsize=4096)
+def _parse(answer: bytes) -> tuple[int, frozenset[str], tuple[int, ...]]:
+    """Return the relation, the lock on it, and what was counted; every schedule gives the same few answers again."""
+    oid, mode, *numbers = answer.split(b" ") if answer else (b"0", b"-")
+    return int(oid), frozenset(() if mode == b"-" else (mode.decode(),)), tuple(map(int, numbers)) or _NOTHING
 
 
 def _is_counted(operation: Operation) -> bool:
