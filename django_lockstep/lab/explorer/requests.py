@@ -39,7 +39,8 @@ def request_actor(method: Callable[..., Any], url: Any, *args: Any, **options: A
     that returns something with a ``status_code`` and ``content``. Arguments that are functions are called with what
     ``set_up`` returned: ``request_actor(client.post, lambda seat: f"/seats/{seat.pk}/")``. A client is copied for each
     run with its cookies, so that actors share a login but nothing that a request changes. An exception of the view is
-    the actor's error if the client raises it. The actor raises ``TypeError`` for other results of the callable.
+    the actor's error if the client raises it. CSRF is checked if the client checks it. The actor raises ``TypeError``
+    for other results of the callable.
     """
 
     def send(fixture: Any) -> Response:

@@ -32,7 +32,12 @@ Verdict = Literal["holds", "nothing found", "broken", "missed", "vacuous", "inco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One statement of one actor, from its start to its end."""
+    """One step of one actor, from its start to its end: whatever goes to the server.
+
+    Steps are statements of the ORM and of cursors of Django or the driver, ``executemany()``, COPY, each FETCH of
+    ``iterator()``, statements to other database aliases and of ``on_commit()`` callbacks, COMMIT, ROLLBACK and
+    savepoints. BEGIN is not a step: it goes with the first statement, and takes neither a lock nor a snapshot.
+    """
 
     actor: str
     """The actor's name."""
