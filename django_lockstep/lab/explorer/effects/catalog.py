@@ -58,6 +58,8 @@ UNIQUE_INDEXES = f"""
                    'name', n.relname, 'exact', ({_IS_EXACT}), 'valid', i.indisvalid,
                    'columns', {_INDEX_COLUMNS.format(f"{_KEYS} UNION {_IN_TREE.format('i.indexprs')}")},
                    'predicate', {_INDEX_COLUMNS.format(_IN_TREE.format("i.indpred"))},
+                   'required', NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = i.indrelid
+                                           AND a.attnum = ANY (i.indkey) AND NOT a.attnotnull),
                    'nulls_distinct', coalesce(to_jsonb(i)->>'indnullsnotdistinct', 'false') = 'false')), '[]')
         FROM pg_index i JOIN pg_class n ON n.oid = i.indexrelid
         WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion))"""
@@ -179,6 +181,8 @@ class UniqueIndex:
     """Whether it compares just the values of its columns, and as texts."""
     nulls_distinct: bool = True
     """Whether rows with NULL in one of them never conflict."""
+    required: bool = False
+    """Whether none of its columns may be NULL."""
     valid: bool = True
     """Whether it was built to its end."""
 
@@ -239,6 +243,12 @@ class TableFacts:
     """Sentences on why a verb may do anything, by verb; other verbs are missing."""
     special: bool = False
     """Whether it is a view, has partitions or heirs, or rules."""
+
+    @property
+    def keys(self) -> list[frozenset[str]]:
+        """Sets of columns whose values belong to one row at most."""
+        indexes = [index for index in self.indexes or () if index.exact and index.required and not index.predicate]
+        return [*([frozenset({self.pk})] if self.pk else []), *(frozenset(index.columns) for index in indexes)]
 
     @property
     def parents(self) -> frozenset[str]:

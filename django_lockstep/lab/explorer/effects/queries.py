@@ -111,11 +111,13 @@ class Query:
         number = getattr(clause, "expression", None)
         return int(number.name) if isinstance(number, exp.Literal) and number.name.isdigit() else 0
 
-    def shows_order(self, key: str | None) -> bool:
-        """Whether what it returns, or locks, depends on the order in which its rows come; ``key`` is its table's."""
+    def shows_order(self, keys: Collection[frozenset[str]]) -> bool:
+        """Whether what it returns, or locks, depends on the order in which its rows come; ``keys`` are its table's."""
         order = self.tree.args.get("order")
-        by_key = order is not None and any(identifier(column) == key for column in map(_ordered_by, order.expressions))
-        if by_key and len(self.tables) == 1:
+        ordered = {identifier(column) for column in map(_ordered_by, order.expressions)} if order is not None else set()
+        # Columns that have one value in all of its rows need not be ordered by.
+        fixed = {identifier(column) for column, values in self.comparisons if len(values) == 1}
+        if ordered and len(self.tables) == 1 and any(key <= ordered | fixed for key in keys):
             return False
         if self.locks or self.tree.args.get("group"):
             return True

@@ -200,7 +200,7 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
 def _unordered(query: Query, known: Sequence[TableFacts]) -> frozenset[str]:
     """Return the tables whose rows come, or are locked, in an order that the server chooses."""
     if query.verb == "SELECT":
-        return frozenset(table.name for table in known if query.shows_order(known[0].pk))
+        return frozenset(table.name for table in known if query.shows_order(known[0].keys))
     # A write locks rows in that order; which ones a subquery with LIMIT chooses depends on it, too.
     limited = query.verb == "INSERT" or query.tree.find(exp.Limit) is not None
     own = known[:1] if query.verb != "INSERT" else ()

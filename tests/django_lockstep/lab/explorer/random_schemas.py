@@ -54,11 +54,22 @@ TRIGGERS = (
     ("BEFORE", "IF made_seen() > 5 THEN NEW.u := 9; END IF; RETURN NEW;"),
     ("BEFORE", "IF NEW.v > 4 THEN RAISE EXCEPTION 'no'; END IF; RETURN NEW;"),
     ("BEFORE", "RETURN NULL;"),
+    ("BEFORE", "IF NEW.v > 4 THEN RETURN NULL; END IF; RETURN NEW;"),
+    ("BEFORE", "NEW.v := (SELECT sum(n) FROM made_counter); RETURN NEW;"),
+    ("AFTER", "UPDATE made_a SET u = 40 WHERE id = 3; RETURN NULL;"),
     ("AFTER", "UPDATE made_counter SET n = NEW.v; RETURN NULL;"),
     ("AFTER", "PERFORM made_next(); RETURN NULL;"),
     ("AFTER", "RETURN NULL;"),
 )
-CALLS = ("made_next", "made_seen", "made_half", "UPDATE made_counter SET n = NEW", "::text")
+CALLS = (
+    "made_next",
+    "made_seen",
+    "made_half",
+    "made_counter SET n = NEW",
+    "FROM made_counter)",
+    "made_a SET",
+    "::text",
+)
 EVENTS = ("INSERT", "UPDATE", "INSERT OR UPDATE", "DELETE")
 STATEMENTS = (
     "UPDATE {t} SET v = {n} WHERE id = {k}",
@@ -90,6 +101,13 @@ STATEMENTS = (
     "SELECT v FROM {t} WHERE id = {m} FOR SHARE",
     "SELECT v FROM {t} WHERE id = {k} FOR KEY SHARE",
     "SELECT n FROM made_counter WHERE id = 1",
+    "SELECT id FROM {t} WHERE v > 0 LIMIT 1",
+    "SELECT id FROM {t} WHERE v > 0 LIMIT 1 FOR UPDATE",
+    "UPDATE {t} SET v = v + 1 WHERE v < 50",
+    "UPDATE {t} SET v = 3 WHERE id IN (SELECT id FROM {o} WHERE v > 0 ORDER BY u LIMIT 1 FOR UPDATE)",
+    "SELECT made_next()",
+    "SELECT made_seen() + v FROM {t} WHERE id = {k}",
+    "MERGE INTO {t} USING (VALUES ({k})) s (id) ON {t}.id = s.id WHEN MATCHED THEN UPDATE SET v = 9",
 )
 
 
@@ -100,7 +118,7 @@ class Drawing:
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
-        self._calls = self._random.random() < 0.3
+        self._calls = self._random.random() < 0.5
         self.seed = seed
         self.schema = (
             *FUNCTIONS,
@@ -127,18 +145,21 @@ class Drawing:
         )
 
     def _pick(self, *choices: Any) -> Any:
-        """Choose; in most schemas nothing that makes everything depend on everything, so that much is left out."""
+        """Choose; in half of the schemas nothing that touches whole tables, so that much is left out."""
         plain = [choice for choice in choices if self._calls or not any(word in str(choice) for word in CALLS)]
         return self._random.choice(plain)
 
     def _table(self, name: str, *, parent: str | None = None) -> list[str]:
-        constraints = [self._pick(*UNIQUE), self._reference(parent) if parent else ""]
+        constraints = [
+            self._pick(*UNIQUE),
+            self._reference(parent) if parent else self._pick("", self._reference(name)),
+        ]
         columns = [
             f"id int PRIMARY KEY {self._pick(*KEYS)}",
             f"v int {self._pick(*VALUES)}",
             "u int",
             "g int GENERATED ALWAYS AS (u / 3) STORED",
-            *(["r int DEFAULT 3"] if parent else []),
+            "r int DEFAULT 3" if parent else "r int",
             *filter(None, constraints),
         ]
         statements = [f"CREATE TABLE {name} ({', '.join(columns)})", self._pick(*INDEXES).format(name)]

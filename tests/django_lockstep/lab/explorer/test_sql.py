@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey, TableFacts
+from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey, TableFacts, UniqueIndex
 from django_lockstep.lab.explorer.effects.footprints import (
     ADVISORY,
     LOCAL,
@@ -436,3 +436,36 @@ REFUSED = Footprint(reads=SEEN.reads, tried=WRITE.locks)
 )
 def test_what_depends_on_what(one: Footprint, other: Footprint, depends: bool) -> None:
     assert dependent(one, other) is dependent(other, one) is depends
+
+
+@pytest.mark.parametrize(
+    ("sql", "unordered"),
+    [
+        ("SELECT price FROM slot WHERE fund = 7", True),
+        ("SELECT price FROM slot WHERE fund = 7 ORDER BY price", True),
+        ("SELECT price FROM slot WHERE fund = 7 ORDER BY price, id", False),
+        ("SELECT price FROM slot WHERE fund = 7 ORDER BY number", False),
+        ("SELECT price FROM slot WHERE fund IN (7, 8) ORDER BY number", True),
+        ("SELECT price FROM slot ORDER BY fund DESC, number FOR UPDATE", False),
+        ("SELECT price FROM slot ORDER BY number", True),
+        ("SELECT price FROM slot ORDER BY code", True),  # it may be NULL
+        ("SELECT sum(price), count(*) FROM slot", False),
+        ("SELECT sum(price) + max(price), 1 FROM slot FOR UPDATE", True),
+        ("SELECT array_agg(price) FROM slot", True),
+        ("SELECT 1 AS a FROM slot WHERE fund = 7 LIMIT 1", False),
+        ("SELECT fund, count(*) FROM slot GROUP BY fund", True),
+        ("SELECT price FROM slot WHERE id = 3", False),
+        ("UPDATE slot SET price = 1 WHERE fund = 7", True),
+        ("DELETE FROM slot", True),
+        ("INSERT INTO slot (price) VALUES (1)", False),
+        ("INSERT INTO slot (price) SELECT price FROM slot", True),
+    ],
+)
+def test_a_statement_that_takes_rows_without_an_order_by_a_key_sees_the_server_s(sql: str, unordered: bool) -> None:
+    numbered = UniqueIndex(columns=("fund", "number"), required=True)
+    slot = table("slot", indexes=(numbered, UniqueIndex(columns=("code",))))
+    statement = parse(sql, None, catalog=Catalog([slot]))
+
+    assert statement.unordered == ({"slot"} if unordered else set())
+    assert statement.sees_order(2) is unordered
+    assert statement.sees_order(None) is unordered
