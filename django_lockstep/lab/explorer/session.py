@@ -22,6 +22,7 @@ from django_lockstep.lab.explorer.errors import (
     ExplorerError,
     Nondeterminism,
     NotExplorable,
+    Overtaken,
     RestartSearch,
     TooManySteps,
 )
@@ -133,9 +134,21 @@ class ExplorationSession:
             expected = None  # the footprints of its steps were incomplete
         fixture = self.set_up()
         functions = list(self.scenario.actors.values())
-        trace = self.controller.run(
-            functions, fixture, chooser=chooser, expected=expected, record=record, symmetric=symmetric, in_turn=in_turn
-        )
+        try:
+            trace = self.controller.run(
+                functions,
+                fixture,
+                chooser=chooser,
+                expected=expected,
+                record=record,
+                symmetric=symmetric,
+                in_turn=in_turn,
+            )
+        except Nondeterminism as error:
+            # What a statement touches is compared as well: it may have been learned in this run that it is more.
+            if self.learned_facts > learned and not isinstance(error, Overtaken):
+                raise RestartSearch from None
+            raise
         trace.learned_facts = learned
         if self._foreign_connections:
             raise Nondeterminism(f"{self._foreign_connections[0]}, so that its statements are not scheduled")
