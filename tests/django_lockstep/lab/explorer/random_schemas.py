@@ -56,7 +56,7 @@ TRIGGERS = (
     ("BEFORE", "RETURN NULL;"),
     ("BEFORE", "IF NEW.v > 4 THEN RETURN NULL; END IF; RETURN NEW;"),
     ("BEFORE", "NEW.v := (SELECT sum(n) FROM made_counter); RETURN NEW;"),
-    ("AFTER", "UPDATE made_a SET u = 40 WHERE id = 3; RETURN NULL;"),
+    ("AFTER", "UPDATE made_a SET u = 40 WHERE id = 3 AND u <> 40; RETURN NULL;"),
     ("AFTER", "UPDATE made_counter SET n = NEW.v; RETURN NULL;"),
     ("AFTER", "PERFORM made_next(); RETURN NULL;"),
     ("AFTER", "RETURN NULL;"),
