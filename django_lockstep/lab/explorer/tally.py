@@ -301,7 +301,9 @@ def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None
         unordered_locks=frozenset(
             (names[step.actor], it) for step in trace.steps for it in step.operation.unordered_locks
         ),
-        several_locks=frozenset((names[step.actor], it) for step in trace.steps for it in step.operation.several_locks),
+        several_locks=frozenset(
+            (names[step.actor], table) for step in trace.steps for table in step.operation.several_locks
+        ),
         waits=tuple(step.operation.template.split()[0].upper() for step in trace.steps if step.waited_for),
         errors=tuple(error_name(each.error) for each in operations if each.error is not None),
     )

@@ -88,9 +88,17 @@ class Counters:
         """Leave out what was counted since the last question: it was not the actor."""
         self._counts(self._run(_OF_ALL))
 
-    def send(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None) -> Any:
-        """Send the statement, and note with the operation what was counted, or will be. Raises what ``send`` does."""
-        if self._status is TransactionStatus.IDLE and operation.autocommit and _ALONE.match(operation.sql):
+    def send(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None, in_parts: bool = False) -> Any:
+        """Send the statement, and note with the operation what was counted, or will be. Raises what ``send`` does.
+
+        ``in_parts``: its answer comes in several steps, between which the session cannot be asked.
+        """
+        if (
+            self._status is TransactionStatus.IDLE
+            and not in_parts
+            and operation.autocommit
+            and _ALONE.match(operation.sql)
+        ):
             return self._send_alone(operation, send, outlives=isinstance(cursor, ServerCursor))
         if self._status is TransactionStatus.INERROR and _ENDS.match(operation.sql):
             operation.counts = self._end("ROLLBACK")  # what is sent afterwards finds no transaction
@@ -108,6 +116,7 @@ class Counters:
             self._asked, self._failed = (operation, back), self._failed and not back
         elif self._status is TransactionStatus.IDLE:
             self._forget()
+        operation.uncounted = in_parts
         return result
 
     def _send_alone(self, operation: Operation, send: Callable[[], Any], *, outlives: bool) -> Any:

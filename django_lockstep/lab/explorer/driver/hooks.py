@@ -158,7 +158,9 @@ class Hooks:
         if name == "_execute_gen":  # not that of executemany(), which is a pipeline by itself
             self._require_no_pipeline()
         operation = self._operation(*sent_by(generator, self._driver))
-        return self._pass(operation, lambda: self._wait(generator, *args, **kwargs))
+        return self._pass(
+            operation, lambda: self._wait(generator, *args, **kwargs), in_parts=name == "_stream_send_gen"
+        )
 
     def _require_no_pipeline(self) -> None:
         if self._driver.pgconn.pipeline_status:
@@ -182,13 +184,17 @@ class Hooks:
             origin=sent_from(sys._getframe(2)),
         )
 
-    def _pass(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None) -> Any:
+    def _pass(
+        self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None, in_parts: bool = False
+    ) -> Any:
         self.session.see(operation)
         self._gate.before(operation)
         self._inside = True
         try:
             self.collect()
-            return send() if self.counters is None else self.counters.send(operation, send, cursor=cursor)
+            if self.counters is None:
+                return send()
+            return self.counters.send(operation, send, cursor=cursor, in_parts=in_parts)
         except BaseException as error:
             operation.error = error
             raise

@@ -177,9 +177,8 @@ class MoveBuilder:
 
     def _order_matters(self, one: StepRecord, other: StepRecord) -> bool:
         """Whether it may matter which of two woken steps went on first."""
-        errors = [each.operation.error for each in (one, other)]
-        if all(error is not None and sqlstate_of(error) == "40001" for error in errors):
-            return False  # at one snapshot all that waited for a writer fail with its COMMIT
+        if all(_does_nothing(step.operation) for step in (one, other)):
+            return False
         prints = [self.transaction(each.actor, each.operation).waiting(each.operation) for each in (one, other)]
         return dependent(*prints)
 
@@ -210,3 +209,14 @@ def _union(parts: Mapping[int, Footprint]) -> Footprint:
     for part in parts.values():
         touched = touched | part
     return touched
+
+
+def _does_nothing(woken: Operation) -> bool:
+    """Whether a step that has waited has changed nothing, whoever of those that waited with it went on first.
+
+    At one snapshot all that waited for a writer fail with its COMMIT; else they find that the key exists now, or that
+    the row does not.
+    """
+    if woken.error is not None:
+        return sqlstate_of(woken.error) in {"40001", "23505", "23P01"}
+    return woken.rows == 0

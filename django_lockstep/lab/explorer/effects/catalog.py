@@ -379,12 +379,7 @@ class Catalog:
         """What runs have shown: a word for what, the table of which it is true, and the statement, if it is of one."""
         # Which page a row is on matters only to transactions that keep their snapshot.
         crowded = self.crowded if self.keeps_snapshots else ()
-        facts = {
-            "rekeyed": self.rekeyed,
-            "ordered": self.ordered,
-            "unordered": self.unordered,
-            "crowded": crowded,
-        }
+        facts = {"rekeyed": self.rekeyed, "ordered": self.ordered, "unordered": self.unordered, "crowded": crowded}
         of_tables = {(what, name, "") for what, names in facts.items() for name in names}
         return frozenset(of_tables | {(*fact, template) for template, found in self._facts.items() for fact in found})
 

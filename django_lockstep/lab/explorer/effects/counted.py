@@ -19,7 +19,8 @@ from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement, 
 
 __all__ = ["Count", "Counts", "facts_beyond", "widened"]
 
-_ROW_LOCKS = "RowShareLock"
+_ROW_LOCKS = frozenset({"RowShareLock", "RowExclusiveLock"})
+"""Of what locks or writes rows; it may have locked some although it has changed none."""
 _TABLE_LOCKS = frozenset(
     ["ShareUpdateExclusiveLock", "ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"]
 )
@@ -119,9 +120,9 @@ def _of_table(statement: Statement, name: str, count: Count, *, written: int, af
         yield "reads", name
         yield "unordered", name
         # Row locks of a relation hold for every later scan of it: which of them has taken them is not counted.
-        if _ROW_LOCKS in count.modes or after_failure:
+        if _ROW_LOCKS & count.modes or after_failure:
             yield "locks", name
-    elif _ROW_LOCKS in count.new_modes and not locked:
+    elif "RowShareLock" in count.new_modes and not locked:
         yield "locks", name
 
 

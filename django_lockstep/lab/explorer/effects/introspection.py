@@ -81,15 +81,22 @@ def read_functions(cursor: Any) -> Functions:
     """Return what the database's own functions may do."""
     servers = {name for (name,) in _rows(cursor, _UNCOUNTED)}
     functions = [_Function(*row) for row in _rows(cursor, _FUNCTIONS)]
-    uncounted = _closure(functions, lambda one, names: is_uncounted(one.source) or one.names_any(servers | names))
-    writing = _closure(functions, lambda one, names: one.names_any(_WRITE | names))
-    used = list(_rows(cursor, _USED, [[one.oid for one in functions if not one.constant or one.language in _READABLE]]))
+    uncounted = _closure(functions, lambda it, names: is_uncounted(it.source) or it.names_any(servers | names))
+    writing = _closure(functions, lambda it, names: it.names_any(_WRITE | names))
+    used = list(
+        _rows(
+            cursor,
+            _USED,
+            [[function.oid for function in functions if not function.constant or function.language in _READABLE]],
+        )
+    )
     return Functions(
-        touching=_closure(functions, lambda one, names: one.names_any(_READ | _WRITE | names)),
+        touching=_closure(functions, lambda it, names: it.names_any(_READ | _WRITE | names)),
         uncounted=uncounted,
         writing=writing,
-        catch=any(_CATCHES.search(one.source) for one in functions),
-        unnamed=frozenset(one.oid for one in functions if one.of_row) | {oid for oid, view in used if view is None},
+        catch=any(_CATCHES.search(function.source) for function in functions),
+        unnamed=frozenset(function.oid for function in functions if function.of_row)
+        | {oid for oid, view in used if view is None},
         views=frozenset(view for oid, view in used if view is not None and oid in uncounted),
         servers=frozenset(name for name in servers if not _READ_IN_TEXT.match(name)),
     )
@@ -116,10 +123,14 @@ def _closure(functions: Collection[_Function], has_effect: Callable[[_Function, 
     chosen: dict[int, str] = {}
     names: frozenset[str] = frozenset()
     while new := {
-        one.oid: one.name
-        for one in functions
-        if one.oid not in chosen
-        and (has_effect(one, names) if one.language in _READABLE else not (one.language in _BINARY and one.constant))
+        function.oid: function.name
+        for function in functions
+        if function.oid not in chosen
+        and (
+            has_effect(function, names)
+            if function.language in _READABLE
+            else not (function.language in _BINARY and function.constant)
+        )
     }:
         chosen |= new
         names |= set(new.values())

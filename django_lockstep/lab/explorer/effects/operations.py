@@ -69,6 +69,8 @@ class Operation:
     """Tables of which it has locked several rows, in an order that the server has chosen."""
     several_locks: frozenset[str] = frozenset()
     """Tables of which its transaction has locked several rows by now, in whatever order."""
+    uncounted: bool = False
+    """Whether the server could not be asked."""
     counts: Counts | None = None
     """What the server counted; None where it was not asked."""
     rows: int | None = None

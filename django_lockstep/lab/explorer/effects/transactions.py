@@ -83,10 +83,7 @@ def _is_value(lock: LockedKey) -> bool:
 def _require_saved(statement: Statement, what: str, name: str) -> None:
     """Raise `NotExplorable` for a write of a table that could not be saved before."""
     if what == "writes" and not statement.hidden and name not in {table for table, _ in statement.writes}:
-        raise NotExplorable(
-            f"A statement on {', '.join(sorted({table for table, _ in statement.reads | statement.writes}))} writes "
-            f"table {name} as well, by no trigger and no reference, so that its rows could not be saved before"
-        )
+        raise NotExplorable(f"A statement writes table {name} by no trigger and no reference: its rows are not saved")
 
 
 class Transaction:
@@ -118,10 +115,7 @@ class Transaction:
         """Rows that are locked until the transaction ends, with the strength."""
         self._opaque = False
         self._level: str | None = None
-        self._seen = False
-        self._read_only = False
-        self._nested = False
-        self._failed = False
+        self._seen = self._read_only = self._nested = self._failed = False
 
     def statement(self, operation: Operation) -> Statement:
         """Return the step's statement; `UNKNOWN` after a change of the session."""
@@ -229,8 +223,9 @@ class Transaction:
             for what, name in facts_beyond(self.statement(sent), counted, catalog=self._catalog):
                 _require_saved(self.statement(sent), what, name)
                 self._learn(sent, what, name)
-        if counts is None and ended and operation in self._unchecked:
-            self._learn(operation, "anything", "what was not counted before its connection was lost")
+        is_checked = self.statement(operation).kind not in {"UNKNOWN", *_OUTSIDE}
+        if counts is None and is_checked and (operation.uncounted or (ended and operation.error is not None)):
+            self._learn(operation, "anything", "what could not be counted")
         if counts is not None or ended:
             self._unchecked.clear()
 

@@ -244,8 +244,8 @@ def _wrong_usage(*errors: type[Exception]) -> Iterator[None]:
 def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
     """Raise ``ValueError`` for options that exclude each other, before anything is run."""
     path, database = options["output"], options["database"]
-    given = {name: options[name] for name in ("directed", "reduction", "preemptions", "processes", "cluster")}
-    ExploreOptions(**given, audit=options["audit"] or 0)
+    chosen = {name: options[name] for name in ("directed", "reduction", "preemptions", "processes", "cluster")}
+    ExploreOptions(**chosen, audit=options["audit"] or 0)
     _require_one_process(options)
     folder = path is not None and path.is_dir() and options["format"] == "svg"
     if options["schedule"] is not None and len(races) != 1:

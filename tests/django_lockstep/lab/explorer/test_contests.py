@@ -1,10 +1,12 @@
 """Waiters for one row of which the server lets any one go on first: a search runs each of these orders."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.contrib.auth.models import Group, User
+from django.db import IntegrityError, connection, transaction
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
 from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
@@ -211,3 +213,35 @@ def test_orders_after_a_row_was_only_locked_are_found_with_and_without_reduction
     assert (full.unsteerable, reduced.unsteerable, symmetric.unsteerable) == (0, 0, 0)
     assert unnamed_ends(full) == unnamed_ends(reduced) == unnamed_ends(symmetric)
     assert full.schedules > reduced.schedules > symmetric.schedules
+
+
+def deletes(pk: int) -> int:
+    return Seat.objects.filter(pk=pk).delete()[0]
+
+
+def adds_a_guest(pk: int) -> None:
+    User.objects.get_or_create(username="ada")
+
+
+def creates_a_guest(pk: int) -> bool:
+    with suppress(IntegrityError), transaction.atomic():
+        User.objects.create(username="ada")
+        return True
+    return False
+
+
+def joins_a_group(pk: int) -> None:
+    Group.objects.get(name="guests").user_set.add(User.objects.get(username="host"))
+
+
+def seat_and_host() -> int:
+    User.objects.create(username="host")
+    Group.objects.create(name="guests")
+    return stories.one_seat()
+
+
+@pytest.mark.parametrize("waits", [deletes, adds_a_guest, creates_a_guest, joins_a_group])
+def test_three_who_wait_for_one_key_or_row_and_then_do_nothing_go_on_in_any_order(waits: Any) -> None:
+    race = explore(Scenario(set_up=seat_and_host, actors=[waits] * 3), reduction="symmetric", audit=20)
+
+    assert (race.verdict, race.unsteerable) == ("holds", 0), race.reason
