@@ -20,7 +20,7 @@ from django_lockstep.lab.explorer.spec.specs import write_spec
 from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import actor, among, unnamed_ends
-from tests.testapps.shop.models import Seat
+from tests.testapps.shop.models import Seat, Ticket
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -169,6 +169,7 @@ def locks_at_its_snapshot(pk: int) -> None:
         Seat.objects.select_for_update().get(pk=pk)
 
 
+@pytest.mark.slow
 def test_who_is_refused_at_its_snapshot_is_so_in_one_and_the_same_move() -> None:
     racing = Scenario(set_up=stories.one_seat, actors=[adds, adds, locks_at_its_snapshot])
     ended = set()
@@ -216,7 +217,7 @@ def test_orders_after_a_row_was_only_locked_are_found_with_and_without_reduction
 
 
 def deletes(pk: int) -> int:
-    return Seat.objects.filter(pk=pk).delete()[0]
+    return Ticket.objects.filter(seat_id=pk).delete()[0]
 
 
 def adds_a_guest(pk: int) -> None:
@@ -237,7 +238,9 @@ def joins_a_group(pk: int) -> None:
 def seat_and_host() -> int:
     User.objects.create(username="host")
     Group.objects.create(name="guests")
-    return stories.one_seat()
+    seat = stories.one_seat()
+    Ticket.objects.create(seat_id=seat)
+    return seat
 
 
 @pytest.mark.parametrize("waits", [deletes, adds_a_guest, creates_a_guest, joins_a_group])

@@ -71,6 +71,7 @@ def test_what_was_cleared_is_gone() -> None:
     assert builder.build({"wrong": 1}, finished=True, bounded=False)[0].ends == {1: 1}
 
 
+@pytest.mark.slow
 def test_it_is_as_deep_as_runs_are_long() -> None:
     runs = [(run("A" * length + "B"), "right") for length in range(2000)]
     lines = built(*runs, (run("A" * 2000), "right"))
