@@ -251,6 +251,10 @@ class Exploration:
     """Whether only schedules around writes were run."""
     audited: int = 0
     """Random walks beside the search that have ended as one of its schedules."""
+    missed: str = ""
+    """The outcome that a reduced search has missed, in words; empty if there is none."""
+    not_explored: str = ""
+    """What no schedule shows because it comes within one statement, such as a deadlock; empty if there is nothing."""
     tree: tuple[TreeLine, ...] | None = None
     """The schedules as a tree, each line before those that it leads to, where that was asked for."""
 

@@ -169,6 +169,8 @@ class ExplorationTally:
             opaque=tuple(sorted(self.opaque)),
             left=strategy.left,
             audited=self.audited,
+            missed=self.missed,
+            not_explored=self._possible_deadlocks(),
             outcomes=tuple(outcomes.values()),
             deadlocks=self.deadlocks,
             errors=dict(sorted(self.errors.items())),

@@ -294,6 +294,7 @@ def summary_lines(found: Exploration) -> list[str]:
         *(map(_way, wrong[:_MOST_WAYS]) if len(wrong) > 1 else ()),
         *more,
         *_compared(found),
+        *filter(None, [found.missed]),
     ]
 
 
@@ -328,9 +329,12 @@ def _lines(report: RaceReport, columns: int) -> Iterator[str]:
     if found is None:
         yield from (timeline(run, width=fitting_width(columns, run)) for run in report.runs)
         return
-    counts = f"{counted(found.schedules, 'schedule')}, {found.seconds:.2f} s, {found.deadlocks} with deadlocks"
+    audited = f" and {found.audited} at random" if found.audited else ""
+    counts = f"{counted(found.schedules, 'schedule')}{audited}, {found.seconds:.2f} s, {found.deadlocks} with deadlocks"
     yield f"{report.name}: {found.verdict} ({counts})"
     yield from _compared(found) if found.verdict == "holds" else summary_lines(found)
+    if found.not_explored and found.passed:
+        yield f"not explored: {found.not_explored}"
     if found.failure is not None:
         yield timeline(found.failure, width=fitting_width(columns, found.failure))
     yield from (f"depends on everything: {sentence}" for sentence in found.opaque)

@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from django_lockstep.lab import pytest_plugin
 from django_lockstep.lab.explorer import Scenario, explore
 from django_lockstep.lab.explorer.audit import RandomWalk, _Node
+from django_lockstep.lab.explorer.render.reports import RaceReport, as_text
 from django_lockstep.lab.explorer.search import branches
 from django_lockstep.lab.pytest_plugin import MISSED, RaceFixture
 from tests.django_lockstep.lab.explorer import stories
@@ -42,6 +43,8 @@ def test_walks_end_as_a_search_that_holds(walks: int, audited: int, others: str)
     # Of its six schedules, two only swap independent steps of others.
     assert (race.verdict, race.audited) == ("holds", audited)
     assert race.reason == f"Every interleaving was explored, in 4 schedules{others}"
+    shown = f"seats: holds (4 schedules{f' and {audited} at random' if audited else ''}, "
+    assert as_text([RaceReport(name="seats", exploration=race)]).startswith(shown)
 
 
 @pytest.mark.parametrize("options", [{"directed": True}, {"reduction": "none"}])
@@ -71,7 +74,9 @@ def test_one_that_is_wrong_is_broken_and_says_so() -> None:
 
     assert race.verdict == "broken"
     assert race.failure is not None
+    report = as_text([RaceReport(name="seats", exploration=race)])
     assert "The reduction missed an outcome, please report" in race.reason
+    assert race.missed in report
 
 
 @pytest.mark.usefixtures("blind")

@@ -15,6 +15,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
+from django_lockstep.lab.explorer.render.reports import RaceReport, as_text
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import PlainSeat, Seat
 
@@ -515,4 +516,4 @@ def test_two_statements_that_lock_several_rows_in_the_servers_order_are_named(
 
     assert race.verdict == verdict, race.reason
     told = "locks several rows of shop_seat in one statement, in an order that the server chooses"
-    assert (told in race.reason) is said
+    assert (told in race.reason) is (told in as_text([RaceReport(name="seats", exploration=race)])) is said
