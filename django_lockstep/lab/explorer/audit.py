@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import RestartSearch, TooManySteps
 from django_lockstep.lab.explorer.oracle import RunResult
-from django_lockstep.lab.explorer.retries import follow, play_next
+from django_lockstep.lab.explorer.retries import follow, learn_differences, play_next
 from django_lockstep.lab.explorer.search.branches import Move, related
 from django_lockstep.lab.explorer.search.schedules import parse_schedule
 from django_lockstep.lab.explorer.session import ExplorationSession
-from django_lockstep.lab.explorer.tables.final_state import describe_state
 from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, judge_run, outcome_key
 
 __all__ = ["Audit", "RandomWalk", "audit_search"]
@@ -152,21 +151,17 @@ def _judge_unknown(
     if judged.run is None or outcome_key(judged, judged.run) in tally.ends:
         return None
     # What differs when the walk is repeated differs without any race.
-    again, repeated = follow(session, trace.actors)
-    if not (trace.unsteerable or repeated.unsteerable) and session.oracle.learn(result, again):
-        raise RestartSearch
+    learn_differences(session, (result, trace), follow(session, trace.actors))
     return judged
 
 
 def _describe(session: ExplorationSession, judged: JudgedRun, trace: Trace, *, seed: str) -> str:
     if (run := judged.run) is None:
         raise RuntimeError("a walk that did not end has no outcome")
-    ends = [f"{name} raised {error}" for name, error in run.errors.items()]
     pairs = list(itertools.islice(_swapped(trace, session.names), _MOST_PAIRS))
     return (
-        f"The reduction missed an outcome, please report: schedule {run.schedule} (random walk: {seed}) ends "
-        f"{'right' if run.holds else 'wrong'} with {'; '.join([*ends, describe_state(run.state)])}, which no schedule "
-        f"of the reduced search does. {' '.join(pairs)}".rstrip()
+        f"The reduction missed an outcome, please report: schedule {run.schedule} (random walk: {seed}) ends as no "
+        f"schedule of the reduced search does: {run.in_words}. {' '.join(pairs)}".rstrip()
     )
 
 

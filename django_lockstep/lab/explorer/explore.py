@@ -14,17 +14,16 @@ from django.db import DEFAULT_DB_ALIAS
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.audit import audit_search
 from django_lockstep.lab.explorer.driver.trace import CAUSES, MAX_STEPS, Limits, Trace
-from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, RestartSearch, ScheduleError, Stuck
+from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, ScheduleError, Stuck
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Errors, ExploreOptions, Reduction, SessionOptions, Victim
 from django_lockstep.lab.explorer.results import Exploration, Run
-from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, play_next, require_steered
+from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, learn_differences, play_next, require_steered
 from django_lockstep.lab.explorer.search.directed import DirectedSearch
 from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.schedules import SearchStrategy, parse_schedule
 from django_lockstep.lab.explorer.search.symmetry import originals
 from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
-from django_lockstep.lab.explorer.tables.final_state import describe_state
 from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, Vacuity, judge_run
 from django_lockstep.lab.scenario import Scenario
 
@@ -70,25 +69,22 @@ def explore(
     wrong run; a function, with the first run for which it returns True.
 
     A race in which an actor sends nothing, or raises in every schedule, is vacuous, unless an error is a conflict in
-    the database or one that ``raises`` names (a class or a tuple), and so is one in which nobody ever succeeds. With
+    the database or one that ``raises`` names (a class or a tuple), or in which no actor ever succeeds. With
     ``no_deadlock`` a run with a deadlock counts as wrong. ``ignore`` names columns that are not compared, such as
     ``auth_user.password``; those that differ when a schedule is run again are ignored by themselves. ``warm_up`` first
     runs the actors one after the other, to fill caches. With ``virtual_sleep``, `time.sleep` in an actor advances its
     clock and lets others run.
 
-    ``victim`` loses a deadlock: the ``last`` to wait, or the ``first``, whose time-out expires first in production.
-    ``step_timeout`` is how many seconds one step may take without waiting for another actor, and how many ``set_up``
-    and ``invariant`` wait for a lock.
+    ``victim`` loses a deadlock: the ``last`` to wait, or the ``first``, whose time-out expires first in production. One
+    step may take ``step_timeout`` seconds without waiting for another actor; ``set_up`` waits as long for a lock.
 
     ``processes`` is how many worker processes explore, each on a scratch database, so that this process must use one,
     too; not for a directed search. Each unpickles the scenario, or calls ``load``, a picklable function that returns
     it; `NotExplorable` if it can do neither, `WorkerDied` if workers end again and again. ``cluster`` is the address of
     a Dask scheduler whose workers explore instead; `NotExplorable` if it does not answer, or if a worker has other code
-    or versions. With ``tree`` the result has all schedules as a tree; not of a directed search.
-
-    A race that would hold is audited: ``audit`` random walks (by default the setting ``LOCKSTEP_LAB_AUDIT``, 20) that
-    leave nothing out must end as one of the search's schedules. If one does not, the race is ``missed``, and the search
-    begins again without reduction.
+    or versions. With ``tree`` the result has all schedules as a tree; not of a directed search. A race that would hold
+    is audited: ``audit`` random walks (default: the setting ``LOCKSTEP_LAB_AUDIT``, 20) that leave nothing out must end
+    as one of its schedules; if one does not, it is ``missed``, and the search begins again without reduction.
 
     The scenario runs on committed data, and tables that it wrote are put back; what other sessions commit into them
     meanwhile is lost. So it needs a test or scratch database, or ``database_is_mine``. `NotExplorable` is raised on
@@ -118,8 +114,12 @@ def explore(
         tree=tree,
         audit=conf.audit() if audit is None else audit,
     )
+    return _explore(scenario, options, load=load or functools.partial(_itself, scenario))
+
+
+def _explore(scenario: Scenario, options: ExploreOptions, *, load: Callable[[], Scenario]) -> Exploration:
     begun = time.monotonic()
-    workers = _workers(load or functools.partial(_itself, scenario), options)
+    workers = _workers(load, options)
     with exploration_session(scenario, options.session) as session:
         return session.run_until_stable(lambda: _attempt(session, options, workers=workers, begun=begun))
 
@@ -272,7 +272,7 @@ def _run_schedules(
             # follows another one of the same actors; what it finds is confirmed, and it proves nothing else.
             follows = not (session.options.warm_up or strategy.exhaustive)
             if not follows and (tally.runs == 1 or not _same_schedule(warm, first)):
-                _learn(session, first, follow(session, first[1].actors, expected=first[1]))
+                learn_differences(session, first, follow(session, first[1].actors, expected=first[1]))
             require_steered(session, first[1])
     except ScheduleError as error:
         return Nondeterminism(str(error))
@@ -324,13 +324,6 @@ def _same_schedule(warm: TracedResult | None, first: TracedResult) -> bool:
     return warm is not None and warm[1].actors == first[1].actors
 
 
-def _learn(session: ExplorationSession, one: TracedResult, other: TracedResult) -> None:
-    """Raise `RestartSearch` if two results of one schedule differ in columns that were not known to differ."""
-    steered = not (one[1].unsteerable or other[1].unsteerable)  # otherwise the server may have decided differently
-    if steered and session.oracle.learn(one[0], other[0]):
-        raise RestartSearch
-
-
 def _confirm_broken(
     session: ExplorationSession, tally: ExplorationTally, trouble: Nondeterminism | Stuck | None
 ) -> tuple[Run | None, Nondeterminism | Stuck | None]:
@@ -357,21 +350,16 @@ def _confirm(
     for _ in range(ATTEMPTS):
         ended, trace = follow(session, moves)
         # Values that differ here differ without any race, such as those of a random token.
-        _learn(session, before, (ended, trace))
+        learn_differences(session, before, (ended, trace))
         again = session.judge(ended, trace)
         # With an invariant, only its answer is compared: passwords and the like may differ.
         alike = session.scenario.invariant is not None or session.oracle.key(ended) == judged.key
         if alike and not again.holds and (again.errors, again.schedule) == (failure.errors, failure.schedule):
             return again, None
     return failure, Nondeterminism(
-        f"Schedule {failure.schedule} ended differently when it was repeated.\nThen: {_in_words(failure)}\n"
-        f"Now:  {_in_words(again)}\n{CAUSES}"
+        f"Schedule {failure.schedule} ended differently when it was repeated.\nThen: {failure.in_words}\n"
+        f"Now:  {again.in_words}\n{CAUSES}"
     )
-
-
-def _in_words(run: Run) -> str:
-    errors = [f"{name} raised {error}" for name, error in run.errors.items()]
-    return "; ".join([*errors, describe_state(run.state), run.reason or "right"])
 
 
 def _itself(scenario: Scenario) -> Scenario:

@@ -166,6 +166,12 @@ class RunEnding:
         """The state in a line."""
         return describe_state(self.state)
 
+    @property
+    def in_words(self) -> str:
+        """How it ended, in a line: errors, state, and what is wrong with them."""
+        errors = [f"{name} raised {error}" for name, error in self.errors.items()]
+        return "; ".join([*errors, self.end, self.reason or "right"])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run(RunEnding):

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django_lockstep.lab.explorer.driver.trace import Trace
-from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, ScheduleError
+from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, RestartSearch, ScheduleError
 from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, Schedule
 from django_lockstep.lab.explorer.session import ExplorationSession
 
-__all__ = ["ATTEMPTS", "follow", "play_copy", "play_next", "require_steered"]
+__all__ = ["ATTEMPTS", "follow", "learn_differences", "play_copy", "play_next", "require_steered"]
 
 _TURNS = 200
 """How often a schedule is tried until waiters for one row go on as it says.
@@ -31,6 +31,15 @@ def follow(
         session, lambda in_turn: session.play(Follow(moves), expected=expected, in_turn=in_turn)
     )
     return session.result(fixture, trace), trace
+
+
+def learn_differences(
+    session: ExplorationSession, result: tuple[RunResult, Trace], again: tuple[RunResult, Trace]
+) -> None:
+    """Raise `RestartSearch` if two results of one schedule differ in columns that were not known to differ."""
+    steered = not (result[1].unsteerable or again[1].unsteerable)  # otherwise the server may have decided differently
+    if steered and session.oracle.learn(result[0], again[0]):
+        raise RestartSearch
 
 
 def play_copy(session: ExplorationSession, chooser: Chooser) -> Trace:

@@ -34,7 +34,11 @@ from django_lockstep.lab.explorer.search.branches import Move
 from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, write_schedule
 from django_lockstep.lab.explorer.steps import Masker, build_raised, build_steps, build_swaps
 from django_lockstep.lab.explorer.tables.control_session import database_key
-from django_lockstep.lab.explorer.tables.databases import require_disposable
+from django_lockstep.lab.explorer.tables.databases import (
+    require_committed_data,
+    require_connections,
+    require_disposable,
+)
 from django_lockstep.lab.explorer.tables.final_state import FinalState
 from django_lockstep.lab.explorer.watches import LockWatch, RowWatch, written_tables
 from django_lockstep.lab.scenario import Scenario
@@ -42,8 +46,6 @@ from django_lockstep.lab.scenario import Scenario
 __all__ = ["ExplorationSession", "Learned", "exploration_session"]
 
 _Result = TypeVar("_Result")
-_OTHERS = 3
-"""Connections beside the actors': the exploring thread's, and the two of the explorer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,10 +387,10 @@ def exploration_session(scenario: Scenario, options: SessionOptions) -> Iterator
     while another explorer is running, and for a pool that is too small.
     """
     database = options.database
-    _require_committed_data(connections[database])
+    require_committed_data(connections[database])
     if not options.database_is_mine:
         require_disposable(database)
-    _require_connections(connections[database], actors=len(scenario.actors))
+    require_connections(connections[database], actors=len(scenario.actors))
     if scenario.prepare is not None:
         scenario.prepare()
     with ExitStack() as stack:
@@ -430,32 +432,6 @@ def _identity(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
 def _for_servers(session: ExplorationSession, action: Callable[[Server], None]) -> None:
     for server in session._servers.values():
         action(server)
-
-
-def _require_committed_data(connection: BaseDatabaseWrapper) -> None:
-    if connection.vendor != "postgresql":
-        raise NotExplorable(f"The explorer needs PostgreSQL; database {connection.alias!r} is {connection.vendor}")
-    if connection.in_atomic_block:
-        raise NotExplorable(
-            f"A transaction is open on database {connection.alias!r}, so that other connections would not see the rows "
-            "of the set-up. In pytest use @pytest.mark.django_db(transaction=True), in Django's own tests "
-            "TransactionTestCase."
-        )
-
-
-def _require_connections(connection: BaseDatabaseWrapper, *, actors: int) -> None:
-    """Raise `NotExplorable` if the database's pool has too few connections."""
-    pool = connection.settings_dict.get("OPTIONS", {}).get("pool")
-    if not pool:
-        return
-    options = pool if isinstance(pool, dict) else {}
-    size, needed = options.get("max_size") or options.get("min_size", 4), actors + _OTHERS
-    if size < needed:
-        raise NotExplorable(
-            f"The pool of database {connection.alias!r} has {size} connections; a race of {actors} actors needs "
-            f"{needed}: one for each actor, the test's own, and two of the explorer. Give the pool a max_size of "
-            f"{needed}, or the tests no pool."
-        )
 
 
 def _idle(fixture: Any) -> None:

@@ -88,16 +88,10 @@ class ExplorationTally:
     def start_over(self) -> None:
         """Forget the runs until now; the time that they took still counts."""
         self.runs = self.redundant = self.deadlocks = self.unsteerable = self.yields = 0
-        for noted in (
-            self.opaque,
-            self.unordered_locks,
-            self.errors,
-            self.waits,
-            self.ends,
-            self.counts,
-            self.schedules,
-        ):
+        for noted in (self.opaque, self.unordered_locks, self.several_locks, self.errors, self.waits):
             noted.clear()
+        for known in (self.ends, self.counts, self.schedules):
+            known.clear()
         self.broken = None
         if self.tree is not None:
             self.tree.clear()
@@ -301,7 +295,7 @@ def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None
         yields=trace.yields,
         opaque=frozenset(reason for each in operations if each.statement for reason in each.statement.reasons),
         unordered_locks=frozenset(
-            (names[step.actor], it) for step in trace.steps for it in step.operation.unordered_locks
+            (names[step.actor], table) for step in trace.steps for table in step.operation.unordered_locks
         ),
         several_locks=frozenset(
             (names[step.actor], table) for step in trace.steps for table in step.operation.several_locks

@@ -12,7 +12,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from django_lockstep.lab.explorer.effects.counted import Count, Counts
+from django_lockstep.lab.explorer.effects.counted import COUNTED, Count, Counts
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.errors import NotExplorable
 
@@ -40,8 +40,6 @@ SELECT concat_ws(',', (SELECT {_text("l.relation", "l.mode")} FROM {_LOCKS}), (
     WHERE c.oid >= 16384 AND c.relkind IN ('r', 'i', 'S', 'm'))), {_COMMON}
 """
 """Also of relations whose locks are gone: what failed has released them, be it caught in a function."""
-_ALONE = re.compile(r"\s*\(*\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|VALUES|TABLE)\b", re.IGNORECASE)
-"""Statements that are the same as the only one of a transaction: others fail there, or begin and end their own."""
 _ENDS = re.compile(r"(COMMIT|END|ROLLBACK|ABORT)\b(?!.*\bTO\b)", re.IGNORECASE | re.DOTALL)
 _BACK_TO = re.compile(r"ROLLBACK\b.*\bTO\b", re.IGNORECASE | re.DOTALL)
 _NOTHING = (0,) * len(_NUMBERS)
@@ -97,7 +95,7 @@ class Counters:
             self._status is TransactionStatus.IDLE
             and not in_parts
             and operation.autocommit
-            and _ALONE.match(operation.sql)
+            and COUNTED.match(operation.sql)
         ):
             return self._send_alone(operation, send, outlives=isinstance(cursor, ServerCursor))
         if self._status is TransactionStatus.INERROR and _ENDS.match(operation.sql):

@@ -28,7 +28,7 @@ __all__ = ["RowCaches", "SetupMonitor", "VirtualClock", "describe_leftovers"]
 class SetupMonitor:
     """Copies tables before this thread writes them, and lets its commits not wait for the disk, until `close`.
 
-    A lock of somebody else it awaits ``lock_timeout`` seconds: all actors stand, so nobody would release it.
+    It waits ``lock_timeout`` seconds for a lock of another session: all actors stand, and would release none.
     """
 
     def __init__(self, server: Callable[[str], Server], *, lock_timeout: float) -> None:

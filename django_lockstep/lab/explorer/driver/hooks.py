@@ -191,7 +191,6 @@ class Hooks:
         self._gate.before(operation)
         self._inside = True
         try:
-            self.collect()
             if self.counters is None:
                 return send()
             return self.counters.send(operation, send, cursor=cursor, in_parts=in_parts)

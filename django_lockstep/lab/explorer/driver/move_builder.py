@@ -212,7 +212,7 @@ def _union(parts: Mapping[int, Footprint]) -> Footprint:
 
 
 def _does_nothing(woken: Operation) -> bool:
-    """Whether a step that has waited has changed nothing, whoever of those that waited with it went on first.
+    """Whether a step that has waited has changed nothing, in whichever order the waiting steps went on.
 
     At one snapshot all that waited for a writer fail with its COMMIT; else they find that the key exists now, or that
     the row does not.

@@ -69,7 +69,7 @@ class Server:
     def put_back(self) -> None:
         """Put every saved table back. Raises `NotExplorable` for prepared transactions of the run, and ends these."""
         if left := sorted(self._prepared_ids() - self._prepared):
-            # They hold their locks until somebody ends them, and nobody else knows of them.
+            # They hold their locks until they are ended, and only the explorer knows of them.
             for gid in left:
                 self._driver.execute(f"ROLLBACK PREPARED {quote_literal(gid)}".encode())
             raise NotExplorable(

@@ -264,7 +264,7 @@ class Catalog:
     ) -> None:
         self._tables: Mapping[str, TableFacts] = {table.name: table for table in tables}
         self.relations: Mapping[int, tuple[str, str]] = {}
-        """What each OID is: a table's own, its index's or its TOAST table's counts for the table."""
+        """What each OID is, and the name: of an index that of its table."""
         users = Counter(sequence for table in self._tables.values() for sequence in table.sequences)
         self._numbering_several = frozenset(sequence for sequence, count in users.items() if count > 1)
         self.shared_sequences = self._numbering_several

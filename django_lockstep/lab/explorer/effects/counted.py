@@ -9,6 +9,7 @@ everything that a step touches is known before its order with others is decided,
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from django_lockstep.lab.explorer.effects.catalog import Catalog, Fact, TableFac
 from django_lockstep.lab.explorer.effects.footprints import ADVISORY, Mode
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement, merge, writes_beyond
 
-__all__ = ["Count", "Counts", "facts_beyond", "widened"]
+__all__ = ["COUNTED", "Count", "Counts", "facts_beyond", "widened"]
 
 _ROW_LOCKS = frozenset({"RowShareLock", "RowExclusiveLock"})
 """Of what locks or writes rows; it may have locked some although it has changed none."""
@@ -25,6 +26,9 @@ _TABLE_LOCKS = frozenset(
     ["ShareUpdateExclusiveLock", "ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"]
 )
 """Of LOCK TABLE and of changes of the schema."""
+COUNTED = re.compile(r"\s*\(*\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|VALUES|TABLE)\b", re.IGNORECASE)
+"""Statements of which all is counted, and which are the same as the only one of a transaction: others change more than
+rows, fail there, or begin and end their own."""
 _CHANGES = (Mode.NO_KEY_UPDATE, Mode.UPDATE)
 
 

@@ -45,7 +45,7 @@ class Mode(IntEnum):
     UNIQUE = 5
     """Of one key of an index, or of any key of a table; it also stands for the order in which rows are numbered."""
     ORDER = 6
-    """The order in which the rows of a table are placed and timed; nobody waits for it."""
+    """The order in which the rows of a table are placed and timed; no step waits for it."""
 
 
 LockedKey = tuple[FootprintKey, Mode]

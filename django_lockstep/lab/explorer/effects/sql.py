@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from django_lockstep.lab.explorer.effects.catalog import EVERY_COLUMN, Catalog, TableFacts
-from django_lockstep.lab.explorer.effects.counted import widened
+from django_lockstep.lab.explorer.effects.counted import COUNTED, widened
 from django_lockstep.lab.explorer.effects.footprints import FootprintKey, Mode
 from django_lockstep.lab.explorer.effects.introspection import is_uncounted
 from django_lockstep.lab.explorer.effects.key_values import HASH, KeyValues, may_be_key
@@ -34,10 +34,7 @@ _LEVEL_SET = re.compile(r"SET\s+(LOCAL\s+|SESSION\s+)?TRANSACTION_ISOLATION\b", 
 _COMMIT = re.compile(r"(COMMIT|END)( WORK| TRANSACTION)?( AND NO CHAIN)?", re.IGNORECASE)
 _ROLLBACK = re.compile(r"(ROLLBACK|ABORT)( WORK| TRANSACTION)?( AND NO CHAIN)?", re.IGNORECASE)
 _ROLLBACK_TO = re.compile(r"ROLLBACK (WORK |TRANSACTION )?TO\b", re.IGNORECASE)
-_COUNTED = re.compile(r"\(*\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|VALUES|TABLE)\b", re.IGNORECASE)
-"""Statements that are all counted; others change more than rows, or end transactions."""
 _CALL = re.compile(r'(?:"([^"]+)"|([a-z_][\w$]*))\s*\(', re.IGNORECASE)
-_PARSED = frozenset({"pg_advisory_xact_lock", "pg_advisory_xact_lock_shared"})
 _MODES = {
     (True, False): Mode.UPDATE,
     (True, True): Mode.NO_KEY_UPDATE,
@@ -93,7 +90,7 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
         return _CHANGES_SESSION
     calls = {quoted or bare.lower() for quoted, bare in _CALL.findall(text)}
     uncounted = sorted(calls & catalog.uncounted)
-    counted = _COUNTED.match(text)
+    counted = COUNTED.match(text)
     if counted is None or ";" in text or is_uncounted(text) or uncounted or catalog.hidden:
         hidden = uncounted[:1] or [catalog.hidden] * bool(catalog.hidden)
         return replace(UNKNOWN, reasons=frozenset(f"a statement calls {name}()" for name in hidden))

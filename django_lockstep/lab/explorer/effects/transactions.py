@@ -36,6 +36,7 @@ _OF_ROWS = (Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE)
 """Locks of rows that are there and that others may wait for."""
 _OUTSIDE = frozenset({"LOCAL", "COMMIT", "ROLLBACK", "ROLLBACK TO"})
 """Kinds of statements that name no table and take no snapshot."""
+_NOT_CHECKED = _OUTSIDE | {"UNKNOWN"}
 
 _ONE_SNAPSHOT = ("repeatable read", "serializable")
 """Levels at which the whole transaction sees the snapshot of its first statement."""
@@ -216,14 +217,14 @@ class Transaction:
     def _check(self, operation: Operation) -> None:
         """Learn what the server counted beyond the statements: the search begins again with it."""
         counts, ended = operation.counts, operation.ends_idle
-        if self.statement(operation).kind not in {"UNKNOWN", *_OUTSIDE} and (counts or operation.error):
+        is_checked = self.statement(operation).kind not in _NOT_CHECKED
+        if is_checked and (counts or operation.error):
             self._unchecked.append(operation)
         # After a failure it is known what all have done together that could not be asked before.
         for sent, counted in ((sent, counts) for sent in self._unchecked if counts is not None):
             for what, name in facts_beyond(self.statement(sent), counted, catalog=self._catalog):
                 _require_saved(self.statement(sent), what, name)
                 self._learn(sent, what, name)
-        is_checked = self.statement(operation).kind not in {"UNKNOWN", *_OUTSIDE}
         if counts is None and is_checked and (operation.uncounted or (ended and operation.error is not None)):
             self._learn(operation, "anything", "what could not be counted")
         if counts is not None or ended:
@@ -236,9 +237,11 @@ class Transaction:
         if statement.sees_order(operation.rows):
             self._catalog.note_unordered(statement.unordered)
             operation.unordered_locks = statement.unordered & {table for table, _ in locked}
-        self._locked_rows |= locked
-        counts = Counter(table for table, _ in self._locked_rows)
-        operation.several_locks = operation.unordered_locks | {table for table, count in counts.items() if count > 1}
+        if locked:
+            self._locked_rows |= locked
+            counts = Counter(table for table, _ in self._locked_rows)
+            several = {table for table, count in counts.items() if count > 1}
+            operation.several_locks = operation.unordered_locks | several
 
     def _learn(self, sent: Operation, what: str, name: str) -> None:
         # What FETCH reads was fixed by the statement that declared the cursor.

@@ -1,4 +1,4 @@
-"""Which databases may be explored: those whose rows are not needed, by one explorer at a time."""
+"""Which databases may be explored: PostgreSQL, rows that are not needed, by one explorer at a time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ __all__ = [
     "is_test_database",
     "other_sessions",
     "release",
+    "require_committed_data",
+    "require_connections",
     "require_disposable",
 ]
 
 SCRATCH_PREFIX = "lockstep_scratch_"
 """Prefix of the names of the databases that the explorer creates and drops."""
 
+_OTHERS = 3
+"""Connections beside the actors': the exploring thread's, and the two of the explorer."""
 # A lock of the session, not of a transaction: an exploration has many transactions.
 _KEY = "hashtextextended('lockstep.lab.explorer', 0)"
 _CLAIM = f"SELECT pg_try_advisory_lock({_KEY}), current_database()"
@@ -111,3 +115,30 @@ def other_sessions(alias: str) -> list[str]:
     with connections[alias].cursor() as cursor:
         cursor.execute(_SESSIONS)
         return [name for (name,) in cursor.fetchall()]
+
+
+def require_committed_data(connection: BaseDatabaseWrapper) -> None:
+    """Raise `NotExplorable` inside a transaction, and for other servers than PostgreSQL."""
+    if connection.vendor != "postgresql":
+        raise NotExplorable(f"The explorer needs PostgreSQL; database {connection.alias!r} is {connection.vendor}")
+    if connection.in_atomic_block:
+        raise NotExplorable(
+            f"A transaction is open on database {connection.alias!r}, so that other connections would not see the rows "
+            "of the set-up. In pytest use @pytest.mark.django_db(transaction=True), in Django's own tests "
+            "TransactionTestCase."
+        )
+
+
+def require_connections(connection: BaseDatabaseWrapper, *, actors: int) -> None:
+    """Raise `NotExplorable` if the database's pool has too few connections."""
+    pool = connection.settings_dict.get("OPTIONS", {}).get("pool")
+    if not pool:
+        return
+    options = pool if isinstance(pool, dict) else {}
+    size, needed = options.get("max_size") or options.get("min_size", 4), actors + _OTHERS
+    if size < needed:
+        raise NotExplorable(
+            f"The pool of database {connection.alias!r} has {size} connections; a race of {actors} actors needs "
+            f"{needed}: one for each actor, the test's own, and two of the explorer. Give the pool a max_size of "
+            f"{needed}, or the tests no pool."
+        )

@@ -11,8 +11,10 @@ from django.core.management import CommandError, call_command
 from django_lockstep.lab import pytest_plugin
 from django_lockstep.lab.explorer import Scenario, explore
 from django_lockstep.lab.explorer.audit import RandomWalk, _Node
+from django_lockstep.lab.explorer.options import ExploreOptions
 from django_lockstep.lab.explorer.render.reports import RaceReport, as_text
 from django_lockstep.lab.explorer.search import branches
+from django_lockstep.lab.explorer.tally import ExplorationTally, Vacuity
 from django_lockstep.lab.pytest_plugin import MISSED, RaceFixture
 from tests.django_lockstep.lab.explorer import stories
 
@@ -141,3 +143,13 @@ def walked(walk: RandomWalk, left: list[int]) -> Iterator[tuple[int, tuple[int, 
 def test_a_negative_number_of_walks_is_refused(walks: int) -> None:
     with pytest.raises(ValueError, match=f"audit must be a number of random walks, 0 or more, not {walks}"):
         partial(explore, stories.raising(stories.locked))(audit=walks)
+
+
+def test_a_search_that_starts_over_knows_nothing_of_the_runs_before() -> None:
+    tally = ExplorationTally(options=ExploreOptions(), begun=0.0, vacuity=Vacuity(()), tree=None)
+    tally.unordered_locks.add(("A", "shop_seat"))
+    tally.several_locks.add(("B", "shop_seat"))
+
+    tally.start_over()
+
+    assert not tally.unordered_locks | tally.several_locks
