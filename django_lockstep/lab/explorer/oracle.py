@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,9 +15,11 @@ from django_lockstep.lab.explorer.requests import Response
 from django_lockstep.lab.explorer.search.symmetry import exchanges
 from django_lockstep.lab.explorer.tables.final_state import (
     FinalState,
+    Labels,
     comparison_text,
     describe_difference,
     differing_columns,
+    label_text,
     without_columns,
 )
 from django_lockstep.lab.scenario import Scenario
@@ -26,7 +27,6 @@ from django_lockstep.lab.scenario import Scenario
 __all__ = ["Objection", "Oracle", "RunResult", "describe_error", "error_name", "is_conflict", "plain_results"]
 
 _PLAIN = (bool, int, Decimal, str, Response)
-_NUMBER = re.compile(r"\d+")
 _INSTEAD = {"raised": "raising", "returned": "returning"}
 _RESULT = "the result of {}"
 """How an actor's result is named among the columns that are not compared."""
@@ -44,13 +44,13 @@ class RunResult:
     """What actors returned, by name."""
     errors: Mapping[str, BaseException]
     """What the others raised."""
-    generated: frozenset[str] = field(default=frozenset())
-    """Keys that the database generated in this run, which depend on what was refused in between."""
+    labels: Labels = field(default_factory=dict)
+    """What stands for keys that the database generated in this run: they depend on the schedule."""
 
     @property
-    def shows_generated(self) -> bool:
-        """Whether one of these may be in what an actor returned."""
-        return any(self.generated.intersection(_NUMBER.findall(text)) for text in plain_results(self.results).values())
+    def shows_keys(self) -> bool:
+        """Whether one of these is in what an actor returned."""
+        return any(label_text(text, self.labels) != text for text in plain_results(self.results).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +126,18 @@ class Oracle:
 
     def key(self, end: RunResult) -> tuple[object, ...]:
         """Return a key that is equal for equivalent results."""
-        return self._comparable(end, numbered=True).key
+        return self._comparable(end).key
 
     def comparable_state(self, state: FinalState) -> FinalState:
         """Return the state without the columns that are not compared."""
         return without_columns(state, self._ignored)
 
     def results(self, end: RunResult) -> dict[str, str]:
-        """Return the plain results that are compared."""
+        """Return the plain results that are compared, with labels for generated keys."""
         return {
-            name: text for name, text in plain_results(end.results).items() if _RESULT.format(name) not in self._ignored
+            name: label_text(text, end.labels)
+            for name, text in plain_results(end.results).items()
+            if _RESULT.format(name) not in self._ignored
         }
 
     def learn(self, one: RunResult, other: RunResult) -> bool:
@@ -235,24 +237,15 @@ class Oracle:
                     self._serial[order] = self._comparable(end)
                 yield self._serial[order]
 
-    def _comparable(self, end: RunResult, *, numbered: bool = False) -> _Comparable:
-        """Return the part that is compared; generated keys in results only if ``numbered``."""
-        results = self.results(end)
-        if not numbered:
-            results = {
-                # A status is a number, but never a key.
-                name: text if isinstance(end.results[name], Response) else _without_keys(text, end.generated)
-                for name, text in results.items()
-            }
-        return _Comparable(state=self.comparable_state(end.state), results=results, errors=_error_names(end.errors))
+    def _comparable(self, end: RunResult) -> _Comparable:
+        """Return the part that is compared."""
+        return _Comparable(
+            state=self.comparable_state(end.state), results=self.results(end), errors=_error_names(end.errors)
+        )
 
 
 def _error_names(errors: Mapping[str, BaseException]) -> dict[str, str]:
     return {name: error_name(error) for name, error in errors.items()}
-
-
-def _without_keys(text: str, generated: Collection[str]) -> str:
-    return _NUMBER.sub(lambda found: "key" if found[0] in generated else found[0], text) if generated else text
 
 
 def plain_results(results: Mapping[str, Any]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -39,7 +39,7 @@ from django_lockstep.lab.explorer.tables.databases import (
     require_connections,
     require_disposable,
 )
-from django_lockstep.lab.explorer.tables.final_state import FinalState
+from django_lockstep.lab.explorer.tables.final_state import StateRow, label_text
 from django_lockstep.lab.explorer.watches import LockWatch, RowWatch, written_tables
 from django_lockstep.lab.scenario import Scenario
 
@@ -248,14 +248,14 @@ class ExplorationSession:
     def result(self, fixture: Any, trace: Trace) -> RunResult:
         """Return the result of the run that was just played."""
         actors = self.controller.actors
-        result = RunResult(
-            fixture=fixture,
-            state=self._state(fixture, trace.steps),
+        result = self._run_result(
+            fixture,
+            trace.steps,
             results={actor.name: actor.result for actor in actors if actor.error is None},
             errors={actor.name: actor.error for actor in actors if actor.error is not None},
-            generated=_generated(trace.steps),
         )
-        if result.shows_generated:
+        # To an invariant the order of the numbers may matter.
+        if self.scenario.judges_results and result.shows_keys:
             for server in self._servers.values():
                 server.catalog.note_read()
         return result
@@ -333,21 +333,34 @@ class ExplorationSession:
         finally:
             self.controller.limits = limits
 
-    def _state(self, fixture: Any, steps: Iterable[StepRecord]) -> FinalState:
-        if self.scenario.observe is not None:
-            with self._naming_holders("observe"):
-                return str(self.scenario.observe(fixture))
-        makers: dict[str, dict[tuple[int, str], str]] = defaultdict(dict)
+    def _run_result(
+        self,
+        fixture: Any,
+        steps: Iterable[StepRecord],
+        *,
+        results: Mapping[str, Any],
+        errors: Mapping[str, BaseException],
+    ) -> RunResult:
+        makers: dict[str, dict[int, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
         for step in steps:
-            table, maker = step.operation.numbered_in, self.names[step.actor]
-            if table:
+            if table := step.operation.numbered_in:
                 alias = self.server(step.operation.alias).alias
-                makers[alias].update({(table, key): maker for key in step.operation.numbered})
-        return {
-            table if server.alias == self.options.database else f"{server.alias}.{table}": rows
-            for server in self._servers.values()
-            for table, rows in server.tables.changed_rows(makers[server.alias]).items()
-        }
+                makers[alias][table].update(dict.fromkeys(step.operation.numbered, self.names[step.actor]))
+        state: dict[str, Sequence[StateRow]] = {}
+        labels: dict[str, str] = {}
+        observe = self.scenario.observe
+        for server in self._servers.values():
+            if observe is not None and server.alias not in makers:
+                continue
+            changed, labels_there = server.tables.changed_rows(makers[server.alias])
+            labels |= labels_there
+            prefix = "" if server.alias == self.options.database else f"{server.alias}."
+            state |= {f"{prefix}{table}": rows for table, rows in changed.items()}
+        if observe is None:
+            return RunResult(fixture=fixture, state=state, results=results, errors=errors, labels=labels)
+        with self._naming_holders("observe"):
+            text = label_text(str(observe(fixture)), labels)
+        return RunResult(fixture=fixture, state=text, results=results, errors=errors, labels=labels)
 
     def _run_serially(self, order: Sequence[int]) -> RunResult | None:
         """Run the actors with these indexes one after the other; None where one does not end by itself."""
@@ -370,13 +383,7 @@ class ExplorationSession:
                 results[actor.name] = actor.result
             steps += trace.steps
         results = {name: results[name] for name in self.names if name in results}
-        return RunResult(
-            fixture=fixture,
-            state=self._state(fixture, steps),
-            results=results,
-            errors=errors,
-            generated=_generated(steps),
-        )
+        return self._run_result(fixture, steps, results=results, errors=errors)
 
 
 @contextmanager
@@ -418,10 +425,6 @@ def exploration_session(scenario: Scenario, options: SessionOptions) -> Iterator
         if options.virtual_sleep:
             stack.enter_context(session.clock)
         yield session
-
-
-def _generated(steps: Iterable[StepRecord]) -> frozenset[str]:
-    return frozenset(key for step in steps for key in step.operation.numbered)
 
 
 def _identity(connection: BaseDatabaseWrapper) -> tuple[str, ...]:

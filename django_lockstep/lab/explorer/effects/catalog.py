@@ -146,8 +146,6 @@ class Column:
     """Whether it stores what is inserted: it is not a generated column."""
     varying: bool
     """Whether it is a time or a UUID, whose values differ from run to run."""
-    refers_to: str | None = None
-    """The table to whose primary key it alone is a foreign key."""
 
 
 @dataclass(frozen=True, slots=True)

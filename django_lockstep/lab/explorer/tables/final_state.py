@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 __all__ = [
+    "FIRST_KEY",
     "REMOVED",
     "FinalState",
+    "Labels",
     "Makers",
     "StateRow",
     "comparison_text",
     "describe_difference",
     "describe_state",
     "differing_columns",
-    "label_rows",
+    "label_keys",
+    "label_text",
     "row_key",
     "with_labels",
     "without_columns",
@@ -155,37 +159,50 @@ def _row_difference(ours: StateRow, theirs: StateRow, *, alone: bool) -> str:
     return text if alone or not same else f"{text} in the row with {_row({name: ours[name] for name in same})}"
 
 
-# References to new rows, by who made the row instead of by its key.
+# Keys of new rows, by who made the row.
 #
 # Keys that a sequence generates depend on the schedule: the actor that inserts first gets the lower one. Two ends that
-# differ in such keys alone are the same end, but which row refers to which is part of it. So each key of a new row is
-# replaced by the actor that made the row, and a number that counts what this actor made in the table and is still
-# there.
+# differ in such keys alone are the same end, but which row refers to which is part of it. So wherever a key of a new
+# row stands, in a column of any type, in a text or a JSON value, it is replaced by the actor that made the row, and a
+# number that counts what this actor made in the table and is still there. No other number is taken for a key, because
+# sequences begin every run at numbers that nothing else is likely to have.
 
-Makers = Mapping[tuple[int, str], str]
+FIRST_KEY = 700_000
+"""Sequences begin every run above this number."""
+Makers = Mapping[int, Mapping[str, str]]
 """The actor that made a row, by the table's OID and the key as text."""
+Labels = Mapping[str, str]
+"""What stands for the key of a new row, by the key as text."""
+_INTEGER = re.compile(r"(?<![\d.])\d{6,}(?!\d|\.\d)")
 
 
-def label_rows(keys: Iterable[int], table: int, makers: Makers) -> dict[int, str]:
-    """Return a label such as ``A#1`` for each of these keys that an actor's INSERT returned.
+def label_keys(keys: Iterable[int], makers: Mapping[str, str]) -> dict[str, str]:
+    """Return a label such as ``A#1`` for each of a table's new keys that an actor's INSERT returned.
 
-    Others stay as they are: those of the set-up are the same in every run.
+    ``keys`` are those of rows that are still there. Numbers of the set-up are the same in every run, and stay.
     """
     counts: Counter[str] = Counter()
-    labels = {}
-    for key in sorted(keys):
-        if (maker := makers.get((table, str(key)))) is not None:
-            counts[maker] += 1
-            labels[key] = f"{maker}#{counts[maker]}"
+    labels = {key: f"{maker}#gone" for key, maker in makers.items() if key.isdigit() and int(key) > FIRST_KEY}
+    for key in map(str, sorted(keys)):
+        if key in labels:
+            counts[makers[key]] += 1
+            labels[key] = f"{makers[key]}#{counts[makers[key]]}"
     return labels
 
 
-def with_labels(rows: Sequence[StateRow], labels: Mapping[str, Mapping[Any, str]]) -> Sequence[StateRow]:
-    """Return the rows with labels, by column, in place of keys of new rows; sorted again."""
-    if not any(labels.values()):
-        return rows
-    labelled = [
-        {name: labels[name].get(value, value) if name in labels else value for name, value in row.items()}
-        for row in rows
-    ]
-    return sorted(labelled, key=row_key)
+def with_labels(rows: Sequence[StateRow], labels: Labels) -> Sequence[StateRow]:
+    """Return the rows with labels in place of keys of new rows; sorted again."""
+    return sorted((_labelled(row, labels) for row in rows), key=row_key) if labels else rows
+
+
+def label_text(text: str, labels: Labels) -> str:
+    """Return the text with labels in place of keys of new rows."""
+    return _INTEGER.sub(lambda number: labels.get(number[0], number[0]), text) if labels else text
+
+
+def _labelled(value: Any, labels: Labels) -> Any:
+    if isinstance(value, dict):
+        return {label_text(name, labels): _labelled(part, labels) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_labelled(part, labels) for part in value]
+    return label_text(value, labels) if isinstance(value, str) else labels.get(str(value), value)

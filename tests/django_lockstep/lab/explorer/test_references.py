@@ -1,5 +1,6 @@
 """Ends that differ only in the keys that new rows got are the same end; ends in which other rows refer are not."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from django.db import transaction
 
 from django_lockstep.lab.explorer import Scenario, explore
 from tests.testapps.press.models import Article, Author, Comment, Country
+from tests.testapps.shop.models import Seat, Turnstile
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -83,3 +85,70 @@ def test_nor_does_it_in_a_table_of_which_only_written_rows_are_put_back() -> Non
     found = explore(Scenario(set_up=lambda: None, actors=[publishes("Ada"), publishes("Bob")]), directed=True)
 
     assert found.verdict == "nothing found", found.reason
+
+
+def in_a_text(seat: Seat) -> None:
+    Seat.objects.create(row="B", guest=f"SEAT-{seat.pk}/{seat.row}")
+
+
+def in_json(seat: Seat) -> None:
+    Seat.objects.create(row="B", wishes={"beside": seat.pk, str(seat.pk): [seat.row]})
+
+
+def as_a_number(seat: Seat) -> None:
+    Turnstile.objects.create(passages=seat.pk)
+
+
+COPIES = pytest.mark.parametrize("copy", [in_a_text, in_json, as_a_number])
+
+
+@COPIES
+def test_a_key_that_is_copied_is_that_key(copy: Callable[[Seat], None]) -> None:
+    def makes() -> str:
+        seat = Seat.objects.create()
+        copy(seat)
+        return f"/seats/{seat.pk}/"
+
+    scenario = Scenario(actors={"ada": makes, "bob": makes})
+    reduced, full = explore(scenario), explore(scenario, reduction="none")
+
+    assert (reduced.verdict, full.verdict) == ("holds", "holds"), full.reason
+    assert [outcome.results["ada"] for outcome in full.outcomes] == ["/seats/ada#1/"]
+
+
+@COPIES
+def test_the_key_of_the_other_ones_row_is_another_one(copy: Callable[[Seat], None]) -> None:
+    def copies_the_newest() -> None:
+        Seat.objects.create()
+        copy(Seat.objects.filter(row="A").latest("pk"))
+
+    assert explore(Scenario(actors=[copies_the_newest] * 2)).verdict == "broken"
+
+
+def test_a_number_that_a_refused_row_has_taken_is_missing_in_texts_too() -> None:
+    def makes() -> None:
+        Author.objects.get_or_create(code=1)
+        Seat.objects.create(guest=f"author {Author.objects.create().pk}")
+
+    assert explore(Scenario(actors=[makes] * 2), directed=True).verdict == "nothing found"
+
+
+def test_a_row_that_is_gone_again_is_told_by_who_made_it() -> None:
+    def makes_and_deletes() -> None:
+        seat = Seat.objects.create()
+        in_a_text(seat)
+        seat.delete()
+
+    found = explore(Scenario(actors=[makes_and_deletes] * 2), directed=True)
+
+    assert found.verdict == "nothing found", found.reason
+    (outcome,) = found.outcomes
+    assert "SEAT-A#gone/A" in str(outcome.state)
+
+
+def test_sequences_go_on_where_they_were() -> None:
+    before = Author.objects.create().pk
+
+    explore(Scenario(set_up=lambda: None, actors=[publishes("Ada"), publishes("Bob")]), directed=True)
+
+    assert Author.objects.create().pk == before + 1

@@ -14,7 +14,6 @@ from django.test import Client, RequestFactory
 from rest_framework.test import APIClient
 
 from django_lockstep.lab.explorer import Response, Scenario, close_idle_sessions, explore, request_actor
-from django_lockstep.lab.explorer.oracle import Oracle, RunResult
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop import views
@@ -102,16 +101,6 @@ def test_rest_frameworks_client_is_one_too() -> None:
     client.credentials(HTTP_X_FROM="here")
 
     assert explore(Scenario(set_up=stories.one_seat, actors=booking(client, "book-locked"))).verdict == "holds"
-
-
-def test_a_status_is_not_taken_for_a_key_of_the_same_number() -> None:
-    def end(*keys: str) -> RunResult:
-        results = {"A": Response(status=201, body=b"")}
-        return RunResult(fixture=None, state={}, results=results, errors={}, generated=frozenset(keys))
-
-    scenario = Scenario(set_up=stories.one_seat, actors=[stories.computed])
-
-    assert not Oracle(scenario, ignore=(), run_serially=lambda order: end("200")).objection(end("201"))
 
 
 # Errors of views
