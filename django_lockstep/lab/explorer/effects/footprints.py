@@ -8,15 +8,19 @@ the commit; writes and locks depend on each other through the row locks (Postgre
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any, NamedTuple
 
 __all__ = [
     "ADVISORY",
+    "DEPENDENCIES",
     "LOCAL",
+    "MODE_CONFLICTS",
     "OPAQUE",
     "Change",
+    "Dependency",
     "Footprint",
     "FootprintKey",
     "LockedKey",
@@ -50,18 +54,25 @@ class Mode(IntEnum):
 
 LockedKey = tuple[FootprintKey, Mode]
 
-_CONFLICTS: dict[Mode, frozenset[Mode]] = {
+MODE_CONFLICTS = {
+    # PostgreSQL documentation, table 13.3. An UPDATE that changes no key lets FOR KEY SHARE pass, so that inserting a
+    # child does not wait for it.
+    (Mode.KEY_SHARE, Mode.UPDATE),
+    (Mode.SHARE, Mode.NO_KEY_UPDATE),
+    (Mode.SHARE, Mode.UPDATE),
+    (Mode.NO_KEY_UPDATE, Mode.NO_KEY_UPDATE),
+    (Mode.NO_KEY_UPDATE, Mode.UPDATE),
+    (Mode.UPDATE, Mode.UPDATE),
     # A row that refers to another one depends on whether that is there yet.
-    Mode.KEY_SHARE: frozenset({Mode.UPDATE, Mode.INSERT}),
-    Mode.SHARE: frozenset({Mode.NO_KEY_UPDATE, Mode.UPDATE}),
-    # An UPDATE that changes no key lets FOR KEY SHARE pass, so that inserting a child does not wait for it.
-    Mode.NO_KEY_UPDATE: frozenset({Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE}),
-    Mode.UPDATE: frozenset(Mode) - {Mode.ORDER},
+    (Mode.KEY_SHARE, Mode.INSERT),
     # Inserters wait for a deleter of the key, and for each other where the key is the same or not known.
-    Mode.INSERT: frozenset({Mode.KEY_SHARE, Mode.UPDATE, Mode.UNIQUE}),
-    Mode.UNIQUE: frozenset({Mode.UPDATE, Mode.INSERT, Mode.UNIQUE}),
-    Mode.ORDER: frozenset({Mode.ORDER}),
+    (Mode.UPDATE, Mode.INSERT),
+    (Mode.UPDATE, Mode.UNIQUE),
+    (Mode.INSERT, Mode.UNIQUE),
+    (Mode.UNIQUE, Mode.UNIQUE),
+    (Mode.ORDER, Mode.ORDER),
 }
+"""The modes whose locks of one row, key or table conflict."""
 
 
 Change = tuple[FootprintKey, int]
@@ -153,40 +164,96 @@ OPAQUE = Footprint(opaque=True)
 """Not understood."""
 
 
-# Asked for every pair of moves of every run, and nearly all runs have the same few footprints.
+class Dependency(NamedTuple):
+    """A row of the table of what two steps do, and when their order may matter."""
+
+    one: str
+    other: str
+    when: str
+    holds: Callable[[Footprint, Footprint], bool]
+    """Whether it is so of these two steps, in this order."""
+
+
+def _of_transactions(holds: Callable[[SerializableAccess, SerializableAccess], bool]) -> Any:
+    return lambda one, other: any(holds(mine, theirs) for mine in one.accesses for theirs in other.accesses)
+
+
+DEPENDENCIES = (
+    Dependency(
+        "a COMMIT",
+        "a read",
+        "if it publishes a change of what is read",
+        lambda one, other: any_same_row(one.publishes, other.reads),
+    ),
+    Dependency(
+        "a COMMIT",
+        "the first statement at REPEATABLE READ or SERIALIZABLE",
+        "if it publishes any change: a snapshot is one of the whole database",
+        lambda one, other: other.snapshot and bool(one.publishes),
+    ),
+    Dependency(
+        "a COMMIT",
+        "a statement refused at its older snapshot",
+        "if it publishes the change for which that was refused",
+        lambda one, other: not one.changes.isdisjoint(other.late_for),
+    ),
+    Dependency("a lock", "a lock", "if they conflict", lambda one, other: collide(one.locks, other.locks)),
+    Dependency(
+        "the end of a transaction",
+        "a lock",
+        "if it releases a lock that conflicts",
+        lambda one, other: collide(one.releases, other.locks),
+    ),
+    Dependency(
+        "a lock, or the end of a transaction",
+        "a lock refused at once",
+        "if they conflict",
+        lambda one, other: collide(one.releases | one.locks, other.tried),
+    ),
+    Dependency(
+        "a write at SERIALIZABLE",
+        "a read at SERIALIZABLE",
+        "if one of them is of more than single rows of the table",
+        _of_transactions(lambda writer, reader: reader.may_conflict_with(writer)),
+    ),
+    Dependency(
+        "a COMMIT at SERIALIZABLE",
+        "a step of a SERIALIZABLE transaction that has written",
+        "if the transaction has read what the COMMIT publishes",
+        _of_transactions(lambda ending, mine: mine.overlaps_commit_of(ending)),
+    ),
+    Dependency(
+        "a step after which a SERIALIZABLE transaction may be refused",
+        "a step at SERIALIZABLE",
+        "always",
+        _of_transactions(lambda mine, theirs: mine.dangerous),
+    ),
+    Dependency(
+        "a statement that depends on everything",
+        "a statement",
+        "always",
+        lambda one, other: one.opaque,
+    ),
+)
+"""When the order of two steps may matter: all that the reduction knows. A row of the manual's table each."""
+
+
+# Called for every pair of moves of every run, and nearly all runs have the same few footprints.
 @functools.lru_cache(maxsize=65536)
 def dependent(one: Footprint, other: Footprint) -> bool:
-    """Whether the order of the two steps may matter. Symmetric; True wherever that is not known."""
+    """Whether the order of the two steps may matter. Symmetric; True wherever that is not certain."""
     if LOCAL in (one, other):
         return False
-    if one.opaque or other.opaque or _decide_together(one, other):
-        return True
-    return _affects(one, other) or _affects(other, one) or collide(one.locks, other.locks)
-
-
-def _decide_together(one: Footprint, other: Footprint) -> bool:
-    """Whether the order of the steps may decide which SERIALIZABLE transaction the server refuses."""
-    return any(
-        mine.dangerous or mine.overlaps_commit_of(theirs) or mine.may_conflict_with(theirs)
-        for first, second in ((one, other), (other, one))
-        for mine in first.accesses
-        for theirs in second.accesses
-    )
-
-
-def _affects(one: Footprint, other: Footprint) -> bool:
-    """Whether what the first publishes or releases matters to the second."""
-    # A snapshot is taken of the whole database, not only of the tables that the statement names: a commit before it or
-    # after it makes a difference to what later statements see.
-    seen = (other.snapshot and bool(one.publishes)) or any_same_row(one.publishes, other.reads)
-    seen = seen or not one.changes.isdisjoint(other.late_for)
-    # Whoever takes or releases a lock decides whether another one is refused it.
-    return seen or collide(one.releases, other.locks) or collide(one.releases | one.locks, other.tried)
+    return any(row.holds(one, other) or row.holds(other, one) for row in DEPENDENCIES)
 
 
 def collide(some: frozenset[LockedKey], others: frozenset[LockedKey]) -> bool:
     """Whether one of the first locks conflicts with one of the others."""
-    return any(mode in _CONFLICTS[taken] and same_row(key, row) for row, taken in some for key, mode in others)
+    return any(
+        ((taken, mode) in MODE_CONFLICTS or (mode, taken) in MODE_CONFLICTS) and same_row(key, row)
+        for row, taken in some
+        for key, mode in others
+    )
 
 
 def any_same_row(some: Iterable[FootprintKey], others: Iterable[FootprintKey]) -> bool:

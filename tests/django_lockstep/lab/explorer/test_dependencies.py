@@ -1,0 +1,150 @@
+"""The table of dependencies: what the manual prints, and of which no row can be left out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import DatabaseError
+
+from django_lockstep.lab.explorer import Exploration, explore
+from django_lockstep.lab.explorer.effects import footprints
+from django_lockstep.lab.explorer.effects.footprints import DEPENDENCIES, MODE_CONFLICTS, Mode
+from tests.django_lockstep.lab.explorer.programs import ends
+from tests.django_lockstep.lab.explorer.schemas import made, program, race_on
+
+MANUAL = Path(__file__).parents[4] / "docs" / "prove" / "why.md"
+SCHEMA = (
+    "CREATE TABLE made_a (id serial PRIMARY KEY, v int, u int UNIQUE)",
+    "CREATE TABLE made_b (id int PRIMARY KEY, a int REFERENCES made_a)",
+    "CREATE SEQUENCE made_s",
+    "CREATE TABLE made_c (id int PRIMARY KEY DEFAULT nextval('made_s'), v int)",
+    "CREATE TABLE made_d (id int PRIMARY KEY DEFAULT nextval('made_s'), v int)",
+)
+TABLES = ("made_a", "made_b", "made_c", "made_d")
+ROWS = ("INSERT INTO made_a VALUES (1, 1, 1), (2, 2, 2)", "SELECT setval('made_a_id_seq', 2)")
+Program = tuple[str, ...]
+
+
+def locks(row: int, strength: str) -> str:
+    return f"SELECT id FROM made_a WHERE id = {row} FOR {strength}"
+
+
+def crossing(one: str, other: str) -> tuple[Program, Program]:
+    """Lock two rows in either order: there is a deadlock if the two locks conflict."""
+    return (locks(1, one), locks(2, other)), (locks(2, one), locks(1, other))
+
+
+def at(level: str, *statements: str) -> Program:
+    return f"SET TRANSACTION ISOLATION LEVEL {level}", *statements
+
+
+def reads(row: int) -> str:
+    return f"SELECT v FROM made_a WHERE id = {row}"
+
+
+def adds(amount: int, row: int) -> str:
+    return f"UPDATE made_a SET v = v + {amount} WHERE id = {row}"
+
+
+PROGRAMS: dict[str, tuple[Program, ...]] = {
+    "a COMMIT / a read": ((reads(1),), (adds(5, 1),)),
+    "a COMMIT / the first statement at REPEATABLE READ or SERIALIZABLE": (
+        at("REPEATABLE READ", reads(2), reads(1)),
+        (adds(5, 1),),
+    ),
+    "a lock / a lock": crossing("UPDATE", "UPDATE"),
+    "the end of a transaction / a lock": ((f"{locks(1, 'UPDATE')} NOWAIT",), (locks(1, "UPDATE"),)),
+    "a lock, or the end of a transaction / a lock refused at once": (
+        (f"{locks(1, 'UPDATE')} NOWAIT",),
+        (locks(1, "UPDATE"), "SELECT 1"),
+    ),
+    # The key of a new row is on the index page that a read of another row has locked.
+    "a write at SERIALIZABLE / a read at SERIALIZABLE": (
+        at("SERIALIZABLE", "INSERT INTO made_b VALUES (1, 1)", "INSERT INTO made_a VALUES (5, 5, 5)"),
+        at("SERIALIZABLE", adds(5, 1)),
+    ),
+    # Of two in danger, who is refused depends on when the third one has read, and has ended.
+    "a step after which a SERIALIZABLE transaction may be refused / a step at SERIALIZABLE": (
+        at("SERIALIZABLE", "INSERT INTO made_a VALUES (5, 5, 5)", "SELECT sum(v) FROM made_a"),
+        at("SERIALIZABLE", "INSERT INTO made_a VALUES (6, 6, 6)"),
+        at("SERIALIZABLE", reads(1)),
+    ),
+    "a statement that depends on everything / a statement": (
+        ("LOCK TABLE made_a IN EXCLUSIVE MODE NOWAIT",),
+        (adds(5, 1),),
+    ),
+}
+PAIRS: dict[tuple[Mode, Mode], tuple[Program, ...]] = {
+    (Mode.KEY_SHARE, Mode.UPDATE): crossing("KEY SHARE", "UPDATE"),
+    (Mode.SHARE, Mode.NO_KEY_UPDATE): crossing("SHARE", "NO KEY UPDATE"),
+    (Mode.SHARE, Mode.UPDATE): crossing("SHARE", "UPDATE"),
+    (Mode.NO_KEY_UPDATE, Mode.NO_KEY_UPDATE): crossing("NO KEY UPDATE", "NO KEY UPDATE"),
+    (Mode.NO_KEY_UPDATE, Mode.UPDATE): crossing("NO KEY UPDATE", "UPDATE"),
+    (Mode.UPDATE, Mode.UPDATE): crossing("UPDATE", "UPDATE"),
+    (Mode.KEY_SHARE, Mode.INSERT): (("INSERT INTO made_a VALUES (5, 5)",), ("INSERT INTO made_b VALUES (1, 5)",)),
+    # Two tables that take their numbers from one sequence.
+    (Mode.UNIQUE, Mode.UNIQUE): (("INSERT INTO made_c (v) VALUES (1)",), ("INSERT INTO made_d (v) VALUES (1)",)),
+    (Mode.ORDER, Mode.ORDER): (
+        ("UPDATE made_a SET v = 9 WHERE id = 1", "SELECT id FROM made_a WHERE v = 9 LIMIT 1"),
+        ("UPDATE made_a SET v = 9 WHERE id = 2",),
+    ),
+}
+# An INSERT takes both of these locks of its keys, and reads them as well: programs that need the others are not known,
+# nor are some that need these two rows of the table.
+SPARE_PAIRS = {(Mode.UPDATE, Mode.INSERT), (Mode.UPDATE, Mode.UNIQUE), (Mode.INSERT, Mode.UNIQUE)}
+SPARE_ROWS = {
+    "a COMMIT / a statement refused at its older snapshot",
+    "a COMMIT at SERIALIZABLE / a step of a SERIALIZABLE transaction that has written",
+}
+
+
+def name(row: footprints.Dependency) -> str:
+    return f"{row.one} / {row.other}"
+
+
+def searched(programs: tuple[Program, ...], **options: Any) -> tuple[Any, bool]:
+    """Return the ends of a search, and whether there was a deadlock in it."""
+    footprints.dependent.cache_clear()
+    scenario = race_on(TABLES, ROWS, *(program(*statements) for statements in programs))
+    result: Exploration = explore(scenario, raises=DatabaseError, audit=0, **options)
+    return ends(result), bool(result.deadlocks)
+
+
+def test_the_manual_prints_the_table() -> None:
+    printed = [f"| {row.one} | {row.other} | {row.when} |" for row in DEPENDENCIES]
+
+    assert "\n".join(printed) in MANUAL.read_text()
+
+
+def test_each_row_is_tried_or_named_as_spare() -> None:
+    assert {name(row) for row in DEPENDENCIES} == PROGRAMS.keys() | SPARE_ROWS
+    assert {*PAIRS, *SPARE_PAIRS} == MODE_CONFLICTS
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("left_out", PROGRAMS)
+def test_without_a_row_of_the_table_the_search_misses_an_end(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with made(*SCHEMA):
+        full = searched(PROGRAMS[left_out], reduction="none")
+        assert searched(PROGRAMS[left_out]) == full
+        monkeypatch.setattr(footprints, "DEPENDENCIES", [row for row in DEPENDENCIES if name(row) != left_out])
+        assert searched(PROGRAMS[left_out]) != full
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("left_out", PAIRS)
+def test_nor_without_a_conflict_of_two_locks(left_out: tuple[Mode, Mode], monkeypatch: pytest.MonkeyPatch) -> None:
+    with made(*SCHEMA):
+        full = searched(PAIRS[left_out], reduction="none")
+        assert searched(PAIRS[left_out]) == full
+        monkeypatch.setattr(footprints, "MODE_CONFLICTS", MODE_CONFLICTS - {left_out})
+        assert searched(PAIRS[left_out]) != full
+
+
+@pytest.fixture(autouse=True)
+def _forget_what_was_answered() -> Iterator[None]:
+    yield
+    footprints.dependent.cache_clear()
