@@ -19,12 +19,16 @@ __all__ = ["ConfirmPlugin"]
 class ConfirmPlugin:
     """Hooks of pytest for a session that only confirms; it replaces whatever else the session would run.
 
-    ``report`` returns what is known so far, and writes it where a report is asked for.
+    ``report`` returns what is known so far, and writes it where a report is asked for; ``mark_running`` is told which
+    test runs, and nothing behind it.
     """
 
-    def __init__(self, confirmation: Confirmation, report: Callable[[], Report]) -> None:
+    def __init__(
+        self, confirmation: Confirmation, report: Callable[[], Report], mark_running: Callable[[str], None]
+    ) -> None:
         self._confirmation = confirmation
         self._report = report
+        self._mark_running = mark_running
         self._session = ExitStack()
         self._close_copies: Callable[[], None] = lambda: None
 
@@ -55,6 +59,14 @@ class ConfirmPlugin:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         session.shouldstop = "interrupted"
         self._confirmation.budget = 0.0  # no further fork
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[object]:
+        self._mark_running(item.nodeid)  # its fixtures included
+        try:
+            return (yield)
+        finally:
+            self._mark_running("")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:

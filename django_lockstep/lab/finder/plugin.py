@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +69,7 @@ _FILES = {
     "--race-confirm": "try the candidates of an earlier recording, as the second part of --find-races does; what was "
     "tried before is not tried again",
     "--race-report": "write a report; the ending chooses the format: .txt, .json, .html, .sarif or .xml for JUnit",
-    "--race-record": "where the recording is kept (default: a file in pytest's cache, named at the end); written with "
-    "an equals sign, or pytest may look for the project's settings beside the file",
+    "--race-record": "where the recording is kept (default: a file in pytest's cache, named at the end)",
     "--race-candidates": "list the candidates of an earlier recording; no test is run",
 }
 
@@ -108,6 +108,7 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
         with _refused("--race-cluster"):
             _require_cluster(cluster)
     with _refused("--find-races"):
+        _set_up_django()
         import django_lockstep.lab.explorer.effects.statement_text  # noqa: F401
     from django_lockstep.lab.finder.report import read_suppressions, require_report
 
@@ -115,6 +116,19 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
         if path := config.getoption("--race-report"):
             require_report(path, option="--race-report")
         return read_suppressions(config.rootpath)
+
+
+def _set_up_django() -> None:
+    """Load the project's apps: if a conftest configures settings, pytest-django does it only later."""
+    import django
+    from django.apps import apps
+    from django.core.exceptions import ImproperlyConfigured
+
+    try:
+        if not apps.ready:
+            django.setup()
+    except ImproperlyConfigured as error:
+        raise ValueError(f"Django is not set up: {error}") from error
 
 
 def _require_processes(config: pytest.Config) -> None:
@@ -176,10 +190,8 @@ class _Recording:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
         """Have the recorder there for all tests."""
-        from django.apps import apps
-
-        # No project is configured, or its tests cannot be collected: pytest says so, and an earlier recording stays.
-        if self._has_workers or not apps.ready or session.testsfailed:
+        # Its tests cannot be collected: pytest says so, and an earlier recording stays.
+        if self._has_workers or session.testsfailed:
             return (yield)
         from django_lockstep.lab.finder.record.fingerprints import Fingerprints
         from django_lockstep.lab.finder.record.recorder import Recorder
@@ -213,7 +225,10 @@ class _Recording:
 
             merge_recordings(parts, self.path)
             self.is_recorded = True
-        if hasattr(config, "workerinput") or not self.is_recorded:
+        if hasattr(config, "workerinput"):
+            return
+        if not self.is_recorded:
+            terminalreporter.write_line("NOTHING WAS LOOKED AT: no test was recorded")
             return
         from django_lockstep.lab.finder.findings import Findings, findings_path
         from django_lockstep.lab.finder.report import list_candidates, summary_of
@@ -233,27 +248,33 @@ class _Recording:
         """Try the candidates when all else is over, the database of the tests is gone, and the summary printed."""
         yield
         interrupted = session.exitstatus in {pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR}
-        if self._found is not None and not interrupted and budget_of(session.config):
-            status = self._confirm(session.config, self._found)
-            if session.exitstatus == pytest.ExitCode.OK:
-                session.exitstatus = status
+        if interrupted or hasattr(session.config, "workerinput"):
+            return
+        status = self._confirm(session.config)
+        if session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = status
 
-    def _confirm(self, config: pytest.Config, found: Findings) -> int:
-        from django_lockstep.lab.finder.report import as_text
+    def _confirm(self, config: pytest.Config) -> int:
+        from django_lockstep.lab.finder.report import NOTHING_TRIED, as_text
         from django_lockstep.lab.finder.second_session import confirm_in_second_session
 
-        status = confirm_in_second_session(
-            config,
-            self.path,
-            found,
-            budget=budget_of(config),
-            processes=config.getoption("--race-processes"),
-            cluster=config.getoption("--race-cluster"),
-        )
+        found, status = self._found, 0
+        if found is None:
+            return NOTHING_TRIED
+        if (budget := budget_of(config)) and found.candidates:
+            status = confirm_in_second_session(
+                config,
+                self.path,
+                found,
+                budget=budget,
+                processes=config.getoption("--race-processes"),
+                cluster=config.getoption("--race-cluster"),
+            )
         # Written again: each of several sessions knows only what it has found itself.
         report = _report(config, found, self._suppressed)
-        config.get_terminal_writer().line(as_text(report))
-        return status
+        if budget:
+            config.get_terminal_writer().line(as_text(report))
+        return status or report.exit_status
 
 
 class _Confirming:
@@ -271,12 +292,19 @@ class _Confirming:
 
         config = session.config
         found = _read(self._path, option="--race-confirm")
-        with _refused("--race-share"):
-            share = Share.parse(config.getoption("--race-share") or "1/1").of(found.candidates.values())
+        share = Share()
+        if text := config.getoption("--race-share"):
+            with _refused("--race-share"):
+                share = Share.parse(text)
+            found.go_on(text)
+        else:
+            found.record_deaths()
+        only = share.of(found.candidates.values())
         values = config.getoption("--race-values")
-        confirmation = Confirmation(found, budget=budget_of(config), only=share, values=values)
+        confirmation = Confirmation(found, budget=budget_of(config), only=only, values=values)
         report = partial(_report, config, found, self._suppressed)
-        config.pluginmanager.register(ConfirmPlugin(confirmation, report))
+        mark_running = partial(found.mark_running, share=str(share))
+        config.pluginmanager.register(ConfirmPlugin(confirmation, report, mark_running))
 
 
 def _read(path: Path, *, option: str) -> Findings:
@@ -309,14 +337,33 @@ def _test_id(item: pytest.Item) -> str:
     return item.nodeid.removesuffix(f"@{'_'.join(sorted(groups))}")
 
 
+def name_files_by_equals_signs(config: pytest.Config) -> None:
+    """Start pytest again if a file of the finder's, named with a blank before it, exists.
+
+    pytest looks for the project's settings before it knows these options, and takes such a file for one with tests.
+    Raises ``UsageError`` if another program has started pytest.
+    """
+    args = list(map(str, config.invocation_params.args))
+    files = [file for option, file in pairwise(args) if option in _FILES and Path(file).exists()]
+    if not files:
+        return
+    if sys.orig_argv[-len(args) :] != args:
+        raise pytest.UsageError(f"{files[0]} must have an equals sign before it, or pytest takes it for tests")
+    words = iter(args)
+    joined = [f"{word}={next(words, '')}" if word in _FILES else word for word in words]
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1 : -len(args)], *joined])  # noqa: S606
+
+
 def list_recording(config: pytest.Config) -> int | None:
     """List the candidates of the recording that ``--race-candidates`` names, and return the exit code."""
     path: Path | None = config.getoption("--race-candidates")
     if path is None:
         return None
+    # Settings may be configured by a hook of the project's.
+    config._do_configure()
     suppressed = _require_usable(config)
     from django_lockstep.lab.finder.report import list_candidates, summary_of
 
     report = _report(config, _read(path, option="--race-candidates"), suppressed, tried=False)
     sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")
-    return pytest.ExitCode.OK
+    return report.exit_status

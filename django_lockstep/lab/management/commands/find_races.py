@@ -27,6 +27,7 @@ from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.report import (
+    NOTHING_TRIED,
     Report,
     as_text,
     list_candidates,
@@ -47,7 +48,7 @@ class Command(BaseCommand):
     help = (
         "Run the project's tests once and record what they do; then run those of them again that show what may race, "
         "and race it there. Exit status: 0; 1 if a race is confirmed that pyproject.toml does not accept; 2 for wrong "
-        "usage. Projects with pytest use `pytest --find-races`."
+        "usage; 4 if nothing was looked at. Projects with pytest use `pytest --find-races`."
     )
     requires_system_checks = ()  # the test runner makes them
 
@@ -69,7 +70,8 @@ class Command(BaseCommand):
         except (FinderError, ValueError, OSError) as error:
             raise CommandError(str(error), returncode=2) from error
         if status:
-            raise SystemExit(status)
+            # pytest's 11; `explore` ends with 1 to 3
+            raise SystemExit(4 if status == NOTHING_TRIED else status)
 
     def _search(self, budget: float, options: dict[str, Any]) -> int:
         path = options["confirm"] or options["record"] or Path(tempfile.mkdtemp(prefix="races-")) / "recording.jsonl"
@@ -96,6 +98,8 @@ class Command(BaseCommand):
         self.stdout.write(f"recording: {path}; --confirm tries its candidates")
 
     def _confirm(self, found: Findings, budget: float, options: dict[str, Any]) -> None:
+        # An earlier process that died has left its test database.
+        interactive = not found.record_deaths()
         is_terminal = self.stdout.isatty()
         progress = Progress(found, self._print, budget=budget, is_terminal=is_terminal)
         confirmation = Confirmation(
@@ -104,7 +108,7 @@ class Command(BaseCommand):
         progress.update([])
         # The dots of the tests would stand in the line that is rewritten.
         verbosity = 0 if is_terminal else options["verbosity"]
-        confirm_tests(options["labels"], confirmation, verbosity=verbosity)
+        confirm_tests(options["labels"], confirmation, found=found, verbosity=verbosity, interactive=interactive)
         progress.close()
 
     def _print(self, text: str) -> None:
@@ -144,7 +148,7 @@ def record_tests(labels: Sequence[str], path: Path, *, key: bytes | None, root: 
     return _run(labels, around=around, body=body, **options)
 
 
-def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: Any) -> None:
+def confirm_tests(labels: Sequence[str], confirmation: Confirmation, *, found: Findings, **options: Any) -> None:
     """Try candidates in those of the tests with these labels that show one."""
 
     @contextmanager
@@ -154,7 +158,14 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
             yield unittest.TestSuite(chosen)
         confirmation.close()
 
-    _run(labels, around=around, body=lambda test: confirmation.running(test.id(), TestPlace.of_case(test)), **options)
+    @contextmanager
+    def body(test: unittest.TestCase) -> Iterator[None]:
+        found.mark_running(test.id())
+        with confirmation.running(test.id(), TestPlace.of_case(test)):
+            yield
+        found.mark_running("")
+
+    _run(labels, around=around, body=body, **options)
 
 
 def _run(labels: Sequence[str], *, around: _Around, body: _Body, **options: Any) -> int:

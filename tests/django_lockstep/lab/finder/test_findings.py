@@ -159,5 +159,52 @@ def test_nothing_confirmed_is_0(tmp_path: Path) -> None:
     assert report_on(findings(tmp_path, "a"), [], root=tmp_path).exit_status == 0
 
 
+@pytest.mark.parametrize(
+    ("verdict", "status", "line"),
+    [
+        ("not tried", 11, "NOTHING WAS LOOKED AT: none of 2 candidates was tried: the time was over"),
+        ("not confirmed", 0, ""),
+        ("confirmed", 1, ""),
+    ],
+)
+def test_where_nothing_was_tried_the_last_line_and_the_status_say_so(
+    tmp_path: Path, verdict: Any, status: int, line: str
+) -> None:
+    found = findings(tmp_path, "a", "b")
+    found.add(Finding(candidate="a", verdict="not tried", reason="the time was over"))
+    found.add(replace(confirmed("b"), verdict=verdict, reason="the time was over"))
+    report = report_on(found, [], root=tmp_path)
+
+    assert (report.exit_status, report.obstacle) == (status, line)
+    assert as_text(report).splitlines()[-1].startswith("NOTHING") == bool(line)
+
+
+def test_a_death_is_that_of_the_test_which_a_session_began_and_did_not_end(tmp_path: Path) -> None:
+    found = findings(tmp_path, "a")
+    found.add(confirmed("a", spent=2.5))
+    for share, test in (("1/2", "test_a"), ("2/2", "test_b"), ("2/2", "")):
+        found.mark_running(test, share=share)
+    known = findings(tmp_path, "a")
+
+    assert not known.record_deaths("2/2")
+    assert known.record_deaths("1/2")
+    assert not known.record_deaths()
+    assert found.read() == []
+    assert list(found.deaths) == list(findings(tmp_path).deaths) == ["test_a"]
+    assert "test_a: the session that tries candidates died in it, and went on behind it" in as_text(
+        report_on(found, [], root=tmp_path)
+    )
+    known.go_on("1/2")
+    assert known.spent == 2.5
+
+
+def test_one_that_goes_on_elsewhere_has_not_died(tmp_path: Path) -> None:
+    found = findings(tmp_path, "a")
+    found.mark_running("test_a", share="1/2")
+    findings(tmp_path, "a").go_on("1/2")
+
+    assert not findings(tmp_path, "a").record_deaths()
+
+
 def test_findings_stand_beside_the_recording() -> None:
     assert findings_path(Path("cache/races.jsonl")) == Path("cache/races.jsonl.findings")
