@@ -20,7 +20,7 @@ class ConfirmPlugin:
     """Hooks of pytest for a session that only confirms; it replaces whatever else the session would run.
 
     ``report`` returns what is known so far, and writes it where a report is asked for; ``mark_running`` is told which
-    test runs, and nothing behind it.
+    test runs, if any.
     """
 
     def __init__(
@@ -60,13 +60,11 @@ class ConfirmPlugin:
         session.shouldstop = "interrupted"
         self._confirmation.budget = 0.0  # no further fork
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[object]:
-        self._mark_running(item.nodeid)  # its fixtures included
-        try:
-            return (yield)
-        finally:
-            self._mark_running("")
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._mark_running(nodeid)
+
+    def pytest_runtest_logfinish(self) -> None:
+        self._mark_running("")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -90,6 +88,7 @@ class ConfirmPlugin:
             self._confirmation.close()
             session.exitstatus = self._report().exit_status
         else:
+            self._mark_running("")  # an interrupted test is not finished
             self._close_copies()
             self._report()
         yield

@@ -108,12 +108,12 @@ class Findings:
         """Whether nothing was recorded."""
         self._notes = tuple(notes)
         self._found: dict[str, Finding] = {}
-        self._running: dict[str, dict[str, Any]] = {}
-        """By share, what its session runs."""
+        self.share = "1/1"
         self.spent = 0.0
-        """Seconds of the budget that this process has used, with those that it goes on from."""
+        """Seconds of the budget that the sessions of this share have used."""
         self.deaths: dict[str, None] = {}
         """Tests in which a session died; no session runs them again."""
+        self._running: dict[str, dict[str, Any]] = {}
         self.read()
 
     @classmethod
@@ -154,9 +154,9 @@ class Findings:
             # Each in a line of its own, also after one that was not finished.
             file.write(f"\n{json.dumps(data)}\n".encode())
 
-    def mark_running(self, test: str, *, share: str = "1/1") -> None:
-        """Have the file say which test a session of this share runs; empty for none. A process that dies cannot."""
-        self._append({"running": test, "share": share, "spent": self.spent, "died": []})
+    def mark_running(self, test: str) -> None:
+        """Have the file say which test this process runs, empty for none: when it dies, it cannot."""
+        self._append({"running": test, "share": self.share, "spent": self.spent, "died": []})
 
     def record_deaths(self, share: str = "") -> bool:
         """Record the tests that sessions of this share, or of all, began and did not end; return whether there are any.
@@ -169,9 +169,9 @@ class Findings:
         return bool(running)
 
     def go_on(self, share: str) -> None:
-        """Go on with the budget of this share's session before, which has died, or lost its worker."""
-        self.spent = self._running[share]["spent"] if share in self._running else 0.0
-        self.mark_running("", share=share)
+        """Go on for the session of this share, if there was one before that died, or whose worker was lost."""
+        self.share, self.spent = share, self._running.get(share, {"spent": 0.0})["spent"]
+        self.mark_running("")
 
     @property
     def notes(self) -> tuple[str, ...]:

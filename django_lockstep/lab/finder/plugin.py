@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from django_lockstep.lab.finder.shares import parse_budget
+from django_lockstep.lab.finder.shares import Share, parse_budget
 
 if TYPE_CHECKING:
+    from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
     from django_lockstep.lab.finder.findings import Findings
     from django_lockstep.lab.finder.record.recorder import Recorder
     from django_lockstep.lab.finder.report import Report, Suppression
@@ -36,26 +37,8 @@ def add_options(group: Any) -> None:
         group.addoption(name, action="store_true", help=text)
     for name, text in _FILES.items():
         group.addoption(name, type=Path, default=None, metavar="FILE", help=text)
-    group.addoption(
-        "--race-budget",
-        default="5m",
-        metavar="TIME",
-        help="time for these tries, such as 90s or 5m, the worst candidates first (default: 5m); 0 only lists them",
-    )
-    group.addoption(
-        "--race-processes",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes that try them at the same time, each with a test database of its own (default: 1)",
-    )
-    group.addoption(
-        "--race-cluster",
-        default=None,
-        metavar="ADDRESS",
-        help="of a Dask scheduler, such as tcp://scheduler:8786: each of its workers tries a share of them, in the "
-        "folder in which it was started",
-    )
+    for name, (default, metavar, text) in _VALUES.items():
+        group.addoption(name, type=int if default == 1 else str, default=default, metavar=metavar, help=text)
     # What one of them has to try.
     group.addoption("--race-share", default=None, help=argparse.SUPPRESS)
 
@@ -72,6 +55,19 @@ _FILES = {
     "--race-record": "where the recording is kept (default: a file in pytest's cache, named at the end)",
     "--race-candidates": "list the candidates of an earlier recording; no test is run",
 }
+_VALUES: dict[str, tuple[Any, str, str]] = {
+    "--race-budget": (
+        "5m",
+        "TIME",
+        "time for these tries, such as 90s, the worst first (default: 5m); 0 only lists them",
+    ),
+    "--race-processes": (1, "N", "processes that try them, each with a test database of its own (default: 1)"),
+    "--race-cluster": (
+        None,
+        "tcp://HOST:PORT",
+        "Dask scheduler; each worker tries a share, in the folder of its start",
+    ),
+}
 
 
 def register(config: pytest.Config) -> None:
@@ -83,16 +79,18 @@ def register(config: pytest.Config) -> None:
         return
     suppressed = _require_usable(config)
     # The second session may have been given --find-races, too, by the project's settings or the environment.
-    plugin = _Confirming(confirming, suppressed) if confirming else _Recording(config, suppressed)
+    plugin = _confirming(config, confirming, suppressed) if confirming else _Recording(config, suppressed)
     config.pluginmanager.register(plugin)
 
 
 @contextmanager
 def _refused(option: str = "") -> Iterator[None]:
     """Have pytest say what is wrong with an option, or with the project's settings, and end."""
+    from django.core.exceptions import ImproperlyConfigured
+
     try:
         yield
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, ImproperlyConfigured) as error:
         raise pytest.UsageError(f"{option}: {error}" if option else str(error)) from error
 
 
@@ -108,27 +106,17 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
         with _refused("--race-cluster"):
             _require_cluster(cluster)
     with _refused("--find-races"):
-        _set_up_django()
-        import django_lockstep.lab.explorer.effects.statement_text  # noqa: F401
-    from django_lockstep.lab.finder.report import read_suppressions, require_report
+        import django
+        from django.apps import apps
 
+        # pytest-django does it later, if a conftest configures the settings.
+        if not apps.ready:
+            django.setup()
+        from django_lockstep.lab.finder.report import read_suppressions, require_report
     with _refused():
         if path := config.getoption("--race-report"):
             require_report(path, option="--race-report")
         return read_suppressions(config.rootpath)
-
-
-def _set_up_django() -> None:
-    """Load the project's apps: if a conftest configures settings, pytest-django does it only later."""
-    import django
-    from django.apps import apps
-    from django.core.exceptions import ImproperlyConfigured
-
-    try:
-        if not apps.ready:
-            django.setup()
-    except ImproperlyConfigured as error:
-        raise ValueError(f"Django is not set up: {error}") from error
 
 
 def _require_processes(config: pytest.Config) -> None:
@@ -225,10 +213,9 @@ class _Recording:
 
             merge_recordings(parts, self.path)
             self.is_recorded = True
-        if hasattr(config, "workerinput"):
-            return
         if not self.is_recorded:
             terminalreporter.write_line("NOTHING WAS LOOKED AT: no test was recorded")
+        if not self.is_recorded or hasattr(config, "workerinput"):
             return
         from django_lockstep.lab.finder.findings import Findings, findings_path
         from django_lockstep.lab.finder.report import list_candidates, summary_of
@@ -258,17 +245,13 @@ class _Recording:
         from django_lockstep.lab.finder.report import NOTHING_TRIED, as_text
         from django_lockstep.lab.finder.second_session import confirm_in_second_session
 
-        found, status = self._found, 0
-        if found is None:
+        if (found := self._found) is None:
             return NOTHING_TRIED
-        if (budget := budget_of(config)) and found.candidates:
+        status, budget = 0, budget_of(config)
+        if budget and found.candidates:
+            processes, cluster = config.getoption("--race-processes"), config.getoption("--race-cluster")
             status = confirm_in_second_session(
-                config,
-                self.path,
-                found,
-                budget=budget,
-                processes=config.getoption("--race-processes"),
-                cluster=config.getoption("--race-cluster"),
+                config, self.path, found, budget=budget, processes=processes, cluster=cluster
             )
         # Written again: each of several sessions knows only what it has found itself.
         report = _report(config, found, self._suppressed)
@@ -277,41 +260,22 @@ class _Recording:
         return status or report.exit_status
 
 
-class _Confirming:
-    """Turns the session into one that only tries candidates."""
-
-    def __init__(self, path: Path, suppressed: list[Suppression]) -> None:
-        self._path = path
-        self._suppressed = suppressed
-
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Register what needs Django's apps."""
-        from django_lockstep.lab.finder.confirm.confirmation import Confirmation
-        from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
-        from django_lockstep.lab.finder.shares import Share
-
-        config = session.config
-        found = _read(self._path, option="--race-confirm")
-        share = Share()
-        if text := config.getoption("--race-share"):
-            with _refused("--race-share"):
-                share = Share.parse(text)
-            found.go_on(text)
-        else:
-            found.record_deaths()
-        only = share.of(found.candidates.values())
-        values = config.getoption("--race-values")
-        confirmation = Confirmation(found, budget=budget_of(config), only=only, values=values)
-        report = partial(_report, config, found, self._suppressed)
-        mark_running = partial(found.mark_running, share=str(share))
-        config.pluginmanager.register(ConfirmPlugin(confirmation, report, mark_running))
-
-
-def _read(path: Path, *, option: str) -> Findings:
+def _confirming(config: pytest.Config, path: Path, suppressed: list[Suppression]) -> ConfirmPlugin:
+    """Return what turns the session into one that only tries candidates."""
+    from django_lockstep.lab.finder.confirm.confirmation import Confirmation
+    from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
     from django_lockstep.lab.finder.findings import Findings
 
-    with _refused(option):
-        return Findings.on(path)
+    with _refused("--race-confirm"):
+        found = Findings.on(path)
+    if text := config.getoption("--race-share"):
+        found.go_on(text)
+    else:
+        found.record_deaths()
+    with _refused("--race-share"):
+        only = Share.parse(found.share).of(found.candidates.values())
+    confirmation = Confirmation(found, budget=budget_of(config), only=only, values=config.getoption("--race-values"))
+    return ConfirmPlugin(confirmation, partial(_report, config, found, suppressed), found.mark_running)
 
 
 def _report(config: pytest.Config, found: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
@@ -344,13 +308,12 @@ def name_files_by_equals_signs(config: pytest.Config) -> None:
     Raises ``UsageError`` if another program has started pytest.
     """
     args = list(map(str, config.invocation_params.args))
-    files = [file for option, file in pairwise(args) if option in _FILES and Path(file).exists()]
-    if not files:
-        return
-    if sys.orig_argv[-len(args) :] != args:
-        raise pytest.UsageError(f"{files[0]} must have an equals sign before it, or pytest takes it for tests")
     words = iter(args)
     joined = [f"{word}={next(words, '')}" if word in _FILES else word for word in words]
+    if not any(option in _FILES and Path(file).exists() for option, file in pairwise(args)):
+        return
+    if sys.orig_argv[-len(args) :] != args:
+        raise pytest.UsageError(f"{', '.join(_FILES)}: name files with an equals sign, or pytest takes them for tests")
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1 : -len(args)], *joined])  # noqa: S606
 
 
@@ -362,8 +325,11 @@ def list_recording(config: pytest.Config) -> int | None:
     # Settings may be configured by a hook of the project's.
     config._do_configure()
     suppressed = _require_usable(config)
+    from django_lockstep.lab.finder.findings import Findings
     from django_lockstep.lab.finder.report import list_candidates, summary_of
 
-    report = _report(config, _read(path, option="--race-candidates"), suppressed, tried=False)
+    with _refused("--race-candidates"):
+        found = Findings.on(path)
+    report = _report(config, found, suppressed, tried=False)
     sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")
     return report.exit_status

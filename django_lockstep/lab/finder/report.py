@@ -217,10 +217,7 @@ def _lines(number: int, candidate: Candidate) -> Iterator[str]:
 
 
 def as_text(report: Report) -> str:
-    """Return the confirmed races with how they end and what helps; of the other candidates a line each.
-
-    If nothing was looked at, the last line says so.
-    """
+    """Return the confirmed races with how they end and what helps, a line each of the others, and `Report.obstacle`."""
     verdicts = [entry.finding.verdict for entry in report.entries]
     counts = [f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS]
     lines = [*report.notes, f"{counted(len(verdicts), 'candidate')}: {', '.join(counts)}"]
@@ -330,7 +327,9 @@ def _message(entry: Entry) -> str:
 def _steps(entry: Entry) -> Iterator[CheckStep]:
     """Yield the steps of the run that shows it; without one, what is read and what is written."""
     if entry.finding.run:
-        yield from map(_step, entry.finding.run["steps"])
+        for data in entry.finding.run["steps"]:
+            step = Step(**{**data, "arguments": tuple(data["arguments"])})
+            yield CheckStep(actor=step.actor, text=describe_step(step), location=Location.parse(step.source))
         return
     accesses = {"reads": entry.candidate.read, "writes": entry.candidate.write}
     for verb, access in accesses.items():
@@ -339,24 +338,12 @@ def _steps(entry: Entry) -> Iterator[CheckStep]:
             yield CheckStep(actor=entry.candidate.unit, text=text, location=_location(access))
 
 
-def _step(data: Mapping[str, Any]) -> CheckStep:
-    step = Step(**{**data, "arguments": tuple(data["arguments"])})
-    return CheckStep(actor=step.actor, text=describe_step(step), location=Location.parse(step.source))
-
-
 def _location(access: Access) -> Location | None:
     return Location(path=access.site.path, line=access.site.line) if access.site else None
 
 
 _AROUND = 4
 """Lines of code that are shown before and after an access."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    text: str
-    marked: bool
 
 
 def as_html(report: Report) -> str:
@@ -393,19 +380,15 @@ def _shown(entry: Entry, root: Path) -> dict[str, object]:
 
 def _shown_access(verb: str, access: Access, root: Path) -> dict[str, object]:
     """Return the access with the lines around it, as they are now; none where its file is not found."""
-    lines = _source_lines(access.site, root) if access.site else []
-    line = access.site.line if access.site else 0
-    numbers = range(max(1, line - _AROUND), min(len(lines), line + _AROUND) + 1)
-    shown = [_Line(number, lines[number - 1].rstrip(), number == line) for number in numbers]
-    return {"verb": verb, "access": access, "lines": shown}
-
-
-def _source_lines(site: Site, root: Path) -> Sequence[str]:
+    site = access.site or Site(path="", line=0, function="")
     # Installed apps are named as they are imported.
-    for folder in (root, *map(Path, sys.path)):
-        if lines := linecache.getlines(str(folder / site.path)):
-            return lines
-    return []
+    files = (str(folder / site.path) for folder in (root, *map(Path, sys.path)))
+    lines = next(filter(None, map(linecache.getlines, files)), []) if site.path else []
+    numbers = range(max(1, site.line - _AROUND), min(len(lines), site.line + _AROUND) + 1)
+    shown = [
+        {"number": number, "text": lines[number - 1].rstrip(), "marked": number == site.line} for number in numbers
+    ]
+    return {"verb": verb, "access": access, "lines": shown}
 
 
 _FORMATS: Mapping[str, Callable[[Report], str]] = {

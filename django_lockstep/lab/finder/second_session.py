@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -241,9 +241,10 @@ def confirm_in_second_session(
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     progress = Progress(found, partial(reporter.write, flush=True), budget=budget, is_terminal=reporter.isatty)
     sessions: list[LocalSession | ClusterSession] = []
-    with _sessions(config, recording, processes, cluster) as start:
+    with nullcontext() if cluster is None else connect(cluster) as workers:
         try:
-            sessions.extend(start)
+            # One after the other, so that an interrupt ends those that have begun.
+            sessions.extend(_start_sessions(config, recording, processes, workers))
             _show(found, sessions, progress)
         except KeyboardInterrupt:
             for session in sessions:
@@ -264,25 +265,18 @@ def confirm_in_second_session(
     return max(statuses, key=abs)
 
 
-@contextmanager
-def _sessions(
-    config: pytest.Config, recording: Path, processes: int, cluster: str | None
-) -> Iterator[Iterator[LocalSession | ClusterSession]]:
-    """Yield an iterator that starts one session after the other."""
+def _start_sessions(
+    config: pytest.Config, recording: Path, processes: int, workers: Cluster | None
+) -> Iterator[LocalSession | ClusterSession]:
     arguments = list(_arguments(config))
-    if cluster is None:
-        folder = config.invocation_params.dir
-        shares = (Share(number, processes) for number in range(1, processes + 1))
-        yield (LocalSession(arguments, recording, share, folder=folder) for share in shares)
-        return
-    with connect(cluster) as workers:
+    if workers is None:
+        for number in range(1, processes + 1):
+            yield LocalSession(arguments, recording, Share(number, processes), folder=config.invocation_params.dir)
+    else:
         addresses = list(workers.threads)
-        yield (
-            ClusterSession(
-                workers, address, arguments=arguments, recording=recording, share=Share(number, len(addresses))
-            )
-            for number, address in enumerate(addresses, 1)
-        )
+        for number, address in enumerate(addresses, 1):
+            share = Share(number, len(addresses))
+            yield ClusterSession(workers, address, arguments=arguments, recording=recording, share=share)
 
 
 def _show(found: Findings, sessions: Sequence[LocalSession | ClusterSession], progress: Progress) -> None:

@@ -9,7 +9,6 @@ import unittest
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,17 +78,22 @@ class Command(BaseCommand):
         if not options["confirm"]:
             self._record(path, options)
         found = Findings.on(path)
-        report = partial(report_on, found, suppressed, root=Path.cwd())
-        self.stdout.write(summary_of(report()))
-        if not budget:
-            self.stdout.write(list_candidates(self._write(report(), options)))
-            return report().exit_status
-        try:
-            self._confirm(found, budget, options)
-        finally:  # also of a search that is interrupted
-            self._write(report(), options)
-        self.stdout.write(as_text(report()))
-        return report().exit_status
+
+        def write() -> Report:
+            report = report_on(found, suppressed, root=Path.cwd())
+            if options["report"]:
+                write_report(options["report"], report)
+            return report
+
+        result = write()
+        self.stdout.write(summary_of(result))
+        if budget:
+            try:
+                self._confirm(found, budget, options)
+            finally:  # also of a search that is interrupted
+                result = write()
+        self.stdout.write(as_text(result) if budget else list_candidates(result))
+        return result.exit_status
 
     def _record(self, path: Path, options: dict[str, Any]) -> None:
         key = None if options["values"] else os.urandom(16)
@@ -114,11 +118,6 @@ class Command(BaseCommand):
     def _print(self, text: str) -> None:
         self.stdout.write(text, ending="")
         self.stdout.flush()
-
-    def _write(self, report: Report, options: dict[str, Any]) -> Report:
-        if options["report"]:
-            write_report(options["report"], report)
-        return report
 
 
 _Around = Callable[[unittest.TestSuite], AbstractContextManager[unittest.TestSuite]]

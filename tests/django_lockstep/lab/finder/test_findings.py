@@ -180,27 +180,29 @@ def test_where_nothing_was_tried_the_last_line_and_the_status_say_so(
 
 
 def test_a_death_is_that_of_the_test_which_a_session_began_and_did_not_end(tmp_path: Path) -> None:
-    found = findings(tmp_path, "a")
+    found, other = findings(tmp_path, "a"), findings(tmp_path, "a")
+    found.go_on("1/2")
+    other.go_on("2/2")
     found.add(confirmed("a", spent=2.5))
-    for share, test in (("1/2", "test_a"), ("2/2", "test_b"), ("2/2", "")):
-        found.mark_running(test, share=share)
-    known = findings(tmp_path, "a")
+    for test in ("test_b", ""):
+        other.mark_running(test)
+    found.mark_running("test_a")
+    parent = findings(tmp_path, "a")
 
-    assert not known.record_deaths("2/2")
-    assert known.record_deaths("1/2")
-    assert not known.record_deaths()
-    assert found.read() == []
-    assert list(found.deaths) == list(findings(tmp_path).deaths) == ["test_a"]
-    assert "test_a: the session that tries candidates died in it, and went on behind it" in as_text(
-        report_on(found, [], root=tmp_path)
-    )
-    known.go_on("1/2")
-    assert known.spent == 2.5
+    assert not parent.record_deaths("2/2")
+    assert parent.record_deaths("1/2")
+    assert not parent.record_deaths()
+    assert list(parent.deaths) == list(findings(tmp_path).deaths) == ["test_a"]
+    note = "test_a: the session that tries candidates died in it, and went on behind it"
+    assert as_text(report_on(parent, [], root=tmp_path)).startswith(note)
+    parent.go_on("1/2")
+    assert parent.spent == 2.5
 
 
-def test_one_that_goes_on_elsewhere_has_not_died(tmp_path: Path) -> None:
+def test_one_that_goes_on_beside_another_worker_has_not_died(tmp_path: Path) -> None:
     found = findings(tmp_path, "a")
-    found.mark_running("test_a", share="1/2")
+    found.go_on("1/2")
+    found.mark_running("test_a")
     findings(tmp_path, "a").go_on("1/2")
 
     assert not findings(tmp_path, "a").record_deaths()
