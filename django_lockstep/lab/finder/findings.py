@@ -113,7 +113,7 @@ class Findings:
         """Seconds of the budget that the sessions of this share have used."""
         self.deaths: dict[str, None] = {}
         """Tests in which a session died; no session runs them again."""
-        self._running: dict[str, dict[str, Any]] = {}
+        self._running: dict[str, Mapping[str, Any]] = {}
         self.read()
 
     @classmethod

@@ -88,9 +88,11 @@ def _refused(option: str = "") -> Iterator[None]:
     """Have pytest say what is wrong with an option, or with the project's settings, and end."""
     from django.core.exceptions import ImproperlyConfigured
 
+    from django_lockstep.errors import LockstepError
+
     try:
         yield
-    except (OSError, ValueError, ImportError, ImproperlyConfigured) as error:
+    except (OSError, ValueError, ImportError, ImproperlyConfigured, LockstepError) as error:
         raise pytest.UsageError(f"{option}: {error}" if option else str(error)) from error
 
 
@@ -104,7 +106,10 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
         hasattr(config, "workerinput") or config.getoption("--race-confirm")
     ):
         with _refused("--race-cluster"):
-            _require_cluster(cluster)
+            from django_lockstep.lab.workers.cluster import connect
+
+            with connect(cluster):
+                pass
     with _refused("--find-races"):
         import django
         from django.apps import apps
@@ -128,17 +133,6 @@ def _require_processes(config: pytest.Config) -> None:
         raise ValueError(f"{number} try on this machine, and --race-cluster={cluster} elsewhere: name one")
     if (number > 1 or cluster) and config.getoption("--race-confirm") and not config.getoption("--race-share"):
         raise ValueError("several try candidates after --find-races only; --race-confirm goes on in one")
-
-
-def _require_cluster(address: str) -> None:
-    from django_lockstep.lab.workers.cluster import connect
-    from django_lockstep.lab.workers.errors import ClusterUnavailable
-
-    try:
-        with connect(address):
-            return
-    except ClusterUnavailable as error:
-        raise ValueError(str(error)) from error
 
 
 def recording_path(config: pytest.Config) -> Path:

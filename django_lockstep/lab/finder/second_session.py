@@ -58,17 +58,23 @@ class LocalSession:
         # A cache of its own: what failed last is not what it has to run.
         cache = f"cache_dir={recording.parent / f'cache-{share.number}'}"
         own = (f"--race-confirm={recording}", f"--race-share={share}", "-o", cache)
-        self._start = partial(
-            subprocess.Popen,
-            [sys.executable, "-m", "pytest", *arguments, *own],  # the command of the session that recorded
-            cwd=folder,
-            env=share.environment(place=place),
-            stdin=subprocess.DEVNULL,
-            # Ctrl-C in a terminal reaches the other process alone, which passes it on once.
-            start_new_session=True,
-        )
-        with self.log.open("wb") as output:
-            self._process = self._start(stdout=output, stderr=output)
+        self._command = [sys.executable, "-m", "pytest", *arguments, *own]  # that of the session that recorded
+        self._folder, self._environment = folder, share.environment(place=place)
+        self.log.unlink(missing_ok=True)
+        self._begin()
+
+    def _begin(self) -> None:
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603
+                self._command,
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Ctrl-C in a terminal reaches the other process alone, which passes it on once.
+                start_new_session=True,
+            )
 
     @property
     def status(self) -> int | None:
@@ -76,8 +82,7 @@ class LocalSession:
         status = self._process.poll()
         if status is None or self._interrupted or not Findings(self._findings, ()).record_deaths(self._share):
             return status
-        with self.log.open("ab") as output:
-            self._process = self._start(stdout=output, stderr=output)
+        self._begin()
         return None
 
     def wait(self, seconds: float) -> None:

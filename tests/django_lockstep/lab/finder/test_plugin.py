@@ -318,7 +318,9 @@ def test_django_that_is_not_set_up_is_named(tmp_path: Path) -> None:
     project = Project(tmp_path, sqlite())
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
 
-    assert "ERROR: --find-races: Requested setting LOGGING_CONFIG, but settings are not configured" in project.pytest("--find-races")
+    assert "ERROR: --find-races: Requested setting LOGGING_CONFIG, but settings are not" in project.pytest(
+        "--find-races"
+    )
     assert project.status == pytest.ExitCode.USAGE_ERROR
 
 
