@@ -19,16 +19,12 @@ __all__ = ["ConfirmPlugin"]
 class ConfirmPlugin:
     """Hooks of pytest for a session that only confirms; it replaces whatever else the session would run.
 
-    ``report`` returns what is known so far, and writes it where a report is asked for; ``mark_running`` is told which
-    test runs, if any.
+    ``report`` returns what is known so far, and writes it where a report is asked for.
     """
 
-    def __init__(
-        self, confirmation: Confirmation, report: Callable[[], Report], mark_running: Callable[[str], None]
-    ) -> None:
+    def __init__(self, confirmation: Confirmation, report: Callable[[], Report]) -> None:
         self._confirmation = confirmation
         self._report = report
-        self._mark_running = mark_running
         self._session = ExitStack()
         self._close_copies: Callable[[], None] = lambda: None
 
@@ -61,10 +57,10 @@ class ConfirmPlugin:
         self._confirmation.budget = 0.0  # no further fork
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._mark_running(nodeid)
+        self._confirmation.mark_running(nodeid)
 
     def pytest_runtest_logfinish(self) -> None:
-        self._mark_running("")
+        self._confirmation.mark_running("")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -88,7 +84,7 @@ class ConfirmPlugin:
             self._confirmation.close()
             session.exitstatus = self._report().exit_status
         else:
-            self._mark_running("")  # an interrupted test is not finished
+            self._confirmation.mark_running("")  # an interrupted test is not finished
             self._close_copies()
             self._report()
         yield

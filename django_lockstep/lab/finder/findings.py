@@ -159,10 +159,7 @@ class Findings:
         self._append({"running": test, "share": self.share, "spent": self.spent, "died": []})
 
     def record_deaths(self, share: str = "") -> bool:
-        """Record the tests that sessions of this share, or of all, began and did not end; return whether there are any.
-
-        Call it when these sessions are over.
-        """
+        """Record the tests that sessions of this share, or of all, have left unfinished; return if there are any."""
         running = [data for name, data in self._running.items() if data["running"] and share in ("", name)]
         for data in running:
             self._append({**data, "running": "", "died": [data["running"]]})

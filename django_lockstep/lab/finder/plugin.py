@@ -269,7 +269,7 @@ def _confirming(config: pytest.Config, path: Path, suppressed: list[Suppression]
     with _refused("--race-share"):
         only = Share.parse(found.share).of(found.candidates.values())
     confirmation = Confirmation(found, budget=budget_of(config), only=only, values=config.getoption("--race-values"))
-    return ConfirmPlugin(confirmation, partial(_report, config, found, suppressed), found.mark_running)
+    return ConfirmPlugin(confirmation, partial(_report, config, found, suppressed))
 
 
 def _report(config: pytest.Config, found: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:

@@ -65,6 +65,7 @@ class Confirmation:
         self.budget = budget
         """Seconds that all forks together may take."""
         self._found = found
+        self.mark_running = found.mark_running
         self._candidates = [one for one in found.undecided() if only is None or one.id in only]
         self._values = values
         self._on_finding = on_finding

@@ -14,6 +14,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.test.runner import iter_test_cases  # type: ignore[attr-defined]
 from django.test.utils import get_runner
 
 from django_lockstep.lab.finder.confirm.confirmation import Confirmation
@@ -112,7 +113,7 @@ class Command(BaseCommand):
         progress.update([])
         # The dots of the tests would stand in the line that is rewritten.
         verbosity = 0 if is_terminal else options["verbosity"]
-        confirm_tests(options["labels"], confirmation, found=found, verbosity=verbosity, interactive=interactive)
+        confirm_tests(options["labels"], confirmation, verbosity=verbosity, interactive=interactive)
         progress.close()
 
     def _print(self, text: str) -> None:
@@ -131,7 +132,7 @@ def record_tests(labels: Sequence[str], path: Path, *, key: bytes | None, root: 
 
     @contextmanager
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
-        for test in _tests(suite):
+        for test in iter_test_cases(suite):
             code.add_test_file(Path(inspect.getfile(type(test))))
         with recorder.installed():
             yield suite
@@ -147,22 +148,22 @@ def record_tests(labels: Sequence[str], path: Path, *, key: bytes | None, root: 
     return _run(labels, around=around, body=body, **options)
 
 
-def confirm_tests(labels: Sequence[str], confirmation: Confirmation, *, found: Findings, **options: Any) -> None:
+def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: Any) -> None:
     """Try candidates in those of the tests with these labels that show one."""
 
     @contextmanager
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
-        chosen = confirmation.choose(_tests(suite), unittest.TestCase.id)
+        chosen = confirmation.choose(iter_test_cases(suite), unittest.TestCase.id)
         with confirmation.installed():
             yield unittest.TestSuite(chosen)
         confirmation.close()
 
     @contextmanager
     def body(test: unittest.TestCase) -> Iterator[None]:
-        found.mark_running(test.id())
+        confirmation.mark_running(test.id())
         with confirmation.running(test.id(), TestPlace.of_case(test)):
             yield
-        found.mark_running("")
+        confirmation.mark_running("")
 
     _run(labels, around=around, body=body, **options)
 
@@ -197,11 +198,3 @@ def _result_class(base: Any, body: _Body) -> Any:
             super().stopTest(test)
 
     return Result
-
-
-def _tests(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
-    for test in suite:
-        if isinstance(test, unittest.TestSuite):
-            yield from _tests(test)
-        else:
-            yield test
