@@ -56,17 +56,9 @@ _FILES = {
     "--race-candidates": "list the candidates of an earlier recording; no test is run",
 }
 _VALUES: dict[str, tuple[Any, str, str]] = {
-    "--race-budget": (
-        "5m",
-        "TIME",
-        "time for these tries, such as 90s, the worst first (default: 5m); 0 only lists them",
-    ),
+    "--race-budget": ("5m", "TIME", "time for these tries, such as 90s (default: 5m), the worst first; 0 only lists"),
     "--race-processes": (1, "N", "processes that try them, each with a test database of its own (default: 1)"),
-    "--race-cluster": (
-        None,
-        "tcp://HOST:PORT",
-        "Dask scheduler; each worker tries a share, in the folder of its start",
-    ),
+    "--race-cluster": (None, "tcp://HOST:PORT", "Dask scheduler; workers try shares, in the folder of their start"),
 }
 
 
