@@ -83,6 +83,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     finder.add_options(group)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest captures what is printed
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]:
+    finder.name_files_by_equals_signs(early_config)
+    return (yield)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     finder.register(config)
 

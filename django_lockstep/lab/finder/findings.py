@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.derive.derivation import find_candidates
-from django_lockstep.lab.finder.record.recording import Recording, read_recording
+from django_lockstep.lab.finder.record.recording import read_recording
 from django_lockstep.lab.wording import counted
 
 __all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "Place", "consequence_of", "findings_path", "tables_of"]
@@ -104,8 +104,16 @@ class Findings:
         self.path = path
         self.candidates = {candidate.id: candidate for candidate in candidates}
         self.summary = summary
-        self.notes = tuple(notes)
+        self.is_empty = False
+        """Whether nothing was recorded."""
+        self._notes = tuple(notes)
         self._found: dict[str, Finding] = {}
+        self.share = "1/1"
+        self.spent = 0.0
+        """Seconds of the budget that the sessions of this share have used."""
+        self.deaths: dict[str, None] = {}
+        """Tests in which a session died; no session runs them again."""
+        self._running: dict[str, Mapping[str, Any]] = {}
         self.read()
 
     @classmethod
@@ -113,24 +121,60 @@ class Findings:
         """Return those on a recording's candidates. Raises ``OSError`` and `NotARecording` if there is none."""
         recorded = read_recording(recording)
         candidates = find_candidates(recorded)
-        return cls(findings_path(recording), candidates, summary=_count(recorded, candidates), notes=recorded.notes)
+        units = f"{counted(len(recorded.units), 'unit')} of work that write, from {counted(recorded.tests, 'test')}"
+        summary = f"{counted(len(candidates), 'candidate')} in {units}"
+        findings = cls(findings_path(recording), candidates, summary=summary, notes=recorded.notes)
+        findings.is_empty = not recorded.units
+        return findings
 
     def read(self) -> list[Finding]:
         """Read what another process has appended; return what is new or has changed. The last one counts."""
         before = dict(self._found)
-        # A finding on a candidate that is no longer derived, since the finder has changed, says nothing.
-        parsed = (Finding(**{**data, "differences": tuple(data["differences"])}) for data in _lines(self.path))
-        known = (finding for finding in parsed if finding.candidate in self.candidates)
-        self._found.update({finding.candidate: finding for finding in known})
+        for data in _lines(self.path):
+            self._take(data)
         return [finding for name, finding in self._found.items() if before.get(name) != finding]
 
     def add(self, finding: Finding) -> None:
         """Append a finding; it replaces an earlier one on its candidate."""
-        self._found[finding.candidate] = finding
+        self.spent = finding.spent
+        self._append(asdict(finding))
+
+    def _take(self, data: Mapping[str, Any]) -> None:
+        if "running" in data:
+            self._running[data["share"]] = data
+            self.deaths |= dict.fromkeys(data["died"])
+        # A finding on a candidate that is no longer derived, since the finder has changed, says nothing.
+        elif data["candidate"] in self.candidates:
+            self._found[data["candidate"]] = Finding(**{**data, "differences": tuple(data["differences"])})
+
+    def _append(self, data: Mapping[str, Any]) -> None:
+        self._take(data)
         # One write without a buffer: other processes append to the file, too.
         with self.path.open("ab", buffering=0) as file:
             # Each in a line of its own, also after one that was not finished.
-            file.write(f"\n{json.dumps(asdict(finding))}\n".encode())
+            file.write(f"\n{json.dumps(data)}\n".encode())
+
+    def mark_running(self, test: str) -> None:
+        """Have the file say which test this process runs, empty for none: when it dies, it cannot."""
+        self._append({"running": test, "share": self.share, "spent": self.spent, "died": []})
+
+    def record_deaths(self, share: str = "") -> bool:
+        """Record the tests that sessions of this share, or of all, have left unfinished; return if there are any."""
+        running = [data for name, data in self._running.items() if data["running"] and share in ("", name)]
+        for data in running:
+            self._append({**data, "running": "", "died": [data["running"]]})
+        return bool(running)
+
+    def go_on(self, share: str) -> None:
+        """Go on for the session of this share, if there was one before that died, or whose worker was lost."""
+        self.share, self.spent = share, self._running.get(share, {"spent": 0.0})["spent"]
+        self.mark_running("")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be recorded, and the tests that ended a session."""
+        died = "the session that tries candidates died in it, and went on behind it"
+        return (*self._notes, *(f"{test}: {died}" for test in self.deaths))
 
     def undecided(self) -> list[Candidate]:
         """Return the candidates that are neither confirmed nor were tried in vain."""
@@ -144,11 +188,6 @@ class Findings:
         return sorted(
             pairs, key=lambda pair: (VERDICTS.index(pair[1].verdict), order.index(pair[1].consequence), pair[0].rank)
         )
-
-
-def _count(recording: Recording, candidates: Sequence[Candidate]) -> str:
-    found = f"{counted(len(candidates), 'candidate')} in {counted(len(recording.units), 'unit')} of work that write"
-    return f"{found}, from {counted(recording.tests, 'test')}"
 
 
 def findings_path(recording: Path) -> Path:

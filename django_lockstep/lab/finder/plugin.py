@@ -12,14 +12,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from django_lockstep.lab.finder.shares import parse_budget
+from django_lockstep.lab.finder.shares import Share, parse_budget
 
 if TYPE_CHECKING:
+    from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
     from django_lockstep.lab.finder.findings import Findings
     from django_lockstep.lab.finder.record.recorder import Recorder
     from django_lockstep.lab.finder.report import Report, Suppression
@@ -35,26 +37,8 @@ def add_options(group: Any) -> None:
         group.addoption(name, action="store_true", help=text)
     for name, text in _FILES.items():
         group.addoption(name, type=Path, default=None, metavar="FILE", help=text)
-    group.addoption(
-        "--race-budget",
-        default="5m",
-        metavar="TIME",
-        help="time for these tries, such as 90s or 5m, the worst candidates first (default: 5m); 0 only lists them",
-    )
-    group.addoption(
-        "--race-processes",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes that try them at the same time, each with a test database of its own (default: 1)",
-    )
-    group.addoption(
-        "--race-cluster",
-        default=None,
-        metavar="ADDRESS",
-        help="of a Dask scheduler, such as tcp://scheduler:8786: each of its workers tries a share of them, in the "
-        "folder in which it was started",
-    )
+    for name, (default, metavar, text) in _VALUES.items():
+        group.addoption(name, type=int if default == 1 else str, default=default, metavar=metavar, help=text)
     # What one of them has to try.
     group.addoption("--race-share", default=None, help=argparse.SUPPRESS)
 
@@ -68,9 +52,13 @@ _FILES = {
     "--race-confirm": "try the candidates of an earlier recording, as the second part of --find-races does; what was "
     "tried before is not tried again",
     "--race-report": "write a report; the ending chooses the format: .txt, .json, .html, .sarif or .xml for JUnit",
-    "--race-record": "where the recording is kept (default: a file in pytest's cache, named at the end); written with "
-    "an equals sign, or pytest may look for the project's settings beside the file",
+    "--race-record": "where the recording is kept (default: a file in pytest's cache, named at the end)",
     "--race-candidates": "list the candidates of an earlier recording; no test is run",
+}
+_VALUES: dict[str, tuple[Any, str, str]] = {
+    "--race-budget": ("5m", "TIME", "time for these tries, such as 90s (default: 5m), the worst first; 0 only lists"),
+    "--race-processes": (1, "N", "processes that try them, each with a test database of its own (default: 1)"),
+    "--race-cluster": (None, "tcp://HOST:PORT", "Dask scheduler; workers try shares, in the folder of their start"),
 }
 
 
@@ -83,16 +71,20 @@ def register(config: pytest.Config) -> None:
         return
     suppressed = _require_usable(config)
     # The second session may have been given --find-races, too, by the project's settings or the environment.
-    plugin = _Confirming(confirming, suppressed) if confirming else _Recording(config, suppressed)
+    plugin = _confirming(config, confirming, suppressed) if confirming else _Recording(config, suppressed)
     config.pluginmanager.register(plugin)
 
 
 @contextmanager
 def _refused(option: str = "") -> Iterator[None]:
     """Have pytest say what is wrong with an option, or with the project's settings, and end."""
+    from django.core.exceptions import ImproperlyConfigured
+
+    from django_lockstep.errors import LockstepError
+
     try:
         yield
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, ImproperlyConfigured, LockstepError) as error:
         raise pytest.UsageError(f"{option}: {error}" if option else str(error)) from error
 
 
@@ -106,11 +98,18 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
         hasattr(config, "workerinput") or config.getoption("--race-confirm")
     ):
         with _refused("--race-cluster"):
-            _require_cluster(cluster)
-    with _refused("--find-races"):
-        import django_lockstep.lab.explorer.effects.statement_text  # noqa: F401
-    from django_lockstep.lab.finder.report import read_suppressions, require_report
+            from django_lockstep.lab.workers.cluster import connect
 
+            with connect(cluster):
+                pass
+    with _refused("--find-races"):
+        import django
+        from django.apps import apps
+
+        # pytest-django does it later, if a conftest configures the settings.
+        if not apps.ready:
+            django.setup()
+        from django_lockstep.lab.finder.report import read_suppressions, require_report
     with _refused():
         if path := config.getoption("--race-report"):
             require_report(path, option="--race-report")
@@ -126,17 +125,6 @@ def _require_processes(config: pytest.Config) -> None:
         raise ValueError(f"{number} try on this machine, and --race-cluster={cluster} elsewhere: name one")
     if (number > 1 or cluster) and config.getoption("--race-confirm") and not config.getoption("--race-share"):
         raise ValueError("several try candidates after --find-races only; --race-confirm goes on in one")
-
-
-def _require_cluster(address: str) -> None:
-    from django_lockstep.lab.workers.cluster import connect
-    from django_lockstep.lab.workers.errors import ClusterUnavailable
-
-    try:
-        with connect(address):
-            return
-    except ClusterUnavailable as error:
-        raise ValueError(str(error)) from error
 
 
 def recording_path(config: pytest.Config) -> Path:
@@ -176,10 +164,8 @@ class _Recording:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
         """Have the recorder there for all tests."""
-        from django.apps import apps
-
-        # No project is configured, or its tests cannot be collected: pytest says so, and an earlier recording stays.
-        if self._has_workers or not apps.ready or session.testsfailed:
+        # Its tests cannot be collected: pytest says so, and an earlier recording stays.
+        if self._has_workers or session.testsfailed:
             return (yield)
         from django_lockstep.lab.finder.record.fingerprints import Fingerprints
         from django_lockstep.lab.finder.record.recorder import Recorder
@@ -213,7 +199,9 @@ class _Recording:
 
             merge_recordings(parts, self.path)
             self.is_recorded = True
-        if hasattr(config, "workerinput") or not self.is_recorded:
+        if not self.is_recorded:
+            terminalreporter.write_line("NOTHING WAS LOOKED AT: no test was recorded")
+        if not self.is_recorded or hasattr(config, "workerinput"):
             return
         from django_lockstep.lab.finder.findings import Findings, findings_path
         from django_lockstep.lab.finder.report import list_candidates, summary_of
@@ -233,57 +221,47 @@ class _Recording:
         """Try the candidates when all else is over, the database of the tests is gone, and the summary printed."""
         yield
         interrupted = session.exitstatus in {pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR}
-        if self._found is not None and not interrupted and budget_of(session.config):
-            status = self._confirm(session.config, self._found)
-            if session.exitstatus == pytest.ExitCode.OK:
-                session.exitstatus = status
+        if interrupted or hasattr(session.config, "workerinput"):
+            return
+        status = self._confirm(session.config)
+        if session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = status
 
-    def _confirm(self, config: pytest.Config, found: Findings) -> int:
-        from django_lockstep.lab.finder.report import as_text
+    def _confirm(self, config: pytest.Config) -> int:
+        from django_lockstep.lab.finder.report import NOTHING_TRIED, as_text
         from django_lockstep.lab.finder.second_session import confirm_in_second_session
 
-        status = confirm_in_second_session(
-            config,
-            self.path,
-            found,
-            budget=budget_of(config),
-            processes=config.getoption("--race-processes"),
-            cluster=config.getoption("--race-cluster"),
-        )
+        if (found := self._found) is None:
+            return NOTHING_TRIED
+        status, budget = 0, budget_of(config)
+        if budget and found.candidates:
+            processes, cluster = config.getoption("--race-processes"), config.getoption("--race-cluster")
+            status = confirm_in_second_session(
+                config, self.path, found, budget=budget, processes=processes, cluster=cluster
+            )
         # Written again: each of several sessions knows only what it has found itself.
         report = _report(config, found, self._suppressed)
-        config.get_terminal_writer().line(as_text(report))
-        return status
+        if budget:
+            config.get_terminal_writer().line(as_text(report))
+        return status or report.exit_status
 
 
-class _Confirming:
-    """Turns the session into one that only tries candidates."""
-
-    def __init__(self, path: Path, suppressed: list[Suppression]) -> None:
-        self._path = path
-        self._suppressed = suppressed
-
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Register what needs Django's apps."""
-        from django_lockstep.lab.finder.confirm.confirmation import Confirmation
-        from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
-        from django_lockstep.lab.finder.shares import Share
-
-        config = session.config
-        found = _read(self._path, option="--race-confirm")
-        with _refused("--race-share"):
-            share = Share.parse(config.getoption("--race-share") or "1/1").of(found.candidates.values())
-        values = config.getoption("--race-values")
-        confirmation = Confirmation(found, budget=budget_of(config), only=share, values=values)
-        report = partial(_report, config, found, self._suppressed)
-        config.pluginmanager.register(ConfirmPlugin(confirmation, report))
-
-
-def _read(path: Path, *, option: str) -> Findings:
+def _confirming(config: pytest.Config, path: Path, suppressed: list[Suppression]) -> ConfirmPlugin:
+    """Return what turns the session into one that only tries candidates."""
+    from django_lockstep.lab.finder.confirm.confirmation import Confirmation
+    from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
     from django_lockstep.lab.finder.findings import Findings
 
-    with _refused(option):
-        return Findings.on(path)
+    with _refused("--race-confirm"):
+        found = Findings.on(path)
+    if text := config.getoption("--race-share"):
+        found.go_on(text)
+    else:
+        found.record_deaths()
+    with _refused("--race-share"):
+        only = Share.parse(found.share).of(found.candidates.values())
+    confirmation = Confirmation(found, budget=budget_of(config), only=only, values=config.getoption("--race-values"))
+    return ConfirmPlugin(confirmation, partial(_report, config, found, suppressed))
 
 
 def _report(config: pytest.Config, found: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
@@ -309,14 +287,35 @@ def _test_id(item: pytest.Item) -> str:
     return item.nodeid.removesuffix(f"@{'_'.join(sorted(groups))}")
 
 
+def name_files_by_equals_signs(config: pytest.Config) -> None:
+    """Start pytest again if a file of the finder's, named with a blank before it, exists.
+
+    pytest looks for the project's settings before it knows these options, and takes such a file for one with tests.
+    Raises ``UsageError`` if another program has started pytest.
+    """
+    args = list(map(str, config.invocation_params.args))
+    words = iter(args)
+    joined = [f"{word}={next(words, '')}" if word in _FILES else word for word in words]
+    if not any(option in _FILES and Path(file).exists() for option, file in pairwise(args)):
+        return
+    if sys.orig_argv[-len(args) :] != args:
+        raise pytest.UsageError(f"{', '.join(_FILES)}: name files with an equals sign, or pytest takes them for tests")
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1 : -len(args)], *joined])  # noqa: S606
+
+
 def list_recording(config: pytest.Config) -> int | None:
     """List the candidates of the recording that ``--race-candidates`` names, and return the exit code."""
     path: Path | None = config.getoption("--race-candidates")
     if path is None:
         return None
+    # Settings may be configured by a hook of the project's.
+    config._do_configure()
     suppressed = _require_usable(config)
+    from django_lockstep.lab.finder.findings import Findings
     from django_lockstep.lab.finder.report import list_candidates, summary_of
 
-    report = _report(config, _read(path, option="--race-candidates"), suppressed, tried=False)
+    with _refused("--race-candidates"):
+        found = Findings.on(path)
+    report = _report(config, found, suppressed, tried=False)
     sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")
-    return pytest.ExitCode.OK
+    return report.exit_status

@@ -7,6 +7,7 @@ import linecache
 import sys
 import textwrap
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.wording import counted, listed
 
 __all__ = [
+    "NOTHING_TRIED",
     "Report",
     "Suppression",
     "as_json",
@@ -54,6 +56,8 @@ __all__ = [
 _CONFIRMED, *_OTHERS = VERDICTS
 STATUSES = (_CONFIRMED, "suppressed", *_OTHERS)
 """The verdicts; a race that is confirmed and accepted counts as suppressed."""
+NOTHING_TRIED = 11
+"""pytest's exit status if nothing was looked at; 2 to 5 are its own, 10 is a missed outcome's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,8 @@ class Report:
     tried: bool
     """Whether something was tried; otherwise the candidates are only listed."""
     entries: tuple[Entry, ...]
+    is_empty: bool = False
+    """Whether nothing was recorded."""
 
     def counts(self) -> dict[str, int]:
         """Return how many have each status; suppressed ones only if there are some."""
@@ -107,9 +113,22 @@ class Report:
         return {status: count for status, count in counts.items() if count or status != "suppressed"}
 
     @property
+    def obstacle(self) -> str:
+        """Why nothing was looked at, in a line; empty if a candidate was tried, or there is none to be tried."""
+        if self.is_empty:
+            return " ".join(["NOTHING WAS LOOKED AT: nothing that a test writes was recorded.", *self.notes])
+        reasons = Counter(entry.finding.reason for entry in self.entries if entry.finding.verdict == "not tried")
+        if not self.tried or not reasons or reasons.total() < len(self.entries):
+            return ""
+        ((reason, _),) = reasons.most_common(1)
+        return f"NOTHING WAS LOOKED AT: none of {counted(len(self.entries), 'candidate')} was tried: {reason}"
+
+    @property
     def exit_status(self) -> int:
-        """1 if a race is confirmed that the project does not accept, otherwise 0."""
-        return int(any(entry.status == "confirmed" for entry in self.entries))
+        """1 if a race is confirmed that the project does not accept, `NOTHING_TRIED` if nothing was looked at, or 0."""
+        if any(entry.status == "confirmed" for entry in self.entries):
+            return 1
+        return NOTHING_TRIED if self.obstacle else 0
 
 
 def report_on(found: Findings, suppressed: Sequence[Suppression], *, root: Path, tried: bool = True) -> Report:
@@ -127,6 +146,7 @@ def report_on(found: Findings, suppressed: Sequence[Suppression], *, root: Path,
         notes=found.notes,
         tried=bool(known),
         entries=entries_of([*known, *rest], suppressed),
+        is_empty=found.is_empty,
     )
 
 
@@ -171,7 +191,9 @@ def _access(access: Access) -> Mapping[str, Any]:
 
 def full_text(report: Report) -> str:
     """Return counts and notes, and what became of the candidates; if none was tried, only these."""
-    return f"{summary_of(report)}\n{as_text(report) if report.tried else list_candidates(report)}"
+    if report.tried:
+        return f"{report.summary}\n{as_text(report)}"
+    return f"{summary_of(report)}\n{list_candidates(report)}"
 
 
 def summary_of(report: Report) -> str:
@@ -180,8 +202,9 @@ def summary_of(report: Report) -> str:
 
 
 def list_candidates(report: Report) -> str:
-    """Return the candidates, the worst first, as nothing has been tried yet."""
-    return "\n".join(line for number, entry in enumerate(report.entries, 1) for line in _lines(number, entry.candidate))
+    """Return the candidates, the worst first, as nothing has been tried yet; or why there can be none."""
+    lines = (line for number, entry in enumerate(report.entries, 1) for line in _lines(number, entry.candidate))
+    return report.obstacle if report.is_empty else "\n".join(lines)
 
 
 def _lines(number: int, candidate: Candidate) -> Iterator[str]:
@@ -194,14 +217,14 @@ def _lines(number: int, candidate: Candidate) -> Iterator[str]:
 
 
 def as_text(report: Report) -> str:
-    """Return the confirmed races with how they end and what helps; of the other candidates a line each."""
+    """Return the confirmed races with how they end and what helps, a line each of the others, and `Report.obstacle`."""
     verdicts = [entry.finding.verdict for entry in report.entries]
     counts = [f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS]
-    lines = [f"{counted(len(verdicts), 'candidate')}: {', '.join(counts)}"]
+    lines = [*report.notes, f"{counted(len(verdicts), 'candidate')}: {', '.join(counts)}"]
     for entry in report.entries:
         confirmed = entry.finding.verdict == "confirmed"
         lines += _paragraph(entry) if confirmed else [in_a_line(entry.candidate, entry.finding)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *filter(None, [report.obstacle])])
 
 
 def in_a_line(candidate: Candidate, finding: Finding) -> str:
@@ -304,7 +327,9 @@ def _message(entry: Entry) -> str:
 def _steps(entry: Entry) -> Iterator[CheckStep]:
     """Yield the steps of the run that shows it; without one, what is read and what is written."""
     if entry.finding.run:
-        yield from map(_step, entry.finding.run["steps"])
+        for data in entry.finding.run["steps"]:
+            step = Step(**{**data, "arguments": tuple(data["arguments"])})
+            yield CheckStep(actor=step.actor, text=describe_step(step), location=Location.parse(step.source))
         return
     accesses = {"reads": entry.candidate.read, "writes": entry.candidate.write}
     for verb, access in accesses.items():
@@ -313,24 +338,12 @@ def _steps(entry: Entry) -> Iterator[CheckStep]:
             yield CheckStep(actor=entry.candidate.unit, text=text, location=_location(access))
 
 
-def _step(data: Mapping[str, Any]) -> CheckStep:
-    step = Step(**{**data, "arguments": tuple(data["arguments"])})
-    return CheckStep(actor=step.actor, text=describe_step(step), location=Location.parse(step.source))
-
-
 def _location(access: Access) -> Location | None:
     return Location(path=access.site.path, line=access.site.line) if access.site else None
 
 
 _AROUND = 4
 """Lines of code that are shown before and after an access."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    text: str
-    marked: bool
 
 
 def as_html(report: Report) -> str:
@@ -367,19 +380,15 @@ def _shown(entry: Entry, root: Path) -> dict[str, object]:
 
 def _shown_access(verb: str, access: Access, root: Path) -> dict[str, object]:
     """Return the access with the lines around it, as they are now; none where its file is not found."""
-    lines = _source_lines(access.site, root) if access.site else []
-    line = access.site.line if access.site else 0
-    numbers = range(max(1, line - _AROUND), min(len(lines), line + _AROUND) + 1)
-    shown = [_Line(number, lines[number - 1].rstrip(), number == line) for number in numbers]
-    return {"verb": verb, "access": access, "lines": shown}
-
-
-def _source_lines(site: Site, root: Path) -> Sequence[str]:
+    site = access.site or Site(path="", line=0, function="")
     # Installed apps are named as they are imported.
-    for folder in (root, *map(Path, sys.path)):
-        if lines := linecache.getlines(str(folder / site.path)):
-            return lines
-    return []
+    files = (str(folder / site.path) for folder in (root, *map(Path, sys.path)))
+    lines = next(filter(None, map(linecache.getlines, files)), []) if site.path else []
+    numbers = range(max(1, site.line - _AROUND), min(len(lines), site.line + _AROUND) + 1)
+    shown = [
+        {"number": number, "text": lines[number - 1].rstrip(), "marked": number == site.line} for number in numbers
+    ]
+    return {"verb": verb, "access": access, "lines": shown}
 
 
 _FORMATS: Mapping[str, Callable[[Report], str]] = {

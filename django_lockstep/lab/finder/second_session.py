@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ import pytest
 
 from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.progress import Progress
+from django_lockstep.lab.finder.report import NOTHING_TRIED
 from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.workers.cluster import Cluster, connect
 
@@ -51,14 +52,23 @@ class LocalSession:
         self, arguments: Sequence[str], recording: Path, share: Share, *, folder: Path | None = None, place: str = ""
     ) -> None:
         self.log = share.log(recording)
+        self._share = str(share)
+        self._findings = findings_path(recording)
+        self._interrupted = False
         # A cache of its own: what failed last is not what it has to run.
         cache = f"cache_dir={recording.parent / f'cache-{share.number}'}"
         own = (f"--race-confirm={recording}", f"--race-share={share}", "-o", cache)
-        with self.log.open("wb") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - the command of the session that recorded
-                [sys.executable, "-m", "pytest", *arguments, *own],
-                cwd=folder,
-                env=share.environment(place=place),
+        self._command = [sys.executable, "-m", "pytest", *arguments, *own]  # that of the session that recorded
+        self._folder, self._environment = folder, share.environment(place=place)
+        self.log.unlink(missing_ok=True)
+        self._begin()
+
+    def _begin(self) -> None:
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603
+                self._command,
+                cwd=self._folder,
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -68,8 +78,12 @@ class LocalSession:
 
     @property
     def status(self) -> int | None:
-        """Its exit status; None while it runs."""
-        return self._process.poll()
+        """Its exit status; None while it runs. If its process died in a test, another one goes on behind that test."""
+        status = self._process.poll()
+        if status is None or self._interrupted or not Findings(self._findings, ()).record_deaths(self._share):
+            return status
+        self._begin()
+        return None
 
     def wait(self, seconds: float) -> None:
         """Wait until it has ended, for at most so long."""
@@ -78,6 +92,7 @@ class LocalSession:
 
     def interrupt(self) -> None:
         """Have it end after the try in hand."""
+        self._interrupted = True
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
 
@@ -221,7 +236,7 @@ class ClusterSession:
 def confirm_in_second_session(
     config: pytest.Config, recording: Path, found: Findings, *, budget: float, processes: int, cluster: str | None
 ) -> int:
-    """Run the session, and return the exit status: 1 if races were confirmed that are not suppressed.
+    """Run the session, and return its exit status, or 0 if it came to its end, whatever it found.
 
     A process of its own, because the first session's database and fixtures are gone by now, and because its tests
     commit. Its output goes into a file beside the recording, and is shown if it ends before it began. Several
@@ -231,45 +246,42 @@ def confirm_in_second_session(
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     progress = Progress(found, partial(reporter.write, flush=True), budget=budget, is_terminal=reporter.isatty)
     sessions: list[LocalSession | ClusterSession] = []
-    with _sessions(config, recording, processes, cluster) as start:
+    with nullcontext() if cluster is None else connect(cluster) as workers:
         try:
-            sessions.extend(start)
+            # One after the other, so that an interrupt ends those that have begun.
+            sessions.extend(_start_sessions(config, recording, processes, workers))
             _show(found, sessions, progress)
         except KeyboardInterrupt:
             for session in sessions:
                 session.interrupt()
             _show(found, sessions, progress)
     progress.close()
-    statuses = [session.status or 0 for session in sessions]
+    # Of several sessions none knows what the others have found.
+    statuses = [0 if session.status in (0, 1, NOTHING_TRIED) else session.status or 0 for session in sessions]
+    if found.deaths:
+        reporter.write_line(f"How a session died: {', '.join(str(session.log) for session in sessions)}")
     if pytest.ExitCode.INTERRUPTED in statuses:
         reporter.write_line(f"Interrupted; --race-confirm={recording} goes on from here")
     for session, status in zip(sessions, statuses, strict=True):
-        if status not in (0, 1, pytest.ExitCode.INTERRUPTED):
+        if status not in (0, pytest.ExitCode.INTERRUPTED):
             reporter.write_line(f"The session that tries candidates ended with {status}: {session.log}")
             reporter.write_line(session.log.read_text("utf-8")[-_MOST_SHOWN:])
-    # The worst: those of a crash or a signal are far from 0 and 1.
+    # The worst: those of a crash or a signal are far from 0.
     return max(statuses, key=abs)
 
 
-@contextmanager
-def _sessions(
-    config: pytest.Config, recording: Path, processes: int, cluster: str | None
-) -> Iterator[Iterator[LocalSession | ClusterSession]]:
-    """Yield an iterator that starts one session after the other."""
+def _start_sessions(
+    config: pytest.Config, recording: Path, processes: int, workers: Cluster | None
+) -> Iterator[LocalSession | ClusterSession]:
     arguments = list(_arguments(config))
-    if cluster is None:
-        folder = config.invocation_params.dir
-        shares = (Share(number, processes) for number in range(1, processes + 1))
-        yield (LocalSession(arguments, recording, share, folder=folder) for share in shares)
-        return
-    with connect(cluster) as workers:
+    if workers is None:
+        for number in range(1, processes + 1):
+            yield LocalSession(arguments, recording, Share(number, processes), folder=config.invocation_params.dir)
+    else:
         addresses = list(workers.threads)
-        yield (
-            ClusterSession(
-                workers, address, arguments=arguments, recording=recording, share=Share(number, len(addresses))
-            )
-            for number, address in enumerate(addresses, 1)
-        )
+        for number, address in enumerate(addresses, 1):
+            share = Share(number, len(addresses))
+            yield ClusterSession(workers, address, arguments=arguments, recording=recording, share=share)
 
 
 def _show(found: Findings, sessions: Sequence[LocalSession | ClusterSession], progress: Progress) -> None:
@@ -283,8 +295,16 @@ def _show(found: Findings, sessions: Sequence[LocalSession | ClusterSession], pr
 
 
 def _arguments(config: pytest.Config) -> Iterator[str]:
-    """Yield those of the first session, and then what changes the rest of them, wherever it was set."""
-    yield from (word for word in map(str, config.invocation_params.args) if word not in _FLAGS)
+    """Yield those of the first session, then its root folder, settings and plugins, and what changes the rest."""
+    call = config.invocation_params
+    yield from (word for word in map(str, call.args) if word not in _FLAGS)
+    # pytest looks for root and settings beside files that the command names: a report of another plugin, which the
+    # first session has written, would change them. Relative: a worker of a cluster has the project elsewhere.
+    yield f"--rootdir={os.path.relpath(config.rootpath, call.dir)}"
+    if config.inipath is not None:
+        yield f"--config-file={os.path.relpath(config.inipath, call.dir)}"
+    names = (getattr(plugin, "__name__", plugin) for plugin in call.plugins or ())
+    yield from (f"-p{name}" for name in names if isinstance(name, str))
     yield "--maxfail=0"
     for plugin, option in _OPTIONS.items():
         if config.pluginmanager.hasplugin(plugin):

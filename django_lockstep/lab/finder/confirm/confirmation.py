@@ -65,10 +65,11 @@ class Confirmation:
         self.budget = budget
         """Seconds that all forks together may take."""
         self._found = found
+        self.mark_running = found.mark_running
         self._candidates = [one for one in found.undecided() if only is None or one.id in only]
         self._values = values
         self._on_finding = on_finding
-        self._spent = 0.0
+        self._spent = found.spent
         self._most_statements = MOST_STATEMENTS * max(1.0, budget / USUAL_BUDGET)
         self._attempts: dict[str, Attempts] = {}
         self._points = Points(self._reach)
@@ -76,7 +77,7 @@ class Confirmation:
         self._places: dict[str, TestPlace] = {}
         self._earlier: list[Earlier] = []
         self._partners = Partners()
-        self._failures: dict[str, str] = {}
+        self._failures = dict.fromkeys(found.deaths, "the session died in it")
         # Held by the thread that forks: a live server's other threads go on without.
         self._forking = threading.Lock()
 
@@ -89,7 +90,7 @@ class Confirmation:
         tests = [test for one in ordered for test in (*partner_tests(one), one.witnesses[0].test)]
         turns = max((len(candidate.witnesses) for candidate in ordered), default=0)
         tests += [one.witnesses[turn].test for turn in range(1, turns) for one in ordered if turn < len(one.witnesses)]
-        order = {test: place for place, test in enumerate(dict.fromkeys(tests))}
+        order = {test: place for place, test in enumerate(dict.fromkeys(tests)) if test not in self._found.deaths}
         return sorted((item for item in items if name(item) in order), key=lambda item: order[name(item)])
 
     def is_wanted(self, test: str) -> bool:
@@ -270,7 +271,9 @@ class Confirmation:
             self._add(with_test_file(attempts.candidate, attempts.finding(place), self._places))
 
     def _add(self, finding: Finding) -> None:
-        finding = replace(finding, spent=round(self._spent, 1))
+        # Without a reason, the time was over before the first try at its place.
+        reason = finding.reason or "the time was over"
+        finding = replace(finding, reason=reason, spent=round(self._spent, 1))
         self._found.add(finding)
         self._on_finding(finding)
 

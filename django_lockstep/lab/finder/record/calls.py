@@ -71,7 +71,10 @@ def _find(name: str) -> FunctionType | None:
 @contextmanager
 def _intercepted(function: FunctionType, on_call: Callable[[Call], None]) -> Iterator[None]:
     # A second function with this code: the first one's is about to be replaced.
-    original = _with_code(function, function.__code__)
+    original = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    original.__kwdefaults__ = function.__kwdefaults__
     thread, inside = threading.get_ident(), False
 
     def called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -94,20 +97,14 @@ def _intercepted(function: FunctionType, on_call: Callable[[Call], None]) -> Ite
         function.__code__ = before
 
 
-def _with_code(function: FunctionType, code: CodeType) -> FunctionType:
-    other = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    other.__kwdefaults__ = function.__kwdefaults__
-    return other
-
-
-def _template(*args: Any, **kwargs: Any) -> Any:
-    called: Any = "called"
-    return called(args, kwargs)
-
-
 def _passing_on(called: Callable[..., Any], *, like: CodeType) -> CodeType:
-    """Return code that passes all arguments on; a function takes only code with as many free variables as before."""
-    code = _template.__code__
+    """Return code that passes all arguments on, with the free variables of the code that it replaces."""
+    # Compiled with as many of them, not given them by replace(): the compiler writes COPY_FREE_VARS for them, and
+    # without that instruction CPython 3.11 and 3.12 crash when somebody reads f_locals, as pytest does of a failure.
+    cells = ", ".join(f"cell_{number}" for number in range(len(like.co_freevars)))
+    scope: dict[str, Any] = {}
+    exec(_TEMPLATE.format(cells=cells), scope)  # noqa: S102 - a constant, and names that are made here
+    code: CodeType = scope["enclosing"](*like.co_freevars).__code__
     constants = tuple(called if constant == "called" else constant for constant in code.co_consts)
     # With the old names and lines, by which tracebacks and recorded sites are read.
     return code.replace(
@@ -118,3 +115,14 @@ def _passing_on(called: Callable[..., Any], *, like: CodeType) -> CodeType:
         co_filename=like.co_filename,
         co_firstlineno=like.co_firstlineno,
     )
+
+
+# The cells are named behind the end, because one that is still empty cannot be read.
+_TEMPLATE = """
+def enclosing({cells}):
+    def passing_on(*args, **kwargs):
+        called = "called"
+        return called(args, kwargs)
+        ({cells})
+    return passing_on
+"""

@@ -9,12 +9,12 @@ import unittest
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.test.runner import iter_test_cases  # type: ignore[attr-defined]
 from django.test.utils import get_runner
 
 from django_lockstep.lab.finder.confirm.confirmation import Confirmation
@@ -27,6 +27,7 @@ from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.report import (
+    NOTHING_TRIED,
     Report,
     as_text,
     list_candidates,
@@ -47,7 +48,7 @@ class Command(BaseCommand):
     help = (
         "Run the project's tests once and record what they do; then run those of them again that show what may race, "
         "and race it there. Exit status: 0; 1 if a race is confirmed that pyproject.toml does not accept; 2 for wrong "
-        "usage. Projects with pytest use `pytest --find-races`."
+        "usage; 4 if nothing was looked at. Projects with pytest use `pytest --find-races`."
     )
     requires_system_checks = ()  # the test runner makes them
 
@@ -69,7 +70,8 @@ class Command(BaseCommand):
         except (FinderError, ValueError, OSError) as error:
             raise CommandError(str(error), returncode=2) from error
         if status:
-            raise SystemExit(status)
+            # pytest's 11; `explore` ends with 1 to 3
+            raise SystemExit(4 if status == NOTHING_TRIED else status)
 
     def _search(self, budget: float, options: dict[str, Any]) -> int:
         path = options["confirm"] or options["record"] or Path(tempfile.mkdtemp(prefix="races-")) / "recording.jsonl"
@@ -77,17 +79,22 @@ class Command(BaseCommand):
         if not options["confirm"]:
             self._record(path, options)
         found = Findings.on(path)
-        report = partial(report_on, found, suppressed, root=Path.cwd())
-        self.stdout.write(summary_of(report()))
-        if not budget:
-            self.stdout.write(list_candidates(self._write(report(), options)))
-            return report().exit_status
-        try:
-            self._confirm(found, budget, options)
-        finally:  # also of a search that is interrupted
-            self._write(report(), options)
-        self.stdout.write(as_text(report()))
-        return report().exit_status
+
+        def write() -> Report:
+            report = report_on(found, suppressed, root=Path.cwd())
+            if options["report"]:
+                write_report(options["report"], report)
+            return report
+
+        result = write()
+        self.stdout.write(summary_of(result))
+        if budget:
+            try:
+                self._confirm(found, budget, options)
+            finally:  # also of a search that is interrupted
+                result = write()
+        self.stdout.write(as_text(result) if budget else list_candidates(result))
+        return result.exit_status
 
     def _record(self, path: Path, options: dict[str, Any]) -> None:
         key = None if options["values"] else os.urandom(16)
@@ -96,6 +103,8 @@ class Command(BaseCommand):
         self.stdout.write(f"recording: {path}; --confirm tries its candidates")
 
     def _confirm(self, found: Findings, budget: float, options: dict[str, Any]) -> None:
+        # An earlier process that died has left its test database.
+        interactive = not found.record_deaths()
         is_terminal = self.stdout.isatty()
         progress = Progress(found, self._print, budget=budget, is_terminal=is_terminal)
         confirmation = Confirmation(
@@ -104,17 +113,12 @@ class Command(BaseCommand):
         progress.update([])
         # The dots of the tests would stand in the line that is rewritten.
         verbosity = 0 if is_terminal else options["verbosity"]
-        confirm_tests(options["labels"], confirmation, verbosity=verbosity)
+        confirm_tests(options["labels"], confirmation, verbosity=verbosity, interactive=interactive)
         progress.close()
 
     def _print(self, text: str) -> None:
         self.stdout.write(text, ending="")
         self.stdout.flush()
-
-    def _write(self, report: Report, options: dict[str, Any]) -> Report:
-        if options["report"]:
-            write_report(options["report"], report)
-        return report
 
 
 _Around = Callable[[unittest.TestSuite], AbstractContextManager[unittest.TestSuite]]
@@ -128,7 +132,7 @@ def record_tests(labels: Sequence[str], path: Path, *, key: bytes | None, root: 
 
     @contextmanager
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
-        for test in _tests(suite):
+        for test in iter_test_cases(suite):
             code.add_test_file(Path(inspect.getfile(type(test))))
         with recorder.installed():
             yield suite
@@ -149,12 +153,19 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
 
     @contextmanager
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
-        chosen = confirmation.choose(_tests(suite), unittest.TestCase.id)
+        chosen = confirmation.choose(iter_test_cases(suite), unittest.TestCase.id)
         with confirmation.installed():
             yield unittest.TestSuite(chosen)
         confirmation.close()
 
-    _run(labels, around=around, body=lambda test: confirmation.running(test.id(), TestPlace.of_case(test)), **options)
+    @contextmanager
+    def body(test: unittest.TestCase) -> Iterator[None]:
+        confirmation.mark_running(test.id())
+        with confirmation.running(test.id(), TestPlace.of_case(test)):
+            yield
+        confirmation.mark_running("")
+
+    _run(labels, around=around, body=body, **options)
 
 
 def _run(labels: Sequence[str], *, around: _Around, body: _Body, **options: Any) -> int:
@@ -187,11 +198,3 @@ def _result_class(base: Any, body: _Body) -> Any:
             super().stopTest(test)
 
     return Result
-
-
-def _tests(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
-    for test in suite:
-        if isinstance(test, unittest.TestSuite):
-            yield from _tests(test)
-        else:
-            yield test

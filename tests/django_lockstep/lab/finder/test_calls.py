@@ -1,10 +1,12 @@
 """Interception of calls, with the arguments that they are called with."""
 
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -86,6 +88,23 @@ class Counter:
     @staticmethod
     def close(number: int) -> int:
         return number
+
+
+class LoudCounter(Counter):
+    def serve(self, name: str) -> str:
+        raise LookupError(super().serve(name))
+
+
+def _with_cells(first: int, second: int) -> Callable[..., Any]:
+    def fail_with_cells(*args: int) -> None:
+        raise LookupError(first, second, lambda: unset)
+
+    if not first:
+        unset = second
+    return fail_with_cells
+
+
+fail_with_cells = _with_cells(1, 2)
 
 
 def full_name(function: Any) -> str:
@@ -189,6 +208,26 @@ def test_an_exception_of_the_call_is_the_tests_own() -> None:
                 fail()
 
     assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "cells"),
+    [
+        ("fail", (), {}),
+        ("LoudCounter.serve", (LoudCounter(), "Ada"), {"__class__": LoudCounter}),
+        ("fail_with_cells", (3,), {"first": 1, "second": 2}),
+    ],
+)
+def test_variables_of_each_frame_of_a_failure_can_be_read(
+    name: str, args: tuple[Any, ...], cells: dict[str, Any]
+) -> None:
+    function = attrgetter(name)(sys.modules[__name__])
+    with intercept_calls({f"{__name__}.{name}"}, lambda name, call: None), pytest.raises(LookupError) as failure:
+        function(*args)
+
+    passing_on, *_, original = [entry.frame.f_locals for entry in failure.traceback if entry.name == function.__name__]
+    assert passing_on == {"args": args, "kwargs": {}, "called": passing_on["called"], **cells}
+    assert cells.items() <= original.items()
 
 
 def test_functions_are_as_before_afterwards() -> None:

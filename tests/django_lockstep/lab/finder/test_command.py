@@ -2,13 +2,14 @@
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.django_lockstep.lab.finder.test_plugin import FILES, Project, postgresql
+from tests.django_lockstep.lab.finder.test_plugin import DEADLY, FILES, LEAVE, Project, postgresql, sqlite
 
 
 @pytest.fixture
@@ -62,3 +63,24 @@ def test_without_a_budget_candidates_are_only_listed(project: Project) -> None:
     assert status == 0, shown
     assert "\n1. read-modify-write" in shown
     assert "CONFIRMED" not in shown
+
+
+def test_where_nothing_is_tried_the_last_line_and_the_status_say_so(project: Project) -> None:
+    status, shown = run(project, "--budget=0.0000001", terminal=False)
+    assert status == 4, shown
+    assert shown.endswith("NOTHING WAS LOOKED AT: none of 1 candidate was tried: the time was over\n")
+
+    project.database = sqlite()
+    status, shown = run(project, "--budget=0", terminal=False)
+    assert status == 4, shown
+    assert "\nNOTHING WAS LOOKED AT: nothing that a test writes was recorded. Database 'default'" in shown
+
+
+def test_a_command_that_died_goes_on_behind_the_test_that_ended_it(project: Project) -> None:
+    (project.folder / "cinema/services.py").write_text(FILES["cinema/services.py"] + LEAVE)
+    (project.folder / "cinema/test_deadly.py").write_text(DEADLY)
+    status, _ = run(project, "--record=races.jsonl", terminal=False)
+    assert status == -signal.SIGSEGV
+    status, shown = run(project, "--confirm=races.jsonl", terminal=False)
+    assert status == 1, shown
+    assert "cinema.test_deadly.DeadlyTests.test_it: the session that tries candidates died in it" in shown

@@ -159,5 +159,54 @@ def test_nothing_confirmed_is_0(tmp_path: Path) -> None:
     assert report_on(findings(tmp_path, "a"), [], root=tmp_path).exit_status == 0
 
 
+@pytest.mark.parametrize(
+    ("verdict", "status", "line"),
+    [
+        ("not tried", 11, "NOTHING WAS LOOKED AT: none of 2 candidates was tried: the time was over"),
+        ("not confirmed", 0, ""),
+        ("confirmed", 1, ""),
+    ],
+)
+def test_where_nothing_was_tried_the_last_line_and_the_status_say_so(
+    tmp_path: Path, verdict: Any, status: int, line: str
+) -> None:
+    found = findings(tmp_path, "a", "b")
+    found.add(Finding(candidate="a", verdict="not tried", reason="the time was over"))
+    found.add(replace(confirmed("b"), verdict=verdict, reason="the time was over"))
+    report = report_on(found, [], root=tmp_path)
+
+    assert (report.exit_status, report.obstacle) == (status, line)
+    assert as_text(report).splitlines()[-1].startswith("NOTHING") == bool(line)
+
+
+def test_a_death_is_that_of_the_test_which_a_session_began_and_did_not_end(tmp_path: Path) -> None:
+    found, other = findings(tmp_path, "a"), findings(tmp_path, "a")
+    found.go_on("1/2")
+    other.go_on("2/2")
+    found.add(confirmed("a", spent=2.5))
+    for test in ("test_b", ""):
+        other.mark_running(test)
+    found.mark_running("test_a")
+    parent = findings(tmp_path, "a")
+
+    assert not parent.record_deaths("2/2")
+    assert parent.record_deaths("1/2")
+    assert not parent.record_deaths()
+    assert list(parent.deaths) == list(findings(tmp_path).deaths) == ["test_a"]
+    note = "test_a: the session that tries candidates died in it, and went on behind it"
+    assert as_text(report_on(parent, [], root=tmp_path)).startswith(note)
+    parent.go_on("1/2")
+    assert parent.spent == 2.5
+
+
+def test_one_that_goes_on_beside_another_worker_has_not_died(tmp_path: Path) -> None:
+    found = findings(tmp_path, "a")
+    found.go_on("1/2")
+    found.mark_running("test_a")
+    findings(tmp_path, "a").go_on("1/2")
+
+    assert not findings(tmp_path, "a").record_deaths()
+
+
 def test_findings_stand_beside_the_recording() -> None:
     assert findings_path(Path("cache/races.jsonl")) == Path("cache/races.jsonl.findings")

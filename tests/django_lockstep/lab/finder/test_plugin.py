@@ -91,6 +91,9 @@ def postgresql() -> dict[str, str]:
 class Project:
     """A project in a folder."""
 
+    status: int
+    """pytest's last exit status."""
+
     def __init__(self, folder: Path, database: dict[str, str]) -> None:
         self.folder = folder
         self.database = database
@@ -110,6 +113,7 @@ class Project:
         done = subprocess.run(
             [*command, *options], cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
         )
+        self.status = done.returncode
         return done.stdout + done.stderr
 
 
@@ -199,6 +203,42 @@ def test_what_was_explored_in_one_test_is_not_explored_in_the_next(project: Proj
     assert tried[0] == tried[1] == ("not confirmed", tried[0][1])
 
 
+LEAVE = FILES["cinema/services.py"].replace("def book(pk, seats)", "def leave(pk, seats)")
+DEADLY = """
+import os, signal
+from django.db import connection
+from django.test import TestCase
+from cinema.models import Show
+from cinema.services import book, leave
+
+class DeadlyTests(TestCase):
+    def test_it(self):
+        show = Show.objects.create(title="Lear")
+        if not connection.in_atomic_block:  # only in a session that has tests commit
+            os.kill(os.getpid(), signal.SIGSEGV)
+        book(show.pk, 1)
+        leave(show.pk, 2)
+"""
+DEADLY_TEST = "cinema/test_deadly.py::DeadlyTests::test_it"
+
+
+def test_a_session_that_dies_goes_on_behind_the_test_that_ended_it(project: Project) -> None:
+    (project.folder / "cinema/services.py").write_text(FILES["cinema/services.py"] + LEAVE)
+    (project.folder / "cinema/test_deadly.py").write_text(DEADLY)
+    printed = project.pytest("--find-races", "--race-record=races.jsonl")
+    project.pytest("-k", "BookTests")  # deletes the database that the dead session has left
+    found = Findings.on(project.folder / "races.jsonl")
+
+    reasons = {candidate.unit: f"{finding.verdict}: {finding.reason}" for candidate, finding in found.pairs()}
+    assert reasons.pop("cinema.services.book").startswith("confirmed: "), printed
+    assert reasons == {
+        "cinema.services.leave": "not tried: its test failed before it came to it: the session died in it"
+    }
+    assert found.notes == (f"{DEADLY_TEST}: the session that tries candidates died in it, and went on behind it",)
+    assert found.notes[0] in printed
+    assert "Fatal Python error: Segmentation fault" in (project.folder / "races.jsonl.log").read_text()
+
+
 def test_tests_that_cannot_be_collected_leave_an_earlier_recording_alone(tmp_path: Path) -> None:
     project = Project(tmp_path, sqlite())
     (tmp_path / "cinema" / "test_broken.py").write_text("import nothing_of_this_name\n")
@@ -215,8 +255,94 @@ def test_another_database_is_named_and_its_tests_run(tmp_path: Path) -> None:
     printed = Project(tmp_path, sqlite()).pytest("--find-races")
 
     assert outcomes(printed) == "1 failed, 2 passed"
-    assert "Database 'default' was not recorded: that needs PostgreSQL with psycopg 3, and it is SQLite" in printed
+    why = "Database 'default' was not recorded: that needs PostgreSQL with psycopg 3, and it is SQLite"
+    assert f"\nNOTHING WAS LOOKED AT: nothing that a test writes was recorded. {why}" in printed
     assert "0 candidates" in printed
+
+
+@pytest.mark.parametrize("options", [[], ["--race-budget=0"], ["-n2"]])
+def test_where_nothing_is_recorded_the_status_says_so(tmp_path: Path, options: list[str]) -> None:
+    project = Project(tmp_path, sqlite())
+
+    assert "NOTHING WAS LOOKED AT: " in project.pytest("--find-races", "-k", "BookTests", *options)
+    assert project.status == 11
+
+
+CONFIGURED = """
+import json, os
+from django.conf import settings
+
+def configure():
+    settings.configure(
+        INSTALLED_APPS=["cinema"],
+        DATABASES={"default": json.loads(os.environ["CINEMA_DATABASE"])},
+        DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+        USE_TZ=True,
+    )
+"""
+
+
+@pytest.mark.parametrize(
+    "conftest", ["", f"{CONFIGURED}\nconfigure()", f"{CONFIGURED}\ndef pytest_configure(): configure()"]
+)
+def test_files_in_another_folder_change_neither_root_nor_settings(project: Project, conftest: str) -> None:
+    (elsewhere := project.folder / "else where").mkdir()
+    if conftest:
+        (project.folder / "settings.py").unlink()
+        (project.folder / "conftest.py").write_text(conftest)
+        (project.folder / "pytest.ini").write_text("[pytest]\npython_files = test_*.py\npythonpath = .\n")
+    record, report = str(elsewhere / "races.jsonl"), str(elsewhere / "report.json")
+    (elsewhere / "report.json").write_text("of an earlier run")
+    folder, project.folder = project.folder, project.folder / "cinema"
+
+    printed = project.pytest("--find-races", "--race-record", record, "--race-report", report)
+    assert "1 candidate: 1 confirmed" in printed
+    assert f"rootdir: {folder}\n" in printed
+    assert LINE in project.pytest("--race-candidates", record)
+    Path(f"{record}.findings").unlink()
+    assert "1 candidate: 1 confirmed" in project.pytest("--race-confirm", record, "--race-report", report)
+    assert project.status == 1
+    assert json.loads(Path(report).read_text())["counts"]["confirmed"] == 1
+
+
+def test_a_program_that_starts_pytest_is_told_to_use_an_equals_sign(tmp_path: Path) -> None:
+    project = Project(tmp_path, sqlite())
+    program = "import pytest; pytest.main(['-p', 'django_lockstep.lab.pytest_plugin', '--race-record', 'pytest.ini'])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=project.env, capture_output=True, text=True, check=False
+    )
+    assert ": name files with an equals sign, or pytest takes them for tests" in done.stderr
+
+
+def test_django_that_is_not_set_up_is_named(tmp_path: Path) -> None:
+    project = Project(tmp_path, sqlite())
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+
+    assert "ERROR: --find-races: Requested setting LOGGING_CONFIG, but settings are not" in project.pytest(
+        "--find-races"
+    )
+    assert project.status == pytest.ExitCode.USAGE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--find-races", "--race-budget=0.0000001"], "none of 1 candidate was tried: the time was over"),
+        (
+            ["--race-confirm=races.jsonl", "-k", "nowhere"],
+            "none of 1 candidate was tried: its tests did not come to it",
+        ),
+    ],
+)
+def test_where_no_candidate_is_tried_the_last_line_and_the_status_say_so(
+    project: Project, options: list[str], why: str
+) -> None:
+    project.pytest("--find-races", "--race-budget=0", "--race-record=races.jsonl", "-k", "BookTests")
+    assert project.status == 0
+    printed = project.pytest(*options, "--deselect=cinema/test_services.py::test_that_fails")
+
+    assert f"\nNOTHING WAS LOOKED AT: {why}\n" in printed
+    assert project.status == 11
 
 
 def test_what_is_not_a_recording_is_refused(tmp_path: Path) -> None:

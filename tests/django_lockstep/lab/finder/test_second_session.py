@@ -15,12 +15,17 @@ from django_lockstep.lab.finder.second_session import LocalSession, _arguments
 from django_lockstep.lab.finder.shares import Share
 from tests.support.sessions import PATIENCE
 
-ADDED = ["--maxfail=0"]
+ADDED = ["--rootdir=..", "--config-file=../pytest.ini", "--maxfail=0"]
 
 
-def arguments(*given: object, plugins: Collection[str] = ()) -> list[str]:
+def arguments(
+    *given: object, plugins: Collection[str] = (), modules: Collection[object] = (), file: str | None = "pytest.ini"
+) -> list[str]:
+    folder = Path("/srv/shop")
     config: Any = SimpleNamespace(
-        invocation_params=SimpleNamespace(args=given),
+        rootpath=folder,
+        inipath=file and folder / file,
+        invocation_params=SimpleNamespace(args=given, dir=folder / "tests", plugins=modules or None),
         pluginmanager=SimpleNamespace(hasplugin=lambda name: name in plugins),
     )
     return list(_arguments(config))
@@ -43,6 +48,11 @@ def test_arguments_are_those_of_the_first_session(given: tuple[object, ...], kep
 def test_options_of_plugins_that_are_there_are_overruled() -> None:
     assert arguments(plugins={"xdist", "_cov", "other"}) == [*ADDED, "-n0", "--no-cov"]
     assert arguments(plugins={"timeout", "junitxml"}) == [*ADDED, "--timeout=0", "--junit-xml="]
+
+
+def test_plugins_and_settings_are_those_of_the_first_session() -> None:
+    assert arguments(modules=[pytest, "shop.plugin", object()]) == [*ADDED[:2], "-ppytest", "-pshop.plugin", ADDED[2]]
+    assert arguments(file=None) == [ADDED[0], ADDED[2]]
 
 
 def test_each_of_several_sessions_has_a_test_database_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
