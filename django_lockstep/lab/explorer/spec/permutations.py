@@ -141,8 +141,7 @@ _TOKEN = re.compile(
     r"""(?P<dollar>\$(?P<tag>\w*)\$(?P<body>.*?)\$(?P=tag)\$)
       | (?P<escaped>\b[eE]'(?:[^'\\]|\\.|'')*')
       | (?P<plain>'(?:[^']|'')*')
-      | (?P<name>"(?:[^"]|"")*")
-      | (?P<comment>--[^\n]*|/\*.*?\*/)""",
+      | (?P<name>"(?:[^"]|"")*")""",
     re.DOTALL | re.VERBOSE,
 )
 
@@ -178,8 +177,6 @@ def _without_brace(found: re.Match[str]) -> str:
     token = found[0]
     if "}" not in token:
         return token
-    if found["comment"]:
-        return token.replace("}", ")")
     if found["name"]:
         return "U&" + token.replace("\\", "\\\\").replace("}", "\\007D")
     if found["escaped"]:

@@ -24,6 +24,7 @@ from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import SENT_MAIL, Recording, RecordingWriter, Unit, read_recording
 from django_lockstep.lab.finder.record.stack import CodeMap
+from tests.django_lockstep.lab.finder.builders import statements_tagged
 from tests.support.processes import ROOT
 from tests.testapps.shop import office
 from tests.testapps.shop.models import PlainSeat
@@ -223,6 +224,19 @@ def test_the_isolation_level_that_a_transaction_sets(tape: Tape, seat: PlainSeat
         *["serializable"] * 2,
         *["read committed"] * 2,
     ]
+
+
+@committed
+def test_comments_are_not_recorded(tape: Tape, seat: PlainSeat) -> None:
+    with tape():
+        office.raise_price_locked(seat.pk, Decimal(1))
+        with statements_tagged(), transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+            office.raise_price_locked(seat.pk, Decimal(1))
+
+    plain, tagged = ([(one.sql, one.site) for one in unit.statements] for unit in tape.units)
+    assert tagged == plain != []
+    assert tape.units[1].statements[0].isolation == "serializable"
 
 
 def test_e_mail_stands_among_the_statements(tape: Tape, seat: PlainSeat) -> None:
