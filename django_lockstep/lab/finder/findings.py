@@ -147,7 +147,7 @@ class Findings:
 
 
 def _count(recording: Recording, candidates: Sequence[Candidate]) -> str:
-    found = f"{counted(len(candidates), 'candidate')} in {counted(len(recording.units), 'unit')} of work that write"
+    found = f"{counted(len(candidates), 'candidate')} in {counted(len(recording.writers), 'unit')} of work that write"
     return f"{found}, from {counted(recording.tests, 'test')}"
 
 

@@ -148,10 +148,11 @@ class Confirmation:
     def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
         for candidate in self._candidates:
             if self._is_open(candidate):
-                explored = self._attempts[candidate.id].explored if candidate.id in self._attempts else {}
+                explored = self._attempts[candidate.id].explored if candidate.id in self._attempts else ()
+                # Within one test each place is paired with those before it, so that none is like another.
+                elsewhere = [witness for witness in explored if witness.test != test]
                 for each in (*candidate.witnesses, *candidate.partner_witnesses):
-                    # Within one test each place is paired with those before it, so that none is like another.
-                    if each.test == test and explored.get(each.path, test) == test:
+                    if each.test == test and not any(map(each.shows_no_more_than, elsewhere)):
                         yield candidate, each
 
     def _is_open(self, candidate: Candidate) -> bool:
@@ -202,7 +203,7 @@ class Confirmation:
         for candidate, place in shown:
             attempts = self._attempts[candidate.id]
             if attempts.schedules > before[candidate.id]:
-                attempts.explored.setdefault(place.path, self._test)
+                attempts.explored.add(place)
         confirmed = {name for name, attempts in self._attempts.items() if attempts.confirmed is not None}
         if undecided := [one for name, one in related.items() if name not in confirmed]:
             self._keep(point, there, undecided)

@@ -16,7 +16,7 @@ from django_lockstep.lab.explorer.render.reports import run_data
 from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.pairings import Pairing
-from django_lockstep.lab.finder.derive.candidates import Candidate
+from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Place, Verdict, consequence_of, tables_of
 from django_lockstep.lab.finder.record.redaction import hide_strings, redact
 from django_lockstep.lab.wording import counted, listed
@@ -43,8 +43,8 @@ class Attempts:
     """The pairing that shows it, and how."""
     seconds: float = 0.0
     """Time that the tries took; of a try for several candidates its share."""
-    explored: dict[str, str] = field(default_factory=dict)
-    """The paths that were explored, as `Witness` has them, and in which test."""
+    explored: set[Witness] = field(default_factory=set)
+    """Where schedules were run."""
     _schedules: dict[str, int] = field(default_factory=dict)
     _obstacles: dict[str, str] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
