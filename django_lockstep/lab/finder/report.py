@@ -54,6 +54,7 @@ __all__ = [
 _CONFIRMED, *_OTHERS = VERDICTS
 STATUSES = (_CONFIRMED, "suppressed", *_OTHERS)
 """The verdicts; a race that is confirmed and accepted counts as suppressed."""
+_IF_SOME = {"suppressed", "not decided"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +103,9 @@ class Report:
     entries: tuple[Entry, ...]
 
     def counts(self) -> dict[str, int]:
-        """Return how many have each status; suppressed ones only if there are some."""
+        """Return how many have each status; suppressed and undecided ones only if there are some."""
         counts = {status: sum(entry.status == status for entry in self.entries) for status in STATUSES}
-        return {status: count for status, count in counts.items() if count or status != "suppressed"}
+        return {status: count for status, count in counts.items() if count or status not in _IF_SOME}
 
     @property
     def exit_status(self) -> int:
@@ -196,7 +197,7 @@ def _lines(number: int, candidate: Candidate) -> Iterator[str]:
 def as_text(report: Report) -> str:
     """Return the confirmed races with how they end and what helps; of the other candidates a line each."""
     verdicts = [entry.finding.verdict for entry in report.entries]
-    counts = [f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS]
+    counts = [f"{verdicts.count(name)} {name}" for name in VERDICTS if name in verdicts or name not in _IF_SOME]
     lines = [f"{counted(len(verdicts), 'candidate')}: {', '.join(counts)}"]
     for entry in report.entries:
         confirmed = entry.finding.verdict == "confirmed"
@@ -280,7 +281,7 @@ def render_report(report: Report, path: Path) -> str:
 def _check_results(report: Report) -> Iterator[CheckResult]:
     for entry in report.entries:
         candidate, finding = entry.candidate, entry.finding
-        tried = finding.verdict != "not tried"
+        decided = finding.verdict in {"confirmed", "not confirmed"}
         yield CheckResult(
             name=f"{candidate.kind} in {candidate.unit}, table {candidate.table} ({candidate.id})",
             ok=finding.verdict != "confirmed",
@@ -290,7 +291,7 @@ def _check_results(report: Report) -> Iterator[CheckResult]:
             details=finding.timeline,
             steps=tuple(_steps(entry)),
             suppressed=entry.suppressed,
-            skipped="" if tried else f"not tried: {finding.reason}",
+            skipped="" if decided else f"{finding.verdict}: {finding.reason}",
             seconds=finding.seconds,
         )
 

@@ -151,10 +151,25 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
         chosen = confirmation.choose(_tests(suite), unittest.TestCase.id)
         with confirmation.installed():
-            yield unittest.TestSuite(chosen)
+            yield _Rounds(chosen, confirmation)
         confirmation.close()
 
     _run(labels, around=around, body=lambda test: confirmation.running(test.id(), TestPlace.of_case(test)), **options)
+
+
+class _Rounds(unittest.TestSuite):
+    """Runs the tests, and then again those in which the search goes on."""
+
+    _cleanup = False  # a test that was run is needed again
+
+    def __init__(self, tests: Sequence[unittest.TestCase], confirmation: Confirmation) -> None:
+        super().__init__(tests)
+        self._confirmation = confirmation
+
+    def __iter__(self) -> Iterator[unittest.TestCase]:
+        yield from self._tests
+        while names := self._confirmation.begin_round():
+            yield from (test for test in self._tests if test.id() in names)
 
 
 def _run(labels: Sequence[str], *, around: _Around, body: _Body, **options: Any) -> int:
