@@ -135,11 +135,8 @@ class Findings:
 
     def undecided(self) -> list[Candidate]:
         """Return the candidates that are neither confirmed nor were tried in vain."""
-        return [candidate for name, candidate in self.candidates.items() if not self.is_decided(name)]
-
-    def is_decided(self, name: str) -> bool:
-        """Whether the candidate of this id is confirmed, or nothing is left to try of it."""
-        return name in self._found and self._found[name].verdict in {"confirmed", "not confirmed"}
+        decided = {name for name, finding in self._found.items() if finding.verdict in {"confirmed", "not confirmed"}}
+        return [candidate for name, candidate in self.candidates.items() if name not in decided]
 
     def pairs(self) -> list[tuple[Candidate, Finding]]:
         """Return each candidate with what became of it, if that is known: the confirmed first, of these the worst."""

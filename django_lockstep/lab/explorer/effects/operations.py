@@ -24,7 +24,7 @@ from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.effects.counted import Counts
 from django_lockstep.lab.explorer.effects.statements import Statement
 
-__all__ = ["ASLEEP", "Operation", "Origin", "caller_of", "line_of", "raised_at", "sent_from", "text_of"]
+__all__ = ["ASLEEP", "TOKEN", "Operation", "Origin", "caller_of", "line_of", "raised_at", "sent_from", "text_of"]
 
 _SAVEPOINT_NAME = re.compile(r'"?s\d+_x\d+"?')
 ASLEEP = "sleep "
@@ -111,15 +111,16 @@ def _normalise(sql: str) -> str:
     return _SPACE.sub(" ", _SAVEPOINT_NAME.sub("savepoint", sql)).strip()
 
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"""(?P<comment>--[^\r\n]*|/\*)
-      | [eE]'(?:[^'\\]|\\.|'')*(?:'|\Z)
-      | '[^']*(?:'|\Z)
-      | "[^"]*(?:"|\Z)
-      | \$(?P<tag>(?:[^\W\d]\w*)?)\$.*?(?:\$(?P=tag)\$|\Z)
+      | (?P<escaped>[eE]'(?:[^'\\]|\\.|'')*(?:'|\Z))
+      | (?P<plain>'(?:[^']|'')*(?:'|\Z))
+      | (?P<name>"(?:[^"]|"")*(?:"|\Z))
+      | (?P<dollar>\$(?P<tag>(?:[^\W\d]\w*)?)\$(?P<body>.*?)(?:\$(?P=tag)\$|\Z))
       | [^\W\d][\w$]*""",  # a name may contain dollars, and end in what is E before a string
     re.DOTALL | re.VERBOSE,
 )
+"""Comments (of one in a block the beginning), strings and names in SQL."""
 _EDGE = re.compile(r"/\*|\*/")
 _PARAMETER = re.compile(r"%(?:%|(\(\w+\))?(?P<kind>[sbt]))")
 
@@ -134,7 +135,7 @@ def text_of(query: Any, driver: Any) -> str:
     if "--" not in sql and "/*" not in sql:
         return sql
     parts, begun, place = [], 0, 0
-    while token := _TOKEN.search(sql, place):
+    while token := TOKEN.search(sql, place):
         place = token.end()
         if not (comment := token["comment"]):
             continue

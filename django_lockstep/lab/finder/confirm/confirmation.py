@@ -33,8 +33,8 @@ from django_lockstep.lab.finder.record.requests import intercept
 
 __all__ = ["Confirmation"]
 
-MOST_WITNESSES = 4
-"""Places at which a candidate is tried before it counts as not confirmed."""
+MOST_TESTS = 4
+"""Tests in which a candidate is tried before it counts as not confirmed; as many calls of one test may show one."""
 MOST_EARLIER = 3
 """Requests or calls of a test with which later ones of it are paired."""
 MOST_STATEMENTS = 720
@@ -181,46 +181,36 @@ class Confirmation:
     def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
         for candidate in self._round:
             attempts = self._attempts.get(candidate.id)
-            for each in (*candidate.witnesses, *candidate.partner_witnesses):
-                if each.test == test and (self._may_show(attempts, each) if attempts else not _obstacle(candidate)):
-                    yield candidate, each
+            for witness in (*candidate.witnesses, *candidate.partner_witnesses):
+                if witness.test == test and (
+                    self._may_show(attempts, witness) if attempts else not _obstacle(candidate)
+                ):
+                    yield candidate, witness
 
     def _may_show(self, attempts: Attempts, witness: Witness) -> bool:
         """Whether a try there may show the candidate in this round."""
-        if attempts.confirmed or attempts.is_exhausted:
-            return False
-        return witness.test in attempts.again or self._is_waiting(attempts, witness)
+        is_over = attempts.confirmed or attempts.is_exhausted
+        return not is_over and (witness.test in attempts.again or self._is_new(attempts, witness))
 
-    def _is_waiting(self, attempts: Attempts, witness: Witness) -> bool:
-        """Whether a try there would be the first one, and show something new."""
+    def _is_new(self, attempts: Attempts, witness: Witness) -> bool:
+        """Whether the candidate may be tried in the test of the witness, too, and that may show something new."""
         # Within one test each place is paired with those before it, so that none is like another.
-        elsewhere = [one for one in attempts.explored if one.test != witness.test]
-        is_new = witness.test == self._test or all(place.test != witness.test for place in attempts.places)
-        has_room = len(attempts.places) < MOST_WITNESSES
-        return has_room and is_new and not any(map(witness.shows_no_more_than, elsewhere))
-
-    def _has_room(self, candidate: Candidate, place: Place) -> bool:
-        """Whether the candidate may be tried there, too."""
-        places = self._attempts[candidate.id].places if candidate.id in self._attempts else ()
-        return place in places or len(places) < MOST_WITNESSES
+        tests = attempts.tests - {self._test}
+        elsewhere = [one for one in attempts.explored if one.test in tests]
+        is_further = len(tests) < MOST_TESTS and witness.test not in tests
+        return is_further and not any(map(witness.shows_no_more_than, elsewhere))
 
     def _is_left(self, attempts: Attempts) -> bool:
         """Whether something of the candidate was not tried that a further round could try."""
-        if attempts.confirmed:
-            return False
         stopped = self._is_over or attempts.is_exhausted
-        candidate = attempts.candidate
-        return bool(attempts.cut_off) or any(
-            witness.test in self._chosen and (stopped or witness.test not in self._passed)
-            for witness in (*candidate.witnesses, *candidate.partner_witnesses)
-            if self._is_waiting(attempts, witness)
-        )
+        witnesses = (*attempts.candidate.witnesses, *attempts.candidate.partner_witnesses)
+        tests = {witness.test for witness in witnesses if self._is_new(attempts, witness)} & self._chosen
+        return not attempts.confirmed and bool(attempts.cut_off or (tests if stopped else tests - self._passed))
 
     def _settle(self, test: str) -> None:
         """Note at a test's end what was cut off in it, and report the candidates of which nothing is left."""
         for attempts in self._attempts.values():
-            is_shown = any(place.test == test for place in attempts.places)
-            if is_shown and (self._is_over or attempts.is_exhausted):
+            if test in attempts.tests and (self._is_over or attempts.is_exhausted):
                 attempts.cut_off.add(test)
             if attempts.reported and not self._is_left(attempts):
                 self._add(attempts.finding(attempts.reported))
@@ -250,15 +240,13 @@ class Confirmation:
         """
         there = [each for each in self._open(self._test) if each[0].unit_kind == point.kind]
         shown = [
-            (one, witness)
-            for one, witness in there
-            if witness in one.witnesses and _is_place(witness, one, point) and self._has_room(one, place)
+            (one, witness) for one, witness in there if witness in one.witnesses and _is_place(witness, one, point)
         ]
         here = {one.id: one for one, _ in shown}
         related = {one.id: one for one, _ in there if point.name in (one.unit, one.partner)}
         # Before the tries: one that ends in an error counts, or it would be made again at every place.
         for candidate in here.values():
-            self._attempts_on(candidate).places.add(place)
+            self._attempts_on(candidate).tests.add(self._test)
         before = {name: self._attempts[name].schedules for name in here}
         changed = dict.fromkeys(here)
         pairings = self._pairings(point, here, [one for name, one in related.items() if name in self._attempts])
@@ -398,7 +386,7 @@ def _is_place(place: Witness, candidate: Candidate, point: Point) -> bool:
     if not point.call:
         return place.number == point.number
     # Calls that sent no statement were not recorded, so that it may be a later one.
-    return point.call == candidate.unit and place.number <= point.number
+    return point.call == candidate.unit and place.number <= point.number < place.number + MOST_TESTS
 
 
 def _obstacle(candidate: Candidate) -> str:

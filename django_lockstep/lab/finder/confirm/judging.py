@@ -24,8 +24,8 @@ from django_lockstep.lab.wording import counted, listed
 
 __all__ = ["REMEDIES", "Attempts", "is_known", "try_lock"]
 
-_Try = tuple[Place, Pairing]
-"""Where something is raced, and with what."""
+_Try = tuple[Place | None, Pairing]
+"""Where something is raced, and with what; with a request of another test it is tried once, wherever."""
 _ANYWHERE = Place()
 _SKIPS = re.compile(r"\bSKIP\s+LOCKED\b", re.IGNORECASE)
 
@@ -41,8 +41,8 @@ class Attempts:
     """How many statements its schedules may send by the end of this round."""
     statements: float = 0.0
     """How many they have sent; of a try for several candidates its share."""
-    places: set[Place] = field(default_factory=set)
-    """Places in tests at which it was tried."""
+    tests: set[str] = field(default_factory=set)
+    """Tests in which it was tried."""
     again: set[str] = field(default_factory=set)
     """Tests in which the last round was cut off, so that this one goes on there."""
     cut_off: set[str] = field(default_factory=set)
@@ -85,7 +85,8 @@ class Attempts:
             self.note_obstacle(pairing, _ONE_USER, place=place)
             return
         # A further round begins with the schedules of the last one.
-        self._schedules[place, pairing] = max(found.schedules, self._schedules.get((place, pairing), 0))
+        made = _try(place, pairing)
+        self._schedules[made] = max(found.schedules, self._schedules.get(made, 0))
         # The worst first: the report shows one.
         for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
             self._elsewhere |= tables_of(outcome.differences) - {self.candidate.table}
@@ -99,7 +100,7 @@ class Attempts:
         if found.left:
             self.cut_off.add(place.test)
         else:
-            self._complete.add((place, pairing))
+            self._complete.add(made)
 
     def is_shown_by(self, run: Run, *, tables: Collection[str]) -> bool:
         """Whether a wrong run shows it in the data, so that no other need be looked for; ``tables`` as in `note`."""
@@ -107,16 +108,13 @@ class Attempts:
 
     def note_obstacle(self, pairing: Pairing, reason: str, *, place: Place = _ANYWHERE) -> None:
         """Note why a pairing could not be explored."""
-        self._complete.add((place, pairing))
+        if not pairing.partner:
+            self._complete.add(_try(place, pairing))
         self._obstacles[str(pairing)] = reason if self.values else hide_strings(reason)
 
     def is_open_to(self, pairing: Pairing, *, place: Place = _ANYWHERE) -> bool:
-        """Whether the pairing may still show it here; with a request of another test it is tried once."""
-        pair = {pairing.unit, pairing.partner}
-        alike = (one for one in self._complete & self._schedules.keys() if {one[1].unit, one[1].partner} == pair)
-        return (
-            self.confirmed is None and (place, pairing) not in self._complete and not (pairing.partner and any(alike))
-        )
+        """Whether the pairing may still show it here."""
+        return self.confirmed is None and _try(place, pairing) not in self._complete
 
     def begin_round(self, growth: int) -> None:
         """Go on with what was cut off, with so many times the share."""
@@ -200,6 +198,10 @@ class Attempts:
             return None
         refused = any(step.sqlstate and f'"{self.candidate.table}"' in step.sql for step in run.steps)
         return run if touched or refused else None
+
+
+def _try(place: Place, pairing: Pairing) -> _Try:
+    return (None if pairing.partner else place, pairing)
 
 
 def is_known(one: RunEnding, other: Exploration) -> bool:
