@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -48,17 +48,15 @@ class ConfirmPlugin:
         self._close_copies = self._session.enter_context(self._confirmation.installed())
         if session.testsfailed:
             return None  # pytest says what it could not collect
-        items: list[Any] = session.items
-        while items:
+        items: Sequence[Any]
+        for items in self._confirmation.rounds(session.items, lambda item: item.nodeid):
             # After the last one of a round what belongs to the session stays: the next round needs it.
-            for item, following in zip(items, [*items[1:], session], strict=True):
+            for item, following in zip(items, [*items[1:], session], strict=False):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 if session.shouldfail:
                     raise session.Failed(session.shouldfail)
                 if session.shouldstop:
                     raise session.Interrupted(session.shouldstop)
-            tests = self._confirmation.begin_round()
-            items = [item for item in session.items if item.nodeid in tests]
         return True
 
     def pytest_unconfigure(self) -> None:

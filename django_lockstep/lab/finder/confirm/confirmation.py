@@ -107,19 +107,19 @@ class Confirmation:
         self._passed.add(test)
         return any(True for _ in self._open(test))
 
-    def begin_round(self) -> set[str]:
-        """Go on where the last round was cut off, with larger shares; return the tests, none if this is not to be."""
-        tries, self._tries = self._tries, 0
+    def rounds(self, items: Sequence[_Item], name: Callable[[_Item], str]) -> Iterator[Sequence[_Item]]:
+        """Yield the chosen tests; then, while there is time, those in which larger shares go on with what is left."""
+        yield items
         # A round in which no test came to a place of its own would be followed by others like it.
-        if not tries or self._is_over:
-            return set()
-        left = [attempts for attempts in self._attempts.values() if self._is_left(attempts)]
-        self._round = [attempts.candidate for attempts in left]
-        self._passed.clear()
-        self._seconds_each *= GROWTH
-        for attempts in left:
-            attempts.begin_round(GROWTH)
-        return {test for test in self._chosen if any(True for _ in self._open(test))}
+        while self._tries and not self._is_over:
+            left = [attempts for attempts in self._attempts.values() if self._is_left(attempts)]
+            self._round = [attempts.candidate for attempts in left]
+            for attempts in left:
+                attempts.begin_round(GROWTH)
+            self._passed.clear()
+            self._tries = 0
+            self._seconds_each *= GROWTH
+            yield [item for item in items if any(True for _ in self._open(name(item)))]
 
     @property
     def _is_over(self) -> bool:

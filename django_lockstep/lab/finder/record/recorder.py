@@ -193,23 +193,22 @@ class Recorder:
     def _on_request(self, handler: Any, environ: dict[str, Any], call_next: CallNext) -> Any:
         if not self._test:
             return call_next(environ)
-        draft = Draft(test=self._test, kind="request", number=self._numbers.take())
-        body = buffer_body(environ)
-        token = _request.set(draft)
-        try:
+        with self._request("request", self._numbers.take(), buffer_body(environ)):
             return call_next(environ)
-        finally:
-            _request.reset(token)
-            self._safely(self._end_request, draft, body)
 
     async def _on_async_request(self, body: bytes, call_next: Callable[[], Awaitable[Any]]) -> Any:
         if not self._test:
             return await call_next()
         # Without a number of its own: only those are counted that can be forked.
-        draft = Draft(test=self._test, kind="asynchronous request", number=0)
+        with self._request("asynchronous request", 0, body):
+            return await call_next()
+
+    @contextmanager
+    def _request(self, kind: str, number: int, body: bytes) -> Iterator[None]:
+        draft = Draft(test=self._test, kind=kind, number=number)
         token = _request.set(draft)
         try:
-            return await call_next()
+            yield
         finally:
             _request.reset(token)
             self._safely(self._end_request, draft, body)

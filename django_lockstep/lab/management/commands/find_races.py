@@ -10,6 +10,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -151,25 +152,23 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
         chosen = confirmation.choose(_tests(suite), unittest.TestCase.id)
         with confirmation.installed():
-            yield _Rounds(chosen, confirmation)
+            yield _Rounds(confirmation.rounds(chosen, unittest.TestCase.id))
         confirmation.close()
 
     _run(labels, around=around, body=lambda test: confirmation.running(test.id(), TestPlace.of_case(test)), **options)
 
 
 class _Rounds(unittest.TestSuite):
-    """Runs the tests, and then again those in which the search goes on."""
+    """Runs tests of which each round is known only when the last one is over."""
 
-    _cleanup = False  # a test that was run is needed again
+    _cleanup = False  # a test that was run may be needed again
 
-    def __init__(self, tests: Sequence[unittest.TestCase], confirmation: Confirmation) -> None:
-        super().__init__(tests)
-        self._confirmation = confirmation
+    def __init__(self, rounds: Iterator[Sequence[unittest.TestCase]]) -> None:
+        super().__init__()
+        self._rounds = rounds
 
     def __iter__(self) -> Iterator[unittest.TestCase]:
-        yield from self._tests
-        while names := self._confirmation.begin_round():
-            yield from (test for test in self._tests if test.id() in names)
+        return chain.from_iterable(self._rounds)
 
 
 def _run(labels: Sequence[str], *, around: _Around, body: _Body, **options: Any) -> int:
