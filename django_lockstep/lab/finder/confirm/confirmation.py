@@ -204,13 +204,14 @@ class Confirmation:
         """Whether something of the candidate was not tried that a further round could try."""
         stopped = self._is_over or attempts.is_exhausted
         witnesses = (*attempts.candidate.witnesses, *attempts.candidate.partner_witnesses)
-        tests = {witness.test for witness in witnesses if self._is_new(attempts, witness)} & self._chosen
+        tests = {witness.test for witness in witnesses if self._is_new(attempts, witness)}
+        tests = (tests | attempts.again) & self._chosen
         return not attempts.confirmed and bool(attempts.cut_off or (tests if stopped else tests - self._passed))
 
     def _settle(self, test: str) -> None:
         """Note at a test's end what was cut off in it, and report the candidates of which nothing is left."""
         for attempts in self._attempts.values():
-            if test in attempts.tests and (self._is_over or attempts.is_exhausted):
+            if test in attempts.tests | attempts.again and (self._is_over or attempts.is_exhausted):
                 attempts.cut_off.add(test)
             if attempts.reported and not self._is_left(attempts):
                 self._add(attempts.finding(attempts.reported))

@@ -170,7 +170,7 @@ class Attempts:
         totals: Counter[str] = Counter()
         for (_, pairing), count in self._schedules.items():
             totals[str(pairing)] += count
-        counts = [f"{counted(count, 'schedule')} ({pairing})" for pairing, count in totals.items()]
+        counts = [f"{counted(count, 'schedule')} ({pairing})" for pairing, count in totals.items() if count]
         right = [f"{listed(counts)} leave in {self.candidate.table} what serial orders do"] if counts else []
         wrong = [f"but not in {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
         skipped = [_PASSED_OVER] if self._passed_over else []

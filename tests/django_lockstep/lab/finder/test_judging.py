@@ -330,3 +330,20 @@ def test_what_is_left_is_not_decided(is_left: bool, verdict: str) -> None:
 
     assert finding.verdict == verdict
     assert ("; more is left to try, with a larger budget" in finding.reason) is is_left
+
+
+@pytest.mark.parametrize(("is_run", "is_left"), [(False, True), (True, False)])
+def test_a_round_leaves_the_tests_that_it_did_not_come_to(tmp_path: Path, is_run: bool, is_left: bool) -> None:
+    confirmation = Confirmation(Findings(tmp_path / "findings", [candidate("a")]), budget=60)
+    tests = confirmation.choose(["test_it", "test_that"], str)
+    attempts = confirmation._attempts_on(candidate("a"))
+    attempts.tests, attempts.cut_off, confirmation._tries = {"test_it"}, {"test_it"}, 1
+
+    rounds = confirmation.rounds(tests, str)
+    assert [next(rounds), next(rounds)] == [["test_it"]] * 2
+    if is_run:
+        assert confirmation.is_wanted("test_it")
+    assert confirmation._is_left(attempts) is is_left
+    confirmation.budget = 0
+    assert confirmation._is_left(attempts)
+    assert list(rounds) == []
