@@ -193,18 +193,18 @@ class Recorder:
     def _on_request(self, handler: Any, environ: dict[str, Any], call_next: CallNext) -> Any:
         if not self._test:
             return call_next(environ)
-        with self._request("request", self._numbers.take(), buffer_body(environ)):
+        with self._recorded("request", self._numbers.take(), buffer_body(environ)):
             return call_next(environ)
 
     async def _on_async_request(self, body: bytes, call_next: Callable[[], Awaitable[Any]]) -> Any:
         if not self._test:
             return await call_next()
         # Without a number of its own: only those are counted that can be forked.
-        with self._request("asynchronous request", 0, body):
+        with self._recorded("asynchronous request", 0, body):
             return await call_next()
 
     @contextmanager
-    def _request(self, kind: str, number: int, body: bytes) -> Iterator[None]:
+    def _recorded(self, kind: str, number: int, body: bytes) -> Iterator[None]:
         draft = Draft(test=self._test, kind=kind, number=number)
         token = _request.set(draft)
         try:

@@ -53,7 +53,7 @@ def tagged_for_django(pk: int) -> None:
 @transaction.atomic
 def tagged_for_the_driver(pk: int) -> None:
     connection.ensure_connection()
-    tagged(lambda sql, params: connection.connection.execute(SQL(sql), params), pk)  # type: ignore[arg-type]
+    tagged(lambda sql, params: connection.connection.execute(SQL(sql), params), pk)
 
 
 @transaction.atomic

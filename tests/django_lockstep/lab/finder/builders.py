@@ -142,7 +142,7 @@ def statements_tagged() -> Iterator[None]:
     """Have a backend send each statement with comments of its own, as tracers do it, also behind its verb."""
 
     class Tagging(CursorWrapper):
-        def execute(self, sql: str, params: Any = None) -> Any:
+        def execute(self, sql: Any, params: Any = None) -> Any:
             verb, _, rest = sql.partition(" ")
             return super().execute(f"/* task={uuid4()} */ {verb}/* /* {uuid4()} */ */{rest} -- {uuid4()}", params)
 
