@@ -85,6 +85,7 @@ def test_code_that_comments_every_statement_sends_none(how: str) -> None:
 
     def connected(connection: Any, **kwargs: Any) -> None:
         connection.execute_wrappers.append(tag)
+        stack.callback(connection.execute_wrappers.remove, tag)
 
     close_idle_sessions()
     with ExitStack() as stack:
