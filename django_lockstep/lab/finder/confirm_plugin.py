@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -40,12 +40,24 @@ class ConfirmPlugin:
                 names.insert(0, "_race_sessions")
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> None:
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         # Raised in the middle of a fork, an interrupt would become the outcome of an actor, or of the test.
         before = signal.signal(signal.SIGINT, lambda number, frame: self._stop(session))
         self._session.callback(signal.signal, signal.SIGINT, before)
         # To the session's end: an interrupted test is torn down after the loop.
         self._close_copies = self._session.enter_context(self._confirmation.installed())
+        if session.testsfailed:
+            return None  # pytest says what it could not collect
+        items: Sequence[Any]
+        for items in self._confirmation.rounds(session.items, lambda item: item.nodeid):
+            # After the last one of a round what belongs to the session stays: the next round needs it.
+            for item, following in zip(items, [*items[1:], session], strict=False):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if session.shouldfail:
+                    raise session.Failed(session.shouldfail)
+                if session.shouldstop:
+                    raise session.Interrupted(session.shouldstop)
+        return True
 
     def pytest_unconfigure(self) -> None:
         self._session.close()

@@ -17,7 +17,7 @@ from django_lockstep.lab.wording import counted
 
 __all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "Place", "consequence_of", "findings_path", "tables_of"]
 
-Verdict = Literal["confirmed", "not confirmed", "not tried"]
+Verdict = Literal["confirmed", "not decided", "not confirmed", "not tried"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 _NUMBER = re.compile(r"(?<!_id) -?\d+(?:\.\d+)? instead of -?\d+(?:\.\d+)?(?=,| in the row |$)")
 """Of a column that is not a foreign key's; dates and times begin with digits, too."""
@@ -52,9 +52,10 @@ class Finding(Place):
     candidate: str
     """The candidate's id."""
     verdict: Verdict
-    """``confirmed`` only if a schedule was run that ends as no serial order does, in what the candidate writes."""
+    """``confirmed`` only if a schedule was run that ends as no serial order does, in what the candidate writes; ``not
+    decided`` as long as something is left to try."""
     reason: str
-    """Why it was not tried or not confirmed; of a confirmed one, how it ends."""
+    """Why it is not confirmed; of a confirmed one, how it ends."""
     pairing: str = ""
     """Which requests were raced, such as ``the request twice``."""
     after: int | None = None
@@ -121,10 +122,10 @@ class Findings:
         """Return those on a recording's candidates. Raises ``OSError`` and `NotARecording` if there is none."""
         recorded = read_recording(recording)
         candidates = find_candidates(recorded)
-        units = f"{counted(len(recorded.units), 'unit')} of work that write, from {counted(recorded.tests, 'test')}"
+        units = f"{counted(len(recorded.writers), 'unit')} of work that write, from {counted(recorded.tests, 'test')}"
         summary = f"{counted(len(candidates), 'candidate')} in {units}"
         findings = cls(findings_path(recording), candidates, summary=summary, notes=recorded.notes)
-        findings.is_empty = not recorded.units
+        findings.is_empty = not recorded.writers
         return findings
 
     def read(self) -> list[Finding]:
@@ -178,8 +179,8 @@ class Findings:
 
     def undecided(self) -> list[Candidate]:
         """Return the candidates that are neither confirmed nor were tried in vain."""
-        tried = {name for name, finding in self._found.items() if finding.verdict != "not tried"}
-        return [candidate for name, candidate in self.candidates.items() if name not in tried]
+        decided = {name for name, finding in self._found.items() if finding.verdict in {"confirmed", "not confirmed"}}
+        return [candidate for name, candidate in self.candidates.items() if name not in decided]
 
     def pairs(self) -> list[tuple[Candidate, Finding]]:
         """Return each candidate with what became of it, if that is known: the confirmed first, of these the worst."""

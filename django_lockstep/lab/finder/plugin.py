@@ -49,8 +49,8 @@ _SWITCHES = {
     "reports show no strings longer than 20 characters",
 }
 _FILES = {
-    "--race-confirm": "try the candidates of an earlier recording, as the second part of --find-races does; what was "
-    "tried before is not tried again",
+    "--race-confirm": "try the candidates of an earlier recording, as the second part of --find-races does, but for "
+    "those that are decided",
     "--race-report": "write a report; the ending chooses the format: .txt, .json, .html, .sarif or .xml for JUnit",
     "--race-record": "where the recording is kept (default: a file in pytest's cache, named at the end)",
     "--race-candidates": "list the candidates of an earlier recording; no test is run",

@@ -42,5 +42,6 @@ class Progress:
         self._write(self._erase)
 
     def _line(self) -> str:
-        decided = f"{len(self._found.pairs())} of {counted(len(self._found.candidates), 'candidate')} decided"
+        number = sum(finding.verdict != "not decided" for _, finding in self._found.pairs())
+        decided = f"{number} of {counted(len(self._found.candidates), 'candidate')} decided"
         return f"{decided}, {len(self._confirmed)} confirmed, {self._spent:.0f} of {self._budget:.0f} s"

@@ -58,6 +58,7 @@ STATUSES = (_CONFIRMED, "suppressed", *_OTHERS)
 """The verdicts; a race that is confirmed and accepted counts as suppressed."""
 NOTHING_TRIED = 11
 """pytest's exit status if nothing was looked at; 2 to 5 are its own, 10 is a missed outcome's."""
+_IF_SOME = {"suppressed", "not decided"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +109,9 @@ class Report:
     """Whether nothing was recorded."""
 
     def counts(self) -> dict[str, int]:
-        """Return how many have each status; suppressed ones only if there are some."""
+        """Return how many have each status; suppressed and undecided ones only if there are some."""
         counts = {status: sum(entry.status == status for entry in self.entries) for status in STATUSES}
-        return {status: count for status, count in counts.items() if count or status != "suppressed"}
+        return {status: count for status, count in counts.items() if count or status not in _IF_SOME}
 
     @property
     def obstacle(self) -> str:
@@ -219,7 +220,7 @@ def _lines(number: int, candidate: Candidate) -> Iterator[str]:
 def as_text(report: Report) -> str:
     """Return the confirmed races with how they end and what helps, a line each of the others, and `Report.obstacle`."""
     verdicts = [entry.finding.verdict for entry in report.entries]
-    counts = [f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS]
+    counts = [f"{verdicts.count(name)} {name}" for name in VERDICTS if name in verdicts or name not in _IF_SOME]
     lines = [*report.notes, f"{counted(len(verdicts), 'candidate')}: {', '.join(counts)}"]
     for entry in report.entries:
         confirmed = entry.finding.verdict == "confirmed"
@@ -303,7 +304,7 @@ def render_report(report: Report, path: Path) -> str:
 def _check_results(report: Report) -> Iterator[CheckResult]:
     for entry in report.entries:
         candidate, finding = entry.candidate, entry.finding
-        tried = finding.verdict != "not tried"
+        decided = finding.verdict in {"confirmed", "not confirmed"}
         yield CheckResult(
             name=f"{candidate.kind} in {candidate.unit}, table {candidate.table} ({candidate.id})",
             ok=finding.verdict != "confirmed",
@@ -313,7 +314,7 @@ def _check_results(report: Report) -> Iterator[CheckResult]:
             details=finding.timeline,
             steps=tuple(_steps(entry)),
             suppressed=entry.suppressed,
-            skipped="" if tried else f"not tried: {finding.reason}",
+            skipped="" if decided else f"{finding.verdict}: {finding.reason}",
             seconds=finding.seconds,
         )
 

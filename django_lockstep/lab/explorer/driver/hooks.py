@@ -10,17 +10,16 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Mapping
-from types import GeneratorType
+from types import FrameType, GeneratorType
 from typing import Any, Protocol
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Connection, Transaction
 from psycopg import Error as DriverError
 from psycopg.pq import ExecStatus, TransactionStatus
-from psycopg.sql import Composable
 
 from django_lockstep.lab.explorer.driver.counters import Counters
-from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation, sent_from
+from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation, caller_of, sent_from, text_of
 from django_lockstep.lab.explorer.effects.sql import Statement
 from django_lockstep.lab.explorer.errors import NotExplorable
 
@@ -134,13 +133,13 @@ class Hooks:
         return one_value(self._driver, query)
 
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
-        text = sql if isinstance(sql, str) else sql.as_string(self._driver)
+        text = text_of(sql, self._driver)
         # What is sent while another statement passes the gate, by an execute wrapper of the code for one, belongs to
         # it.
         if self._inside or not text:
             return execute(sql, params, many, context)
         self._require_no_pipeline()
-        operation = self._operation(text, params, many=many)
+        operation = self._operation(text, params, many=many, frame=caller_of(context["cursor"], sys._getframe()))
         cursor = context["cursor"].cursor
         # The COMMIT of a statement that is sent in a transaction of its own raises the driver's errors.
         with self.wrapper.wrap_database_errors:
@@ -169,7 +168,7 @@ class Hooks:
                 "scheduled one by one"
             )
 
-    def _operation(self, sql: str, params: Any, *, many: bool = False) -> Operation:
+    def _operation(self, sql: str, params: Any, *, many: bool = False, frame: FrameType | None = None) -> Operation:
         chosen = self._driver.isolation_level
         return Operation(
             alias=self.wrapper.alias,
@@ -181,7 +180,7 @@ class Hooks:
             autocommit=bool(self._driver.autocommit),
             isolation=_ISOLATION[int(chosen)] if chosen is not None else self.isolation,
             read_only=self.read_only if self._driver.read_only is None else bool(self._driver.read_only),
-            origin=sent_from(sys._getframe(2)),
+            origin=sent_from(frame or sys._getframe(2)),
         )
 
     def _pass(
@@ -343,15 +342,9 @@ def sent_by(generator: GeneratorType[Any, Any, Any], driver: Connection[Any]) ->
     name = generator.gi_code.co_name
     given = generator.gi_frame.f_locals if generator.gi_frame is not None else {}
     if name in _WITH_TEXT:
-        return _text_of(given[_WITH_TEXT[name]], driver), given.get("params")
+        return text_of(given[_WITH_TEXT[name]], driver), given.get("params")
     text = _FIXED.get(name) or _of_block(name, given, driver) or _of_cursor(name, given)
     return text or name.strip("_").removesuffix("_gen").replace("_", " "), None
-
-
-def _text_of(query: Any, driver: Connection[Any]) -> str:
-    if isinstance(query, Composable):
-        return query.as_string(driver)
-    return query.decode() if isinstance(query, bytes) else str(query)
 
 
 def _of_block(name: str, given: Mapping[str, Any], driver: Connection[Any]) -> str | None:
@@ -374,7 +367,7 @@ def _of_cursor(name: str, given: Mapping[str, Any]) -> str | None:
     """Return a FETCH with the query of the server-side cursor, which may lock the rows."""
     query = getattr(getattr(given.get("self"), "_query", None), "query", b"")
     declared = _DECLARED.match(query) if name == "_fetch_gen" else None
-    return f"FETCH {declared[1].decode(errors='replace')}" if declared else None
+    return f"FETCH {text_of(declared[1], None)}" if declared else None
 
 
 def one_value(driver: Connection[Any], query: str) -> str | None:

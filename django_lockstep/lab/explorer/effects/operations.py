@@ -18,12 +18,13 @@ import asgiref
 import django
 import psycopg
 from asgiref.sync import SyncToAsync
+from psycopg.sql import Composable
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.effects.counted import Counts
 from django_lockstep.lab.explorer.effects.statements import Statement
 
-__all__ = ["ASLEEP", "Operation", "Origin", "line_of", "raised_at", "sent_from"]
+__all__ = ["ASLEEP", "TOKEN", "Operation", "Origin", "caller_of", "line_of", "raised_at", "sent_from", "text_of"]
 
 _SAVEPOINT_NAME = re.compile(r'"?s\d+_x\d+"?')
 ASLEEP = "sleep "
@@ -110,6 +111,51 @@ def _normalise(sql: str) -> str:
     return _SPACE.sub(" ", _SAVEPOINT_NAME.sub("savepoint", sql)).strip()
 
 
+TOKEN = re.compile(
+    r"""(?P<comment>--[^\r\n]*|/\*)
+      | (?P<escaped>[eE]'(?:[^'\\]|\\.|'')*(?:'|\Z))
+      | (?P<plain>'(?:[^']|'')*(?:'|\Z))
+      | (?P<name>"(?:[^"]|"")*(?:"|\Z))
+      | (?P<dollar>\$(?P<tag>(?:[^\W\d]\w*)?)\$(?P<body>.*?)(?:\$(?P=tag)\$|\Z))
+      | [^\W\d][\w$]*""",  # a name may contain dollars, and end in what is E before a string
+    re.DOTALL | re.VERBOSE,
+)
+"""Comments (of one in a block the beginning), strings and names in SQL."""
+_EDGE = re.compile(r"/\*|\*/")
+_PARAMETER = re.compile(r"%(?:%|(\(\w+\))?(?P<kind>[sbt]))")
+
+
+def text_of(query: Any, driver: Any) -> str:
+    """Return the text of a query that a cursor was given, without comments: tracers put another id into each one.
+
+    A comment with a parameter stays, because the driver counts that. ``driver`` is the driver's connection.
+    """
+    sql = query.as_string(driver) if isinstance(query, Composable) else query
+    sql = sql.decode(errors="replace") if isinstance(sql, bytes) else str(sql)
+    if "--" not in sql and "/*" not in sql:
+        return sql
+    parts, begun, place = [], 0, 0
+    while token := TOKEN.search(sql, place):
+        place = token.end()
+        if not (comment := token["comment"]):
+            continue
+        if comment == "/*":
+            place = _end_of_block(sql, token.start())
+        if not any(found["kind"] for found in _PARAMETER.finditer(sql, token.start(), place)):
+            parts.append(sql[begun : token.start()].strip())
+            begun = place
+    return " ".join(filter(None, [*parts, sql[begun:].strip()]))
+
+
+def _end_of_block(sql: str, start: int) -> int:
+    depth = 0
+    for edge in _EDGE.finditer(sql, start):
+        depth += 1 if edge[0] == "/*" else -1
+        if not depth:
+            return edge.end()
+    return len(sql)
+
+
 Origin = tuple[CodeType, int]
 """A line of code: cheap to note, formatted by `line_of`."""
 
@@ -129,6 +175,18 @@ def _is_users_file(filename: str) -> bool:
     """Whether the file belongs neither to Django, the driver, this library nor Python itself."""
     of_python = filename.startswith(_PYTHON) and not filename.startswith(_INSTALLED)
     return not (of_python or filename.startswith(_OURS) or filename.startswith("<"))
+
+
+def caller_of(cursor: object, frame: FrameType | None) -> FrameType | None:
+    """Return the frame that called the method of the cursor in which this one is.
+
+    Execute wrappers and a backend's cursor may be the user's code, too, but send every statement.
+    """
+    while frame is not None and frame.f_locals.get("self") is not cursor:
+        frame = frame.f_back
+    while frame is not None and frame.f_locals.get("self") is cursor:
+        frame = frame.f_back
+    return frame
 
 
 def sent_from(frame: FrameType | None) -> Origin | None:

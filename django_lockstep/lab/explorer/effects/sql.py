@@ -23,8 +23,8 @@ from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Key, Statem
 
 __all__ = ["Statement", "changes_session", "isolation_level_set", "parse", "parse_cached"]
 
-_UNUSUAL = re.compile(r"\b[eE]'|\b[uU]&['\"]|\$\w*\$|--|/\*|%[bt]\b|==")
-"""Strings with escapes, strings in dollars, comments, parameters of another kind, an operator that only sqlglot has."""
+_UNUSUAL = re.compile(r"\b[eE]'|\b[uU]&['\"]|\$\w*\$|%[bt]\b|==")
+"""Strings with escapes, strings in dollars, parameters of another kind, an operator that only sqlglot has."""
 _LOCAL = re.compile(
     r"(BEGIN|START\s+TRANSACTION|SAVEPOINT|RELEASE\s+SAVEPOINT|CLOSE|SHOW|SET\s+TRANSACTION(?!\s+SNAPSHOT)|"
     r"SET\s+CONSTRAINTS\b.*\bDEFERRED$)\b",

@@ -13,7 +13,7 @@ from psycopg import ClientCursor, ProgrammingError
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.effects.catalog import quote_name
-from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.operations import TOKEN, Operation
 from django_lockstep.lab.explorer.errors import NotWritable
 
 __all__ = ["SCHEMA", "Permutation", "block", "escape_braces"]
@@ -137,14 +137,6 @@ _PROTOCOL = re.compile(
 """How the hooks name round trips without a statement of their own: FETCH, COPY, transaction blocks of the driver."""
 _BY_ITSELF = frozenset({"abort", "begin", "commit", "end", "rollback"})
 _SAVEPOINT = re.compile(r'"?(s\d+_x\d+)"?')
-_TOKEN = re.compile(
-    r"""(?P<dollar>\$(?P<tag>\w*)\$(?P<body>.*?)\$(?P=tag)\$)
-      | (?P<escaped>\b[eE]'(?:[^'\\]|\\.|'')*')
-      | (?P<plain>'(?:[^']|'')*')
-      | (?P<name>"(?:[^"]|"")*")
-      | (?P<comment>--[^\n]*|/\*.*?\*/)""",
-    re.DOTALL | re.VERBOSE,
-)
 
 
 def literal_sql(operation: Operation, connection: Any, *, savepoints: dict[str, str]) -> str:
@@ -171,15 +163,13 @@ def literal_sql(operation: Operation, connection: Any, *, savepoints: dict[str, 
 
 def escape_braces(sql: str) -> str:
     """Return the SQL without closing braces, which end a block of a spec and cannot be escaped there."""
-    return _TOKEN.sub(_without_brace, sql) if "}" in sql else sql
+    return TOKEN.sub(_without_brace, sql) if "}" in sql else sql
 
 
 def _without_brace(found: re.Match[str]) -> str:
     token = found[0]
     if "}" not in token:
         return token
-    if found["comment"]:
-        return token.replace("}", ")")
     if found["name"]:
         return "U&" + token.replace("\\", "\\\\").replace("}", "\\007D")
     if found["escaped"]:

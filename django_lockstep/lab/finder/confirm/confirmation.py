@@ -33,17 +33,17 @@ from django_lockstep.lab.finder.record.requests import intercept
 
 __all__ = ["Confirmation"]
 
-MOST_WITNESSES = 4
-"""Places at which a candidate is tried before it counts as not confirmed."""
+MOST_TESTS = 4
+"""Tests in which a candidate is tried before it counts as not confirmed; as many calls of one test may show one."""
 MOST_EARLIER = 3
 """Requests or calls of a test with which later ones of it are paired."""
 MOST_STATEMENTS = 720
-"""Statements that the schedules of one candidate may send within `USUAL_BUDGET`, of a try for several its share: six
+"""Statements that the schedules of one candidate may send in the first round, of a try for several its share: six
 schedules of two requests that send sixty each. Not a time, so that another machine says the same."""
-USUAL_BUDGET = 300.0
-"""Seconds of ``--race-budget`` where it is not given; of a larger one the statements are a multiple, too."""
 SECONDS_EACH = 20.0
-"""Seconds that one fork may take, of whatever budget."""
+"""Seconds that one fork may take in the first round."""
+GROWTH = 4
+"""How many times more that is in each further round, which begins its tries again: so little is run twice."""
 _Paired = tuple[Pairing, AbstractContextManager[Fork], list[Candidate]]
 """What is raced, and the candidates that it may show."""
 _Item = TypeVar("_Item")
@@ -67,10 +67,16 @@ class Confirmation:
         self._found = found
         self.mark_running = found.mark_running
         self._candidates = [one for one in found.undecided() if only is None or one.id in only]
+        self._round = self._candidates
+        """Those of this round."""
+        self._chosen: set[str] = set()
+        self._passed: set[str] = set()
+        """Tests of this round that were run, or needed not be."""
+        self._tries = 0
+        self._seconds_each = SECONDS_EACH
         self._values = values
         self._on_finding = on_finding
         self._spent = found.spent
-        self._most_statements = MOST_STATEMENTS * max(1.0, budget / USUAL_BUDGET)
         self._attempts: dict[str, Attempts] = {}
         self._points = Points(self._reach)
         self._test = ""
@@ -91,11 +97,34 @@ class Confirmation:
         turns = max((len(candidate.witnesses) for candidate in ordered), default=0)
         tests += [one.witnesses[turn].test for turn in range(1, turns) for one in ordered if turn < len(one.witnesses)]
         order = {test: place for place, test in enumerate(dict.fromkeys(tests)) if test not in self._found.deaths}
-        return sorted((item for item in items if name(item) in order), key=lambda item: order[name(item)])
+        chosen = sorted((item for item in items if name(item) in order), key=lambda item: order[name(item)])
+        self._chosen = set(map(name, chosen))
+        return chosen
 
     def is_wanted(self, test: str) -> bool:
         """Whether the test shows a candidate that is still open, and there is time left."""
-        return self._spent < self.budget and any(True for _ in self._open(test))
+        if self._is_over:
+            return False
+        self._passed.add(test)
+        return any(True for _ in self._open(test))
+
+    def rounds(self, items: Sequence[_Item], name: Callable[[_Item], str]) -> Iterator[Sequence[_Item]]:
+        """Yield the chosen tests; then, while there is time, those in which larger shares go on with what is left."""
+        yield items
+        # A round in which no test came to a place of its own would be followed by others like it.
+        while self._tries and not self._is_over:
+            left = [attempts for attempts in self._attempts.values() if self._is_left(attempts)]
+            self._round = [attempts.candidate for attempts in left]
+            for attempts in left:
+                attempts.begin_round(GROWTH)
+            self._passed.clear()
+            self._tries = 0
+            self._seconds_each *= GROWTH
+            yield [item for item in items if any(True for _ in self._open(name(item)))]
+
+    @property
+    def _is_over(self) -> bool:
+        return self._spent >= self.budget
 
     @contextmanager
     def installed(self) -> Iterator[Callable[[], None]]:
@@ -107,12 +136,15 @@ class Confirmation:
     def running(self, test: str, place: TestPlace) -> Iterator[None]:
         """Fork while the body of this test runs."""
         self._places[test] = place
+        if not self._is_over:
+            self._passed.add(test)
         self._begin(test)
         try:
             with intercept_calls(self._calls(), self._points.on_call):
                 yield
         finally:
             self._begin("")
+            self._settle(test)
 
     def note_failure(self, test: str, message: str) -> None:
         """Note how a test failed, which may be why it did not come to what was to be forked."""
@@ -120,8 +152,9 @@ class Confirmation:
 
     def close(self) -> None:
         """Report the candidates that no fork was made for."""
+        before = {finding.candidate for _, finding in self._found.pairs() if finding.verdict == "not decided"}
         for candidate in self._candidates:
-            if candidate.id not in self._attempts:
+            if candidate.id not in {*self._attempts, *before}:
                 reason = _obstacle(candidate) or self._why_not_reached(candidate)
                 self._add(Finding(candidate=candidate.id, verdict="not tried", reason=reason))
 
@@ -144,66 +177,91 @@ class Confirmation:
         failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
         if (message := next(filter(None, failed), None)) is not None:
             return f"its test failed before it came to it: {message}"
-        return "the time was over" if self._spent >= self.budget else "its tests did not come to it"
+        return "the time was over" if self._is_over else "its tests did not come to it"
 
     def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
-        for candidate in self._candidates:
-            if self._is_open(candidate):
-                explored = self._attempts[candidate.id].explored if candidate.id in self._attempts else {}
-                for each in (*candidate.witnesses, *candidate.partner_witnesses):
-                    # Within one test each place is paired with those before it, so that none is like another.
-                    if each.test == test and explored.get(each.path, test) == test:
-                        yield candidate, each
+        for candidate in self._round:
+            attempts = self._attempts.get(candidate.id)
+            for witness in (*candidate.witnesses, *candidate.partner_witnesses):
+                if witness.test == test and (
+                    self._may_show(attempts, witness) if attempts else not _obstacle(candidate)
+                ):
+                    yield candidate, witness
 
-    def _is_open(self, candidate: Candidate) -> bool:
-        attempts = self._attempts.get(candidate.id)
-        if attempts is None:
-            return not _obstacle(candidate)
-        return not attempts.confirmed and not attempts.is_exhausted and attempts.places < MOST_WITNESSES
+    def _may_show(self, attempts: Attempts, witness: Witness) -> bool:
+        """Whether a try there may show the candidate in this round."""
+        is_over = attempts.confirmed or attempts.is_exhausted
+        return not is_over and (witness.test in attempts.again or self._is_new(attempts, witness))
+
+    def _is_new(self, attempts: Attempts, witness: Witness) -> bool:
+        """Whether the candidate may be tried in the test of the witness, too, and that may show something new."""
+        # Within one test each place is paired with those before it, so that none is like another.
+        tests = attempts.tests - {self._test}
+        elsewhere = [one for one in attempts.explored if one.test in tests]
+        is_further = len(tests) < MOST_TESTS and witness.test not in tests
+        return is_further and not any(map(witness.shows_no_more_than, elsewhere))
+
+    def _is_left(self, attempts: Attempts) -> bool:
+        """Whether something of the candidate was not tried that a further round could try."""
+        stopped = self._is_over or attempts.is_exhausted
+        witnesses = (*attempts.candidate.witnesses, *attempts.candidate.partner_witnesses)
+        tests = {witness.test for witness in witnesses if self._is_new(attempts, witness)}
+        tests = (tests | attempts.again) & self._chosen
+        return not attempts.confirmed and bool(attempts.cut_off or (tests if stopped else tests - self._passed))
+
+    def _settle(self, test: str) -> None:
+        """Note at a test's end what was cut off in it, and report the candidates of which nothing is left."""
+        for attempts in self._attempts.values():
+            if test in attempts.tests | attempts.again and (self._is_over or attempts.is_exhausted):
+                attempts.cut_off.add(test)
+            if attempts.reported and not self._is_left(attempts):
+                self._add(attempts.finding(attempts.reported))
+                attempts.reported = None
 
     # Forks
 
     def _reach(self, point: Point) -> None:
         """Fork here if that is wanted, and nothing else is being forked."""
         # Not waited for: the thread that forks may wait for an answer of this one.
-        if self._spent >= self.budget or not self._forking.acquire(blocking=False):
+        if self._is_over or not self._forking.acquire(blocking=False):
             return
         begun = time.monotonic()
+        place = Place(test=self._test, number=point.number, call=point.call)
         changed: Iterable[str] = ()
         try:
-            changed = self._fork(point, until=begun + self.budget - self._spent)
+            changed = self._fork(point, place, until=begun + self.budget - self._spent)
         finally:
             self._spent += time.monotonic() - begun
-            self._report(changed, Place(test=self._test, number=point.number, call=point.call))
+            self._report(changed, place)
             self._forking.release()
 
-    def _fork(self, point: Point, *, until: float) -> list[str]:
+    def _fork(self, point: Point, place: Place, *, until: float) -> list[str]:
         """Fork if a candidate was recorded here, or may race with what a candidate did before, or in another test.
 
         Return the candidates about which more is known now.
         """
         there = [each for each in self._open(self._test) if each[0].unit_kind == point.kind]
-        shown = [(one, place) for one, place in there if place in one.witnesses and _is_place(place, one, point)]
+        shown = [
+            (one, witness) for one, witness in there if witness in one.witnesses and _is_place(witness, one, point)
+        ]
         here = {one.id: one for one, _ in shown}
         related = {one.id: one for one, _ in there if point.name in (one.unit, one.partner)}
         # Before the tries: one that ends in an error counts, or it would be made again at every place.
         for candidate in here.values():
-            self._attempts_on(candidate).places += 1
+            self._attempts_on(candidate).tests.add(self._test)
         before = {name: self._attempts[name].schedules for name in here}
         changed = dict.fromkeys(here)
         pairings = self._pairings(point, here, [one for name, one in related.items() if name in self._attempts])
         found: dict[Pairing, Exploration] = {}
         # Those within the test first: a request of another one has to be moved here, and tried alone twice.
         for pairing, paired, candidates in chain(pairings, self._partners.pairings(self._test, point, there)):
-            tried = [one for each in candidates if (one := self._attempts_on(each)).is_open_to(pairing)]
-            # What has begun may go on for SECONDS_EACH; nothing begins when the budget is used up.
-            if tried and time.monotonic() < until:
-                self._try(tried, paired, pairing=pairing, found=found)
-            changed |= dict.fromkeys(one.candidate.id for one in tried)
-        for candidate, place in shown:
+            wanted = [one for each in candidates if (one := self._attempts_on(each)).is_open_to(pairing, place=place)]
+            self._try(wanted, paired, pairing=pairing, found=found, place=place, seconds=until - time.monotonic())
+            changed |= dict.fromkeys(one.candidate.id for one in wanted)
+        for candidate, witness in shown:
             attempts = self._attempts[candidate.id]
             if attempts.schedules > before[candidate.id]:
-                attempts.explored.setdefault(place.path, self._test)
+                attempts.explored.add(witness)
         confirmed = {name for name, attempts in self._attempts.items() if attempts.confirmed is not None}
         if undecided := [one for name, one in related.items() if name not in confirmed]:
             self._keep(point, there, undecided)
@@ -216,11 +274,21 @@ class Confirmation:
         *,
         pairing: Pairing,
         found: dict[Pairing, Exploration],
+        place: Place,
+        seconds: float = SECONDS_EACH,
     ) -> None:
-        """Explore one pairing; note what it says about each candidate.
+        """Explore one pairing, and note what it says about each candidate whose share is not used up.
 
-        ``found`` are the explorations of other pairings at the same place, to which it is added.
+        ``seconds`` are left of the budget: nothing begins without, and what begins may take longer. ``found`` are the
+        explorations of other pairings at the same place, to which it is added.
         """
+        for attempts in wanted:
+            if seconds <= 0 or attempts.is_exhausted:
+                attempts.cut_off.add(place.test)
+        wanted = [attempts for attempts in wanted if seconds > 0 and not attempts.is_exhausted]
+        if not wanted:
+            return
+        self._tries += 1
         begun = time.monotonic()
         twice = found.get(replace(pairing, two_users=False)) if pairing.two_users else None
         try:
@@ -228,19 +296,19 @@ class Confirmation:
                 tables = self._tables_of({attempts.candidate.unit for attempts in wanted})
                 before = next(reversed(found.values()), None)
                 found[pairing] = fork.explore(
-                    seconds=SECONDS_EACH,
+                    seconds=max(SECONDS_EACH, min(seconds, self._seconds_each)),
                     # Around their writes alone: what all writes of a long request cost, no single candidate is worth.
                     tables={attempts.candidate.table for attempts in wanted},
                     stop=lambda run: self._is_enough(run, wanted, tables=tables, twice=twice),
                     before=before,
                 )
                 for attempts in wanted:
-                    attempts.note(pairing, found[pairing], fork, tables=tables, twice=twice)
+                    attempts.note(pairing, found[pairing], fork, tables=tables, twice=twice, place=place)
         except (ExplorerError, FinderError) as error:
-            _note_obstacle(wanted, pairing, str(error))
+            _note_obstacle(wanted, pairing, str(error), place=place)
         except Exception as error:  # noqa: BLE001  # whatever it is, the test and the others are gone on with
             _raise_interrupt(error)
-            _note_obstacle(wanted, pairing, f"{type(error).__name__}: {self._masked(str(error))}")
+            _note_obstacle(wanted, pairing, f"{type(error).__name__}: {self._masked(str(error))}", place=place)
         for attempts in wanted:
             attempts.seconds += (time.monotonic() - begun) / len(wanted)
 
@@ -262,13 +330,16 @@ class Confirmation:
 
     def _attempts_on(self, candidate: Candidate) -> Attempts:
         return self._attempts.setdefault(
-            candidate.id, Attempts(candidate, values=self._values, most_statements=self._most_statements)
+            candidate.id, Attempts(candidate, values=self._values, most_statements=MOST_STATEMENTS)
         )
 
     def _report(self, candidates: Iterable[str], place: Place) -> None:
         for name in candidates:
             attempts = self._attempts[name]
-            self._add(with_test_file(attempts.candidate, attempts.finding(place), self._places))
+            # Until the test's end there may be more to try.
+            finding = attempts.finding(place, is_left=True)
+            attempts.reported = None if attempts.confirmed else place
+            self._add(with_test_file(attempts.candidate, finding, self._places))
 
     def _add(self, finding: Finding) -> None:
         # Without a reason, the time was over before the first try at its place.
@@ -299,10 +370,10 @@ class Confirmation:
             yield Pairing(kind=point.kind, two_users=True), with_another_user(actor), candidates
 
 
-def _note_obstacle(wanted: Sequence[Attempts], pairing: Pairing, reason: str) -> None:
+def _note_obstacle(wanted: Sequence[Attempts], pairing: Pairing, reason: str, *, place: Place) -> None:
     for attempts in wanted:
         # The first line: the server's details would show values of rows.
-        attempts.note_obstacle(pairing, reason.partition("\n")[0])
+        attempts.note_obstacle(pairing, reason.partition("\n")[0], place=place)
 
 
 def _raise_interrupt(error: BaseException) -> None:
@@ -319,7 +390,7 @@ def _is_place(place: Witness, candidate: Candidate, point: Point) -> bool:
     if not point.call:
         return place.number == point.number
     # Calls that sent no statement were not recorded, so that it may be a later one.
-    return point.call == candidate.unit and place.number <= point.number
+    return point.call == candidate.unit and place.number <= point.number < place.number + MOST_TESTS
 
 
 def _obstacle(candidate: Candidate) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -16,13 +17,16 @@ from django_lockstep.lab.explorer.render.reports import run_data
 from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.pairings import Pairing
-from django_lockstep.lab.finder.derive.candidates import Candidate
+from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Place, Verdict, consequence_of, tables_of
 from django_lockstep.lab.finder.record.redaction import hide_strings, redact
 from django_lockstep.lab.wording import counted, listed
 
 __all__ = ["REMEDIES", "Attempts", "is_known", "try_lock"]
 
+_Try = tuple[Place | None, Pairing]
+"""Where something is raced, and with what; with a request of another test it is tried once, wherever."""
+_ANYWHERE = Place()
 _SKIPS = re.compile(r"\bSKIP\s+LOCKED\b", re.IGNORECASE)
 
 
@@ -34,18 +38,25 @@ class Attempts:
     values: bool = False
     """Whether findings may show long strings."""
     most_statements: float = math.inf
-    """How many statements its schedules may send."""
+    """How many statements its schedules may send by the end of this round."""
     statements: float = 0.0
     """How many they have sent; of a try for several candidates its share."""
-    places: int = 0
-    """Places in tests at which it was tried."""
+    tests: set[str] = field(default_factory=set)
+    """Tests in which it was tried."""
+    again: set[str] = field(default_factory=set)
+    """Tests in which the last round was cut off, so that this one goes on there."""
+    cut_off: set[str] = field(default_factory=set)
+    """Tests in which this round did not try all that it could."""
+    reported: Place | None = None
+    """The place of the last finding, as long as more may follow."""
     confirmed: tuple[Pairing, Outcome, Run] | None = None
     """The pairing that shows it, and how."""
     seconds: float = 0.0
     """Time that the tries took; of a try for several candidates its share."""
-    explored: dict[str, str] = field(default_factory=dict)
-    """The paths that were explored, as `Witness` has them, and in which test."""
-    _schedules: dict[str, int] = field(default_factory=dict)
+    explored: set[Witness] = field(default_factory=set)
+    """Where schedules were run."""
+    _schedules: dict[_Try, int] = field(default_factory=dict)
+    _complete: set[_Try] = field(default_factory=set)
     _obstacles: dict[str, str] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
     _passed_over: bool = False
@@ -59,6 +70,7 @@ class Attempts:
         *,
         tables: Collection[str],
         twice: Exploration | None = None,
+        place: Place = _ANYWHERE,
     ) -> None:
         """Note an exploration of a fork, which must still be open: its runs may be repeated.
 
@@ -67,12 +79,14 @@ class Attempts:
         """
         # A schedule that cannot be repeated proves nothing.
         if found.verdict in {"nondeterministic", "stuck"}:
-            self.note_obstacle(pairing, found.reason.partition("\n")[0])
+            self.note_obstacle(pairing, found.reason.partition("\n")[0], place=place)
             return
         if twice is not None and found.schedules == 1 and found.left and is_known(found.outcomes[0], twice):
-            self.note_obstacle(pairing, _ONE_USER)
+            self.note_obstacle(pairing, _ONE_USER, place=place)
             return
-        self._schedules[str(pairing)] = self._schedules.get(str(pairing), 0) + found.schedules
+        # A further round begins with the schedules of the last one.
+        made = _try(place, pairing)
+        self._schedules[made] = max(found.schedules, self._schedules.get(made, 0))
         # The worst first: the report shows one.
         for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
             self._elsewhere |= tables_of(outcome.differences) - {self.candidate.table}
@@ -83,19 +97,29 @@ class Attempts:
                 self.confirmed = pairing, *shown
                 self._remedy = self._try_remedy(run, fork, found)
                 return
+        if found.left:
+            self.cut_off.add(place.test)
+        else:
+            self._complete.add(made)
 
     def is_shown_by(self, run: Run, *, tables: Collection[str]) -> bool:
         """Whether a wrong run shows it in the data, so that no other need be looked for; ``tables`` as in `note`."""
         return self._touches(run.differences, tables) and not _passes_over_rows(run)
 
-    def note_obstacle(self, pairing: Pairing, reason: str) -> None:
+    def note_obstacle(self, pairing: Pairing, reason: str, *, place: Place = _ANYWHERE) -> None:
         """Note why a pairing could not be explored."""
+        if not pairing.partner:
+            self._complete.add(_try(place, pairing))
         self._obstacles[str(pairing)] = reason if self.values else hide_strings(reason)
 
-    def is_open_to(self, pairing: Pairing) -> bool:
-        """Whether the pairing may still show it; with a request of another test it is tried once."""
-        tried_before = pairing.partner and str(pairing) in self._schedules
-        return self.confirmed is None and not self.is_exhausted and not tried_before
+    def is_open_to(self, pairing: Pairing, *, place: Place = _ANYWHERE) -> bool:
+        """Whether the pairing may still show it here."""
+        return self.confirmed is None and _try(place, pairing) not in self._complete
+
+    def begin_round(self, growth: int) -> None:
+        """Go on with what was cut off, with so many times the share."""
+        self.most_statements = max(self.most_statements, self.statements) * growth
+        self.again, self.cut_off = self.cut_off, set()
 
     @property
     def is_exhausted(self) -> bool:
@@ -107,13 +131,13 @@ class Attempts:
         """How many were run."""
         return sum(self._schedules.values())
 
-    def finding(self, place: Place) -> Finding:
-        """Return what is known so far."""
+    def finding(self, place: Place, *, is_left: bool = False) -> Finding:
+        """Return what is known so far; ``is_left`` says that more can be tried."""
         common: dict[str, Any] = {**asdict(place), "candidate": self.candidate.id}
         common |= {"schedules": self.schedules, "seconds": round(self.seconds, 3)}
         if self.confirmed is None:
-            verdict: Verdict = "not confirmed" if self.schedules else "not tried"
-            return Finding(verdict=verdict, reason=self._reason(), **common)
+            tried: Verdict = "not decided" if is_left else "not confirmed"
+            return Finding(verdict=tried if self.schedules else "not tried", reason=self._reason(is_left), **common)
         pairing, outcome, run = self.confirmed
         return Finding(
             verdict="confirmed",
@@ -142,12 +166,15 @@ class Attempts:
         except ExplorerError:  # a remedy that cannot be tried is not one that helped
             return ""
 
-    def _reason(self) -> str:
-        counts = [f"{counted(count, 'schedule')} ({pairing})" for pairing, count in self._schedules.items()]
+    def _reason(self, is_left: bool) -> str:
+        totals: Counter[str] = Counter()
+        for (_, pairing), count in self._schedules.items():
+            totals[str(pairing)] += count
+        counts = [f"{counted(count, 'schedule')} ({pairing})" for pairing, count in totals.items() if count]
         right = [f"{listed(counts)} leave in {self.candidate.table} what serial orders do"] if counts else []
         wrong = [f"but not in {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
         skipped = [_PASSED_OVER] if self._passed_over else []
-        left = [f"more were not tried: {self.statements:.0f} statements are its share"] if self.is_exhausted else []
+        left = ["more is left to try, with a larger budget"] if is_left else []
         return "; ".join(
             [*right, *wrong, *skipped, *left, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())]
         )
@@ -171,6 +198,10 @@ class Attempts:
             return None
         refused = any(step.sqlstate and f'"{self.candidate.table}"' in step.sql for step in run.steps)
         return run if touched or refused else None
+
+
+def _try(place: Place, pairing: Pairing) -> _Try:
+    return (None if pairing.partner else place, pairing)
 
 
 def is_known(one: RunEnding, other: Exploration) -> bool:

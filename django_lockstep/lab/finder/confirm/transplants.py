@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import resolve
 
+from django_lockstep.lab.explorer.effects.operations import text_of
 from django_lockstep.lab.finder.confirm.clones import KnownUser
 from django_lockstep.lab.finder.confirm.forks import RequestActor, apart_from_the_test
 from django_lockstep.lab.finder.derive.history import History, Row, UnitStep
@@ -49,7 +50,7 @@ class DryRun:
         def note(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
             result = execute(sql, params, many, context)
             driver = context["connection"].connection
-            text = sql if isinstance(sql, str) else sql.as_string(driver)
+            text = text_of(sql, driver)
             if is_of_interest(text) and hasattr(driver, "pgconn"):
                 statements.append(reader.read(text, params, context, keys={}, many=many))
             return result

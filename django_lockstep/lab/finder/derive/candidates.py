@@ -40,8 +40,13 @@ class Witness:
     test: str
     number: int
     path: str = ""
-    """A digest of the statements that it sent, and of what the test had done before: alike where another try shows
-    nothing new."""
+    """A digest of the statements that it sent, and of what the test had done before."""
+    later: frozenset[str] = frozenset()
+    """Digests of what the test did afterwards with which it may be raced."""
+
+    def shows_no_more_than(self, other: Witness) -> bool:
+        """Whether a try of it would show nothing new after a try of the other one."""
+        return self.path == other.path and self.later <= other.later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

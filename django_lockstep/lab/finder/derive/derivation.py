@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness, candidate_id
@@ -24,13 +24,13 @@ _Key = tuple[str, str, _Place]
 
 def find_candidates(recording: Recording) -> list[Candidate]:
     """Return the candidates, those with the worst consequences first, and of these the shortest units."""
-    histories = [History(unit, recording.tables) for unit in recording.units]
-    writers, paths = _writers(histories), _paths(recording.units)
+    histories = [History(unit, recording.tables) for unit in recording.writers]
+    writers, trails = _writers(histories), _Trails(recording.units)
     groups: dict[_Key, list[Hit]] = defaultdict(list)
     for hit in _hits(histories):
         groups[hit.kind, hit.table, _place(hit.write)].append(hit)
     candidates = [
-        _candidate(key, hits, nth=nth, tables=recording.tables, writers=writers, paths=paths)
+        _candidate(key, hits, nth=nth, tables=recording.tables, writers=writers, trails=trails)
         for nth, key, hits in _numbered(groups)
     ]
     return sorted(candidates, key=lambda each: (each.rank, each.table, each.unit, each.id))
@@ -58,18 +58,27 @@ def _numbered(groups: Mapping[_Key, list[Hit]]) -> Iterator[tuple[int, _Key, lis
         counts[kind, table, path, function] += 1
 
 
-def _paths(units: Sequence[Unit]) -> Mapping[int, str]:
-    """Return each unit's path, as `Witness` has it, by the identity of the unit."""
-    paths: dict[int, str] = {}
-    before: dict[str, set[str]] = defaultdict(set)
-    for unit in units:
-        # Whether nothing, one row or several came back is what code decides by.
-        sent = [(each.sql, min(each.rows or 0, 2)) for each in unit.statements]
-        # Those before it are what it can be paired with.
-        digest = hashlib.blake2b(repr((sent, sorted(before[unit.test]))).encode(), digest_size=8)
-        paths[id(unit)] = digest.hexdigest()
-        before[unit.test].add(unit.name)
-    return paths
+class _Trails:
+    """What each test did, unit by unit."""
+
+    def __init__(self, units: Iterable[Unit]) -> None:
+        self._units: dict[str, list[tuple[Unit, str]]] = defaultdict(list)
+        for unit in units:
+            self._units[unit.test].append((unit, unit.digest))
+
+    def witness(self, unit: Unit, names: Collection[str]) -> Witness:
+        """Return the unit as a witness of a candidate that races with units of these names."""
+        trail = self._units[unit.test]
+        place = next(number for number, (other, _) in enumerate(trail) if other is unit)
+        # A unit that only reads, such as a refused request, is raced if units of its name write elsewhere.
+        before = {
+            (other.name, "" if other.name not in names else digest)
+            for other, digest in trail[:place]
+            if other.statements or other.name in names
+        }
+        path = hashlib.blake2b(repr((trail[place][1], sorted(before))).encode(), digest_size=8).hexdigest()
+        later = frozenset(f"{other.name} {digest}" for other, digest in trail[place + 1 :] if other.name in names)
+        return Witness(test=unit.test, number=unit.number, path=path, later=later)
 
 
 def _candidate(
@@ -79,7 +88,7 @@ def _candidate(
     nth: int,
     tables: Mapping[str, Table],
     writers: Mapping[_Key, list[Unit]],
-    paths: Mapping[int, str],
+    trails: _Trails,
 ) -> Candidate:
     kind, table, _ = key
     # The worst consequence; a request, for that is what users send, before a call that only tests may make; the
@@ -88,6 +97,8 @@ def _candidate(
     same = [hit for hit in hits if hit.unit.name == first.unit.name and hit.rank == first.rank]
     columns = tuple(sorted(frozenset().union(*(hit.columns for hit in same))))
     partners = _partners(first, same, columns, writers)
+    partner = partners[0].name if partners else ""
+    names = {first.unit.name, partner}
     write = Access.of(first.write.statement)
     return Candidate(
         id=candidate_id(kind, table, write, nth=nth),
@@ -98,24 +109,25 @@ def _candidate(
         unit_kind=first.unit.kind,
         read=Access.of(first.read.statement) if first.read else None,
         write=write,
-        witnesses=_witnesses((hit.unit for hit in same), paths),
-        partner=partners[0].name if partners else "",
+        witnesses=_witnesses((hit.unit for hit in same), trails, names),
+        partner=partner,
         partner_kind=partners[0].kind if partners else "",
-        partner_witnesses=_witnesses(partners, paths),
+        partner_witnesses=_witnesses(partners, trails, names),
         also=tuple(sorted({hit.unit.name for hit in hits} - {first.unit.name})),
         rank=first.rank,
-        sentence=_sentence(first, columns, tables, partners[0].name if partners else ""),
+        sentence=_sentence(first, columns, tables, partner),
     )
 
 
-def _witnesses(units: Iterable[Unit], paths: Mapping[int, str]) -> tuple[Witness, ...]:
-    shortest = sorted(units, key=lambda unit: (len(unit.statements), unit.test, unit.number))
-    each = dict.fromkeys(Witness(test=unit.test, number=unit.number, path=paths[id(unit)]) for unit in shortest)
-    # First one of each path; the others are for tests that fail.
-    first: dict[str, Witness] = {}
-    for witness in each:
-        first.setdefault(witness.path, witness)
-    return tuple(dict.fromkeys([*first.values(), *each]))[:_MOST_WITNESSES]
+def _witnesses(units: Iterable[Unit], trails: _Trails, names: Collection[str]) -> tuple[Witness, ...]:
+    pairs = {trails.witness(unit, names): len(unit.statements) for unit in units}
+    shortest = sorted(pairs, key=lambda one: (pairs[one], -len(one.later), one.test, one.number))
+    # First those that show something new; the others are for tests that fail.
+    first: list[Witness] = []
+    for witness in shortest:
+        if not any(map(witness.shows_no_more_than, first)):
+            first.append(witness)
+    return tuple(dict.fromkeys([*first, *shortest]))[:_MOST_WITNESSES]
 
 
 def _writers(histories: Sequence[History]) -> Mapping[_Key, list[Unit]]:

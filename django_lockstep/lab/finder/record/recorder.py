@@ -20,6 +20,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+from django_lockstep.lab.explorer.effects.operations import caller_of, text_of
 from django_lockstep.lab.explorer.tables.databases import is_test_database
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.reader import StatementReader, is_of_interest
@@ -123,13 +124,12 @@ class Recorder:
 
     def _note(self, sql: Any, params: Any, many: bool, context: Any) -> None:
         connection: BaseDatabaseWrapper = context["connection"]
-        text = sql if isinstance(sql, str) else sql.as_string(connection.connection)
+        text = text_of(sql, connection.connection)
         # Also of statements that are not recorded: SET TRANSACTION is one.
         self._transactions.note_statement(connection, text)
         if not is_of_interest(text) or not self._is_recordable(connection):
             return
-        # Past this method, `_safely` and `_executed`.
-        draft, site = self._locate(sys._getframe(3))
+        draft, site = self._locate(caller_of(context["cursor"], sys._getframe()))
         if draft is None or draft.is_full:
             return
         statement = self._reader.read(
@@ -179,7 +179,7 @@ class Recorder:
         inside = next((draft.transaction(alias, number) for alias, number in opened if number is not None), None)
         draft.statements.append(RecordedStatement(sql=SENT_MAIL, transaction=inside, site=site))
 
-    def _locate(self, frame: FrameType) -> tuple[Draft | None, Site | None]:
+    def _locate(self, frame: FrameType | None) -> tuple[Draft | None, Site | None]:
         """Return the unit that goes on, and the line of the project's code that the frame was called from."""
         draft = _request.get()
         # Inside of a request, the frames above the site need not be looked at.
@@ -193,23 +193,22 @@ class Recorder:
     def _on_request(self, handler: Any, environ: dict[str, Any], call_next: CallNext) -> Any:
         if not self._test:
             return call_next(environ)
-        draft = Draft(test=self._test, kind="request", number=self._numbers.take())
-        body = buffer_body(environ)
-        token = _request.set(draft)
-        try:
+        with self._recorded("request", self._numbers.take(), buffer_body(environ)):
             return call_next(environ)
-        finally:
-            _request.reset(token)
-            self._safely(self._end_request, draft, body)
 
     async def _on_async_request(self, body: bytes, call_next: Callable[[], Awaitable[Any]]) -> Any:
         if not self._test:
             return await call_next()
         # Without a number of its own: only those are counted that can be forked.
-        draft = Draft(test=self._test, kind="asynchronous request", number=0)
+        with self._recorded("asynchronous request", 0, body):
+            return await call_next()
+
+    @contextmanager
+    def _recorded(self, kind: str, number: int, body: bytes) -> Iterator[None]:
+        draft = Draft(test=self._test, kind=kind, number=number)
         token = _request.set(draft)
         try:
-            return await call_next()
+            yield
         finally:
             _request.reset(token)
             self._safely(self._end_request, draft, body)

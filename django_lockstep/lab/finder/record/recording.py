@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,6 +96,14 @@ class Unit:
     statements: tuple[RecordedStatement, ...] = ()
     key_order: tuple[str, ...] = ()
     """Fingerprints of the primary keys that it read, in the order of the keys."""
+    only_read: str = ""
+    """The digest of a unit that wrote and locked nothing; its statements are left out."""
+
+    @property
+    def digest(self) -> str:
+        """A digest of its statements, and of whether each met no, one or several rows, by which code decides."""
+        met = [(statement.sql, min(statement.rows or 0, 2)) for statement in self.statements]
+        return self.only_read or hashlib.blake2b(repr(met).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +125,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """All units of a run that wrote or locked something."""
+    """All units of a run, those of each test in the order in which they ended."""
 
     tables: Mapping[str, Table] = field(default_factory=dict, hash=False)
     units: tuple[Unit, ...] = ()
@@ -124,6 +133,11 @@ class Recording:
     """How many tests were recorded."""
     notes: tuple[str, ...] = ()
     """Sentences on what could not be recorded."""
+
+    @property
+    def writers(self) -> tuple[Unit, ...]:
+        """The units that wrote or locked something."""
+        return tuple(unit for unit in self.units if unit.statements)
 
 
 _VERSION = 2

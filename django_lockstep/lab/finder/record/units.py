@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from traceback import walk_stack
 from types import FrameType
 from typing import Any
@@ -64,20 +64,17 @@ class Draft:
         return None if number is None else self.transactions.setdefault((alias, number), len(self.transactions))
 
     def finish(self) -> Unit | None:
-        """Return the unit; None if it has no name, or nothing was written or locked in it."""
-        if not self.name or not any(_MATTERS.search(statement.sql) for statement in self.statements):
+        """Return the unit; None if it has no name. One in which nothing was written or locked has no statements."""
+        if not self.name:
             return None
+        unit = Unit(
+            test=self.test, kind=self.kind, name=self.name, number=self.number, statements=tuple(self.statements)
+        )
+        if not any(_MATTERS.search(statement.sql) for statement in self.statements):
+            return replace(unit, statements=(), only_read=unit.digest)
         # Numbers before texts: the two cannot be compared.
         order = sorted(self.keys, key=lambda known: (isinstance(self.keys[known], str), self.keys[known]))
-        return Unit(
-            test=self.test,
-            kind=self.kind,
-            name=self.name,
-            number=self.number,
-            inputs=frozenset(self.inputs),
-            statements=tuple(self.statements),
-            key_order=tuple(order),
-        )
+        return replace(unit, inputs=frozenset(self.inputs), key_order=tuple(order))
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ import unittest
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,7 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
         chosen = confirmation.choose(iter_test_cases(suite), unittest.TestCase.id)
         with confirmation.installed():
-            yield unittest.TestSuite(chosen)
+            yield _Rounds(confirmation.rounds(chosen, unittest.TestCase.id))
         confirmation.close()
 
     @contextmanager
@@ -166,6 +167,19 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
         confirmation.mark_running("")
 
     _run(labels, around=around, body=body, **options)
+
+
+class _Rounds(unittest.TestSuite):
+    """Runs tests of which each round is known only when the last one is over."""
+
+    _cleanup = False  # a test that was run may be needed again
+
+    def __init__(self, rounds: Iterator[Sequence[unittest.TestCase]]) -> None:
+        super().__init__()
+        self._rounds = rounds
+
+    def __iter__(self) -> Iterator[unittest.TestCase]:
+        return chain.from_iterable(self._rounds)
 
 
 def _run(labels: Sequence[str], *, around: _Around, body: _Body, **options: Any) -> int:

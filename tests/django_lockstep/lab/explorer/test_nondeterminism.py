@@ -2,19 +2,26 @@
 
 import itertools
 import random
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
-from django.db import connection, connections
+from django.db import connection, connections, transaction
+from django.db.backends.signals import connection_created
 from psycopg.conninfo import make_conninfo
+from psycopg.sql import SQL
 
 from django_lockstep.lab.explorer import Nondeterminism, NotExplorable, Scenario, close_idle_sessions, explore, replay
 from tests.django_lockstep.lab.explorer import stories
+from tests.django_lockstep.lab.finder.builders import statements_tagged
 from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -28,6 +35,72 @@ def by_chance(pk: int) -> None:
 def by_the_clock(pk: int) -> None:
     Seat.objects.filter(pk=pk, price__lt=time.perf_counter_ns() % 9999).exists()
     stories.naive(pk)
+
+
+def tagged(execute: Callable[[str, list[Any]], Any], pk: int) -> None:
+    """Raise the price by statements that have a comment of their own every time."""
+    tag = f"/* task={uuid4()} /* 100%%: it's */ */"
+    price = execute(f"{tag} SELECT price {tag}\nFROM shop_seat -- {uuid4()}\nWHERE id = %s", [pk]).fetchone()[0]
+    execute(f"{tag}UPDATE{tag}shop_seat SET price = %s, guest = '--/*' WHERE id = %s", [price + 10, pk])
+
+
+@transaction.atomic
+def tagged_for_django(pk: int) -> None:
+    with connection.cursor() as cursor:
+        tagged(lambda sql, params: cursor.execute(sql, params) or cursor, pk)
+
+
+@transaction.atomic
+def tagged_for_the_driver(pk: int) -> None:
+    connection.ensure_connection()
+    tagged(lambda sql, params: connection.connection.execute(SQL(sql), params), pk)
+
+
+@transaction.atomic
+def tagged_for_a_cursor_of_the_server(pk: int) -> None:
+    with connection.chunked_cursor() as cursor:
+        cursor.execute(f"SELECT price /* {uuid4()} */ FROM shop_seat WHERE id = %s", [pk])
+        price = cursor.fetchone()[0]
+    Seat.objects.filter(pk=pk).update(price=price + 10)
+
+
+UPDATE = "UPDATE shop_seat SET price = %s, guest = '--/*' WHERE id = %s"
+
+
+@pytest.mark.parametrize("actor", [tagged_for_django, tagged_for_the_driver, tagged_for_a_cursor_of_the_server])
+def test_comments_are_not_part_of_a_statement(actor: stories.Actor) -> None:
+    found = explore(stories.raising(actor))
+
+    assert found.verdict == "broken", found.reason
+    assert found.failure is not None
+    statements = {step.sql.removeprefix("FETCH ") for step in found.failure.steps}
+    assert any(re.fullmatch(r"SELECT price FROM shop_seat WHERE id = (%s|\d+)", sql) for sql in statements), statements
+    assert actor is tagged_for_a_cursor_of_the_server or UPDATE in statements
+
+
+@pytest.mark.parametrize("how", ["backend", "wrapper"])
+def test_code_that_comments_every_statement_sends_none(how: str) -> None:
+    def tag(execute: Any, sql: str, *arguments: Any) -> Any:
+        return execute(f"/* {uuid4()} */ {sql}", *arguments)
+
+    def connected(connection: Any, **kwargs: Any) -> None:
+        connection.execute_wrappers.append(tag)
+        stack.callback(connection.execute_wrappers.remove, tag)
+
+    close_idle_sessions()
+    with ExitStack() as stack:
+        if how == "backend":
+            stack.enter_context(statements_tagged())
+        else:
+            connection_created.connect(connected)
+            stack.callback(connection_created.disconnect, connected)
+        found = explore(stories.raising(stories.naive))
+    close_idle_sessions()
+
+    assert found.verdict == "broken", found.reason
+    assert found.failure is not None
+    lines = {step.source.partition(":")[0] for step in found.failure.steps}
+    assert lines == {"tests/django_lockstep/lab/explorer/stories.py"}
 
 
 def numbers() -> Callable[[], int]:

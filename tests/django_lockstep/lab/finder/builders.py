@@ -1,7 +1,13 @@
 """Recordings made by hand, of a box office: events with seats and bookings."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
+from uuid import uuid4
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 
 from django_lockstep.lab.explorer.effects.catalog import ForeignKey, UniqueIndex
 from django_lockstep.lab.finder.derive.candidates import Candidate
@@ -129,3 +135,16 @@ def insert(sql: str = INSERT, event: int = 3, **fields: Any) -> RecordedStatemen
 
 def look(**fields: Any) -> RecordedStatement:
     return sent(LOOK, 3, "x", **fields)
+
+
+@contextmanager
+def statements_tagged() -> Iterator[None]:
+    """Have a backend send each statement with comments of its own, as tracers do it, also behind its verb."""
+
+    class Tagging(CursorWrapper):
+        def execute(self, sql: Any, params: Any = None) -> Any:
+            verb, _, rest = sql.partition(" ")
+            return super().execute(f"/* task={uuid4()} */ {verb}/* /* {uuid4()} */ */{rest} -- {uuid4()}", params)
+
+    with mock.patch.object(BaseDatabaseWrapper, "make_cursor", lambda wrapper, cursor: Tagging(cursor, wrapper)):
+        yield

@@ -1,5 +1,6 @@
 """Candidates of each kind, and beside each what keeps it from being one."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -326,6 +327,23 @@ def test_one_of_each_path_comes_first() -> None:
         ("test_c", 0),
         ("test_b", 0),
     ]
+
+
+def test_a_test_that_does_more_afterwards_comes_first() -> None:
+    def trail(test: str, *later: Unit) -> list[Unit]:
+        first = unit(read_seat(), sent(WRITE, 20, 7, site=site(9)), test=test)
+        return [first, *(replace(one, test=test, number=number) for number, one in enumerate(later, 1))]
+
+    refused = Unit(test="", kind="request", name="POST sell/<int:pk>/", number=0, only_read="no seat")
+    elsewhere = replace(refused, name="GET seats/")
+    (candidate,) = found(
+        *trail("test_a"), *trail("test_b", elsewhere), *trail("test_c", elsewhere, refused), *trail("test_d", refused)
+    )
+
+    assert [witness.test for witness in candidate.witnesses] == ["test_c", "test_d", "test_a", "test_b"]
+    last, _, alone, _ = candidate.witnesses
+    assert alone.shows_no_more_than(last)
+    assert not last.shows_no_more_than(alone)
 
 
 def test_a_request_is_preferred_to_a_call_of_a_function() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.django_lockstep.lab.finder.test_plugin import DEADLY, FILES, LEAVE, Project, postgresql, sqlite
+from tests.django_lockstep.lab.finder.test_plugin import DEADLY, FEW, FILES, LEAVE, Project, postgresql, sqlite
 
 
 @pytest.fixture
@@ -39,7 +39,10 @@ def run(project: Project, *options: str, terminal: bool) -> tuple[int, str]:
     return process.returncode, shown.decode().replace("\r\n", "\n")
 
 
-def test_a_race_is_confirmed(project: Project) -> None:
+@pytest.mark.parametrize("rounds", ["", FEW])
+def test_a_race_is_confirmed(project: Project, rounds: str) -> None:
+    with (project.folder / "cinema" / "test_services.py").open("a") as file:
+        file.write(rounds)
     status, shown = run(project, terminal=False)
 
     assert status == 1, shown

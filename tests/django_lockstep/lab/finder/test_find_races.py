@@ -115,7 +115,7 @@ def test_a_second_session_tries_nothing_again(search: Search) -> None:
     done = search.run("--race-confirm", RECORD)
 
     assert done.returncode == 1
-    assert outcomes(done.stdout) == ["52 deselected"]
+    assert outcomes(done.stdout) == ["54 deselected"]
     assert f"{len(search.pairs())} candidates: " in done.stdout
     assert findings_path(search.recording).read_text() == before
 

@@ -89,11 +89,11 @@ def test_what_is_appended_is_read_again(tmp_path: Path) -> None:
 
 
 def test_what_was_not_tried_is_still_undecided(tmp_path: Path) -> None:
-    found = findings(tmp_path, "a", "b", "c")
-    for name, verdict in (("a", "not tried"), ("b", "not confirmed"), ("c", "confirmed")):
+    found = findings(tmp_path, *"abcd")
+    for name, verdict in zip("abcd", ("not tried", "not confirmed", "confirmed", "not decided"), strict=True):
         found.add(replace(confirmed(name), verdict=verdict))  # type: ignore[arg-type]
 
-    assert [each.id for each in found.undecided()] == ["a"]
+    assert [each.id for each in found.undecided()] == ["a", "d"]
 
 
 def test_a_line_that_was_cut_off_costs_only_itself(tmp_path: Path) -> None:

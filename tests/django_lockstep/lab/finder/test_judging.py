@@ -4,7 +4,7 @@ from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -181,8 +181,8 @@ def test_a_run_that_is_known_is_not_repeated() -> None:
 def test_all_that_was_tried_in_vain_is_counted() -> None:
     attempts, fork = Attempts(candidate("a")), Fork()
     given: Any = fork
-    for _ in range(2):
-        attempts.note(TWICE, exploration(outcome(holds=True)), given, tables={"seat"})
+    for test in ("test_it", "test_that"):
+        attempts.note(TWICE, exploration(outcome(holds=True)), given, tables={"seat"}, place=Place(test=test))
     attempts.note(TWO_USERS, exploration(outcome("show: free 1 instead of 2")), given, tables={"seat", "show"})
     attempts.note_obstacle(Pairing(kind="request", after=0), "it sleeps")
     finding = attempts.finding(Place(test="test_it", number=3))
@@ -253,7 +253,7 @@ def test_what_is_confirmed_already_is_not_held_against_others(difference: str, v
     fork: Any = Fork(found=exploration(outcome(difference)))
 
     attempts = confirmation._attempts_on(orders)
-    confirmation._try([attempts], nullcontext(fork), pairing=TWICE, found={})
+    confirmation._try([attempts], nullcontext(fork), pairing=TWICE, found={}, place=Place())
 
     assert attempts.finding(Place(test="test_it")).verdict == verdict
 
@@ -291,15 +291,59 @@ def test_a_race_of_one_user_is_not_counted_as_one_of_two() -> None:
     )
 
 
-def test_no_candidate_takes_more_than_its_share(tmp_path: Path) -> None:
+def test_no_candidate_takes_more_than_its_share_of_a_round(tmp_path: Path) -> None:
     found = Findings(tmp_path / "findings", [candidate("a"), candidate("b")])
     confirmation = Confirmation(found, budget=600)
     wanted = [confirmation._attempts_on(one) for one in found.candidates.values()]
     run, runs = run_of("AB" * 60), 0
-    while not confirmation._is_enough(run, wanted, tables=set(), twice=None):
+    for rounds in (1, 4):
+        while not confirmation._is_enough(run, wanted, tables=set(), twice=None):
+            runs += 1
         runs += 1
+        # Two candidates share the schedules.
+        assert runs == rounds * 2 * 6
+        wanted[0].begin_round(4)
+        wanted[1].begin_round(4)
 
-    # Twice the usual budget, and two candidates that share the schedules.
-    assert runs + 1 == 2 * 2 * 6
-    assert not wanted[0].is_open_to(TWICE)
-    assert wanted[0].finding(Place()).reason == "more were not tried: 1440 statements are its share"
+
+def test_a_search_that_was_cut_off_goes_on_in_the_next_round_and_others_do_not() -> None:
+    attempts, fork = Attempts(candidate("a")), cast("Any", Fork())
+    first, second, third = (Place(test=name) for name in ("test_a", "test_b", "test_c"))
+    attempts.note(TWICE, exploration(outcome(holds=True)), fork, tables={"seat"}, place=first)
+    attempts.note_obstacle(TWICE, "a reason", place=second)
+    attempts.note(TWICE, replace(exploration(outcome(holds=True)), left=5), fork, tables={"seat"}, place=third)
+    attempts.begin_round(4)
+
+    assert attempts.again == {"test_c"}
+    assert [attempts.is_open_to(TWICE, place=place) for place in (first, second, third)] == [False, False, True]
+    # Its first schedules are run again, and are not counted twice.
+    attempts.note(TWICE, exploration(outcome(holds=True)), fork, tables={"seat"}, place=third)
+    assert attempts.finding(Place()).schedules == 12
+    assert not attempts.cut_off
+
+
+@pytest.mark.parametrize(("is_left", "verdict"), [(True, "not decided"), (False, "not confirmed")])
+def test_what_is_left_is_not_decided(is_left: bool, verdict: str) -> None:
+    attempts, fork = Attempts(candidate("a")), cast("Any", Fork())
+    attempts.note(TWICE, exploration(outcome(holds=True)), fork, tables={"seat"})
+    finding = attempts.finding(Place(), is_left=is_left)
+
+    assert finding.verdict == verdict
+    assert ("; more is left to try, with a larger budget" in finding.reason) is is_left
+
+
+@pytest.mark.parametrize(("is_run", "is_left"), [(False, True), (True, False)])
+def test_a_round_leaves_the_tests_that_it_did_not_come_to(tmp_path: Path, is_run: bool, is_left: bool) -> None:
+    confirmation = Confirmation(Findings(tmp_path / "findings", [candidate("a")]), budget=60)
+    tests = confirmation.choose(["test_it", "test_that"], str)
+    attempts = confirmation._attempts_on(candidate("a"))
+    attempts.tests, attempts.cut_off, confirmation._tries = {"test_it"}, {"test_it"}, 1
+
+    rounds = confirmation.rounds(tests, str)
+    assert [next(rounds), next(rounds)] == [["test_it"]] * 2
+    if is_run:
+        assert confirmation.is_wanted("test_it")
+    assert confirmation._is_left(attempts) is is_left
+    confirmation.budget = 0
+    assert confirmation._is_left(attempts)
+    assert list(rounds) == []

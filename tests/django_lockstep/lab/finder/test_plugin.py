@@ -157,6 +157,11 @@ _ALIKE = """
 def test_{0}():
     read(Show.objects.create(title="{0}").pk)
 """
+FEW = """
+from django_lockstep.lab.finder.confirm import confirmation
+
+confirmation.MOST_STATEMENTS = 1
+"""
 LINE = (
     "cinema.Show.free is read at cinema/services.py:5 without a lock, and written at cinema/services.py:7 with another "
     "value"
@@ -237,6 +242,22 @@ def test_a_session_that_dies_goes_on_behind_the_test_that_ended_it(project: Proj
     assert found.notes == (f"{DEADLY_TEST}: the session that tries candidates died in it, and went on behind it",)
     assert found.notes[0] in printed
     assert "Fatal Python error: Segmentation fault" in (project.folder / "races.jsonl.log").read_text()
+
+
+def test_what_the_budget_cuts_off_is_not_decided_and_further_rounds_go_on_with_it(project: Project) -> None:
+    (project.folder / "cinema/services.py").write_text(COUNTED)
+    (project.folder / "cinema/test_services.py").write_text("".join([FEW, ALIKE, *map(_ALIKE.format, "ab")]))
+    printed = project.pytest("--find-races", "--race-budget=0.02s", "--race-record=r.jsonl")
+    ((_, first),) = Findings.on(project.folder / "r.jsonl").pairs()
+    assert first.verdict == "not decided", printed
+    assert "1 candidate: 0 confirmed, 1 not decided, 0 not confirmed" in printed
+    assert first.reason.endswith("; more is left to try, with a larger budget")
+
+    printed = project.pytest("--race-confirm=r.jsonl", "-v")
+    ((_, second),) = Findings.on(project.folder / "r.jsonl").pairs()
+    assert second.verdict == "not confirmed", printed
+    assert second.schedules > first.schedules
+    assert printed.count("test_a PASSED") > 1
 
 
 def test_tests_that_cannot_be_collected_leave_an_earlier_recording_alone(tmp_path: Path) -> None:

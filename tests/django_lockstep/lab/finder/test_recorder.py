@@ -24,6 +24,7 @@ from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import SENT_MAIL, Recording, RecordingWriter, Unit, read_recording
 from django_lockstep.lab.finder.record.stack import CodeMap
+from tests.django_lockstep.lab.finder.builders import statements_tagged
 from tests.support.processes import ROOT
 from tests.testapps.shop import office
 from tests.testapps.shop.models import PlainSeat
@@ -56,7 +57,7 @@ class Tape:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        return self.recording.units
+        return self.recording.writers
 
 
 @pytest.fixture
@@ -103,6 +104,9 @@ def test_requests_are_numbered_over_all_views_and_those_that_only_read_are_left_
 
     (unit,) = tape.units
     assert (unit.name, unit.number) == ("POST seats/<int:pk>/guest/", 2)
+    # Only that it was done is kept of the other one, which its test may be raced with.
+    read, _ = tape.recording.units
+    assert (read.name, read.number, read.statements, bool(read.only_read)) == ("GET seats/<int:pk>/", 0, (), True)
     assert PLAIN.of("Bob") in unit.inputs
 
 
@@ -223,6 +227,19 @@ def test_the_isolation_level_that_a_transaction_sets(tape: Tape, seat: PlainSeat
         *["serializable"] * 2,
         *["read committed"] * 2,
     ]
+
+
+@committed
+def test_comments_are_not_recorded(tape: Tape, seat: PlainSeat) -> None:
+    with tape():
+        office.raise_price_locked(seat.pk, Decimal(1))
+        with statements_tagged(), transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+            office.raise_price_locked(seat.pk, Decimal(1))
+
+    plain, tagged = ([(one.sql, one.site) for one in unit.statements] for unit in tape.units)
+    assert tagged == plain != []
+    assert tape.units[1].statements[0].isolation == "serializable"
 
 
 def test_e_mail_stands_among_the_statements(tape: Tape, seat: PlainSeat) -> None:

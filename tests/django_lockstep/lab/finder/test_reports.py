@@ -170,6 +170,15 @@ def test_a_test_case_fails_for_each_confirmed_one(report: Report) -> None:
     assert "instead of 120" in suite[0][0].attrib["message"]
 
 
+def test_what_is_not_decided_has_not_passed(root: Path) -> None:
+    pair = candidate("c3"), Finding(candidate="c3", verdict="not decided", reason="more is left")
+    report = Report(root=root, summary="", notes=(), tried=True, entries=entries_of([pair], []))
+
+    assert "0 confirmed, 1 not decided, 0 not confirmed" in written(report, ".txt")
+    (root / "report.txt").unlink()
+    assert '<skipped message="not decided: more is left"' in written(report, ".xml")
+
+
 def test_sarif_has_the_suppression_and_the_steps(report: Report) -> None:
     (run,) = json.loads(written(report, ".sarif"))["runs"]
     first, second, last = run["results"]

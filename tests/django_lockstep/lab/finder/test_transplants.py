@@ -1,7 +1,8 @@
 """Requests moved from one test to another: keys, users, and what cannot be moved."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from io import BytesIO
 from typing import Any
 
@@ -21,6 +22,7 @@ from django_lockstep.lab.finder.confirm.forks import RequestActor
 from django_lockstep.lab.finder.confirm.pairings import with_partner
 from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun
 from django_lockstep.lab.finder.errors import CannotClone
+from tests.django_lockstep.lab.finder.builders import statements_tagged
 from tests.testapps.seeded_shop.racing.models import Article, Order, Product
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_urls")]
@@ -109,8 +111,10 @@ def moved(partner: RequestActor, here: RequestActor) -> RequestActor:
 
 
 @pytest.mark.usefixtures("other_test")
-def test_the_key_in_a_path(here: RequestActor) -> None:
-    assert moved(request("/products/7/sell/"), here).environ["PATH_INFO"] == "/products/3/sell/"
+@pytest.mark.parametrize("tagging", [nullcontext, statements_tagged])
+def test_the_key_in_a_path(here: RequestActor, tagging: Callable[[], AbstractContextManager[None]]) -> None:
+    with tagging():
+        assert moved(request("/products/7/sell/"), here).environ["PATH_INFO"] == "/products/3/sell/"
 
 
 def fields(sent: RequestActor) -> dict[str, Any]:

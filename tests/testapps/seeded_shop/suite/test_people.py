@@ -27,6 +27,16 @@ def test_three_messages_an_hour(shop: str, send: Callable[[str], int]) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_doctor_goes_home(shop: str, client: Client) -> None:
+    # The request of the next test, after which this one does nothing else.
+    for name in ("house", "wilson"):
+        doctor = User.objects.create_user(name)
+        apps.get_model(shop, "Shift")._default_manager.create(doctor=doctor)
+    client.force_login(doctor)
+    assert client.delete(reverse(f"{shop}:on-call")).status_code == 204
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_shift_is_ended_while_someone_else_is_on_call(shop: str) -> None:
     shifts = apps.get_model(shop, "Shift")._default_manager
     statuses = []
