@@ -188,7 +188,8 @@ DEPENDENCIES = (
     Dependency(
         "a COMMIT",
         "the first statement at REPEATABLE READ or SERIALIZABLE",
-        "if it publishes any change: a snapshot is one of the whole database",
+        "if it publishes any change",
+        # A snapshot is taken of the whole database, not only of the tables that the statement names.
         lambda one, other: other.snapshot and bool(one.publishes),
     ),
     Dependency(
