@@ -77,7 +77,6 @@ def explore(
 
     ``victim`` loses a deadlock: the ``last`` to wait, or the ``first``, whose time-out expires first in production. One
     step may take ``step_timeout`` seconds without waiting for another actor; ``set_up`` waits as long for a lock.
-
     ``processes`` is how many worker processes explore, each on a scratch database, so that this process must use one,
     too; not for a directed search. Each unpickles the scenario, or calls ``load``, a picklable function that returns
     it; `NotExplorable` if it can do neither, `WorkerDied` if workers end again and again. ``cluster`` is the address of
@@ -86,9 +85,9 @@ def explore(
     is audited: ``audit`` random walks (default: the setting ``LOCKSTEP_LAB_AUDIT``, 20) that leave nothing out must end
     as one of its schedules; if one does not, it is ``missed``, and the search begins again without reduction.
 
-    The scenario runs on committed data, and tables that it wrote are put back; what other sessions commit into them
-    meanwhile is lost. So it needs a test or scratch database, or ``database_is_mine``. `NotExplorable` is raised on
-    another one, in a transaction, without PostgreSQL, for tables too large to put back, and beside another explorer.
+    It runs on committed data, and puts back tables that it wrote; what others commit into them meanwhile is lost. So it
+    needs a test or scratch database, or ``database_is_mine``. `NotExplorable` is raised on another one, in a
+    transaction, without PostgreSQL, for tables too large to put back, and beside another explorer.
     """
     options = ExploreOptions(
         session=SessionOptions(

@@ -31,13 +31,11 @@ __all__ = ["Transaction"]
 
 _KEY_EXISTS = frozenset({"23505", "23P01"})
 """SQLSTATEs of statements whose key exists already."""
-
 _OF_ROWS = (Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE)
 """Locks of rows that are there and that others may wait for."""
 _OUTSIDE = frozenset({"LOCAL", "COMMIT", "ROLLBACK", "ROLLBACK TO"})
 """Kinds of statements that name no table and take no snapshot."""
 _NOT_CHECKED = _OUTSIDE | {"UNKNOWN"}
-
 _ONE_SNAPSHOT = ("repeatable read", "serializable")
 """Levels at which the whole transaction sees the snapshot of its first statement."""
 

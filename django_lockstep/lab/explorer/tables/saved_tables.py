@@ -306,7 +306,7 @@ class SavedTables:
         return TableCopy(name=name, layout=layout, rows=rows, pk=pk, since=self._since)
 
     def _highest_keys(self, copies: Iterable[TableCopy]) -> dict[str, int]:
-        """Return the highest key in each of the tables, by the sequence that numbers them; none of tables without."""
+        """Return the highest key of each table whose keys may be any numbers, by the sequence that gives them."""
         queries = [
             _HIGHEST.format(
                 literal=quote_literal(quote_name(copy.name)),
@@ -315,7 +315,7 @@ class SavedTables:
                 column=quote_name(copy.pk),
             )
             for copy in copies
-            if copy.pk and copy.generates_keys
+            if copy.pk and (table := self._catalog.get(copy.name)) and copy.pk in table.numbered
         ]
         return dict(self._session.query(" UNION ALL ".join(queries))) if queries else {}
 

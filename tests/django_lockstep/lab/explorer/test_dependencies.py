@@ -9,7 +9,16 @@ from django.db import DatabaseError
 
 from django_lockstep.lab.explorer import Exploration, explore
 from django_lockstep.lab.explorer.effects import footprints
-from django_lockstep.lab.explorer.effects.footprints import DEPENDENCIES, MODE_CONFLICTS, Mode
+from django_lockstep.lab.explorer.effects.footprints import (
+    DEPENDENCIES,
+    LOCAL,
+    MODE_CONFLICTS,
+    OPAQUE,
+    Footprint,
+    LockedKey,
+    Mode,
+    dependent,
+)
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.django_lockstep.lab.explorer.schemas import made, program, race_on
 
@@ -120,6 +129,45 @@ def test_the_manual_prints_the_table() -> None:
 def test_each_row_is_tried_or_named_as_spare() -> None:
     assert {name(row) for row in DEPENDENCIES} == PROGRAMS.keys() | SPARE_ROWS
     assert {*PAIRS, *SPARE_PAIRS} == MODE_CONFLICTS
+
+
+def taken(key: int | None, mode: Mode) -> Footprint:
+    lock: LockedKey = (("seat", key), mode)
+    return Footprint(locks=frozenset({lock}))
+
+
+SEEN = Footprint(reads=frozenset({("seat", 1)}))
+COMMIT = Footprint(publishes=frozenset({("seat", 1)}), releases=frozenset({(("seat", 1), Mode.NO_KEY_UPDATE)}))
+WRITE = taken(1, Mode.NO_KEY_UPDATE)
+REFUSED = Footprint(reads=SEEN.reads, tried=WRITE.locks)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "depends"),
+    [
+        (SEEN, WRITE, False),
+        (SEEN, COMMIT, True),
+        (WRITE, COMMIT, True),
+        (WRITE, WRITE, True),
+        (WRITE, taken(2, Mode.NO_KEY_UPDATE), False),
+        (WRITE, taken(None, Mode.UPDATE), True),
+        (WRITE, taken(1, Mode.KEY_SHARE), False),
+        (taken(1, Mode.UPDATE), taken(1, Mode.KEY_SHARE), True),
+        (taken(1, Mode.SHARE), taken(1, Mode.SHARE), False),
+        (SEEN, SEEN, False),
+        (REFUSED, REFUSED, False),
+        (REFUSED, WRITE, True),
+        (REFUSED, COMMIT, True),
+        (REFUSED, Footprint(releases=WRITE.locks), True),
+        (REFUSED, taken(2, Mode.UPDATE), False),
+        (Footprint(snapshot=True), COMMIT, True),
+        (Footprint(snapshot=True), WRITE, False),
+        (OPAQUE, SEEN, True),
+        (OPAQUE, LOCAL, False),
+    ],
+)
+def test_what_depends_on_what(one: Footprint, other: Footprint, depends: bool) -> None:
+    assert dependent(one, other) is dependent(other, one) is depends
 
 
 @pytest.mark.slow

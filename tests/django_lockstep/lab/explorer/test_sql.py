@@ -7,13 +7,8 @@ import pytest
 from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey, TableFacts, UniqueIndex
 from django_lockstep.lab.explorer.effects.footprints import (
     ADVISORY,
-    LOCAL,
-    OPAQUE,
-    Footprint,
     FootprintKey,
-    LockedKey,
     Mode,
-    dependent,
 )
 from django_lockstep.lab.explorer.effects.sql import parse
 from django_lockstep.lab.explorer.effects.statements import Statement
@@ -394,48 +389,6 @@ def test_the_isolation_level_is_noticed() -> None:
     assert read("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY").isolation == "serializable"
     assert read("set local transaction_isolation to 'repeatable read'").isolation == "repeatable read"
     assert read("begin isolation level repeatable read").isolation == "repeatable read"
-
-
-# Dependence
-
-
-def locks(key: int | None, mode: Mode) -> Footprint:
-    lock: LockedKey = (("seat", key), mode)
-    return Footprint(locks=frozenset({lock}))
-
-
-SEEN = Footprint(reads=frozenset({("seat", 1)}))
-COMMIT = Footprint(publishes=frozenset({("seat", 1)}), releases=frozenset({(("seat", 1), Mode.NO_KEY_UPDATE)}))
-WRITE = locks(1, Mode.NO_KEY_UPDATE)
-REFUSED = Footprint(reads=SEEN.reads, tried=WRITE.locks)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "depends"),
-    [
-        (SEEN, WRITE, False),
-        (SEEN, COMMIT, True),
-        (WRITE, COMMIT, True),
-        (WRITE, WRITE, True),
-        (WRITE, locks(2, Mode.NO_KEY_UPDATE), False),
-        (WRITE, locks(None, Mode.UPDATE), True),
-        (WRITE, locks(1, Mode.KEY_SHARE), False),
-        (locks(1, Mode.UPDATE), locks(1, Mode.KEY_SHARE), True),
-        (locks(1, Mode.SHARE), locks(1, Mode.SHARE), False),
-        (SEEN, SEEN, False),
-        (REFUSED, REFUSED, False),
-        (REFUSED, WRITE, True),
-        (REFUSED, COMMIT, True),
-        (REFUSED, Footprint(releases=WRITE.locks), True),
-        (REFUSED, locks(2, Mode.UPDATE), False),
-        (Footprint(snapshot=True), COMMIT, True),
-        (Footprint(snapshot=True), WRITE, False),
-        (OPAQUE, SEEN, True),
-        (OPAQUE, LOCAL, False),
-    ],
-)
-def test_what_depends_on_what(one: Footprint, other: Footprint, depends: bool) -> None:
-    assert dependent(one, other) is dependent(other, one) is depends
 
 
 @pytest.mark.parametrize(
