@@ -24,7 +24,7 @@ from django_lockstep.lab.explorer.tables.scratch import _project, scratch_databa
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
-from tests.django_lockstep.lab.explorer.test_verdicts import finish, poll
+from tests.django_lockstep.lab.explorer.test_loops import finish, poll
 from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat
 
