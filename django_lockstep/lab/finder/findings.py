@@ -58,6 +58,8 @@ class Finding(Place):
     """Why it is not confirmed; of a confirmed one, how it ends."""
     pairing: str = ""
     """Which requests were raced, such as ``the request twice``."""
+    actors: tuple[str, ...] = ()
+    """What each of them is, such as ``A: POST seats/7/book``."""
     after: int | None = None
     """Which earlier one of the test it was raced with, if it was."""
     after_call: str = ""
@@ -146,7 +148,9 @@ class Findings:
             self.deaths |= dict.fromkeys(data["died"])
         # A finding on a candidate that is no longer derived, since the finder has changed, says nothing.
         elif data["candidate"] in self.candidates:
-            self._found[data["candidate"]] = Finding(**{**data, "differences": tuple(data["differences"])})
+            self._found[data["candidate"]] = Finding(
+                **{**data, "differences": tuple(data["differences"]), "actors": tuple(data["actors"])}
+            )
 
     def _append(self, data: Mapping[str, Any]) -> None:
         self._take(data)

@@ -176,6 +176,7 @@ def _facts(entry: Entry) -> Iterator[tuple[str, Any]]:
     yield "suppressed", entry.suppressed
     names = ("verdict", "reason", "consequence", "pairing", "test", "number", "schedules", "schedule", "seconds")
     yield from ((name, getattr(finding, name)) for name in names)
+    yield "actors", finding.actors
     yield "difference", entry.difference
     yield "remedy_tried", finding.remedy
     yield "remedies", entry.remedies
@@ -243,6 +244,7 @@ def _paragraph(entry: Entry) -> Iterator[str]:
     yield f"  {candidate.sentence}"
     yield f"  it ends like no serial order: {entry.difference}"
     yield f"  schedule {finding.schedule} of {finding.pairing}, in {finding.test}"
+    yield from (f"  {actor}" for actor in finding.actors)
     yield textwrap.indent(finding.timeline, "  | ")
     if finding.remedy:
         yield f"  tried: {finding.remedy}"

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
@@ -44,6 +44,8 @@ class RequestActor:
     origin: object = field(default_factory=object)
     """What copies for other users have in common. They are equal, so that a search interrupts one of them alone: the
     other one's schedules are the same with the users exchanged."""
+    is_copy: bool = field(default=False, compare=False)
+    """Whether a copy of the user sends it."""
 
     @classmethod
     def of(cls, environ: dict[str, Any], call: Callable[[dict[str, Any]], HttpResponseBase]) -> RequestActor:
@@ -57,6 +59,16 @@ class RequestActor:
             return f"{self.environ['REQUEST_METHOD']} {resolve(self.environ['PATH_INFO']).route}"
         except Resolver404:
             return ""
+
+    @property
+    def title(self) -> str:
+        """Method and path, such as ``POST seats/7/book``, without texts in it, which may be anybody's."""
+        path = self.environ["PATH_INFO"]
+        with suppress(Resolver404):
+            match = resolve(path)
+            hidden = {str(value) for value in (*match.args, *match.kwargs.values()) if not str(value).isdecimal()}
+            path = "/".join("…" if part in hidden else part for part in path.split("/"))
+        return f"{self.environ['REQUEST_METHOD']} {path}{' by another user' if self.is_copy else ''}"
 
     def __call__(self, fixture: object) -> str:
         raised: list[str] = []
@@ -75,6 +87,10 @@ class RequestActor:
         return " ".join([str(response.status_code), *raised])
 
 
+Actor = RequestActor | Call
+"""What a test was about to do, to be done by others too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fork:
     """Actors that start from where the test stands; they see the rows that it has committed."""
@@ -83,6 +99,11 @@ class Fork:
     locked_first: dict[tuple[str, str, str], int] = field(default_factory=dict)
     """Schedules around writes of a table that all end right with a row locked first, by the table, the model's label
     and the row's key; 0 if one ends wrong."""
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What each actor does, such as ``A: POST seats/7/book``."""
+        return tuple(f"{name}: {actor.title}" for name, actor in self.actors.items() if isinstance(actor, Actor))
 
     def explore(
         self,
@@ -155,9 +176,6 @@ def _without_receivers(signal: Signal) -> Iterator[None]:
 
 
 # Points of a running test at which it can be forked: the requests that it sends, and its calls of functions.
-
-Actor = RequestActor | Call
-"""What a test was about to do, to be done by others too."""
 
 
 @dataclass(frozen=True, slots=True)

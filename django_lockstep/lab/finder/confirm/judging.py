@@ -51,6 +51,8 @@ class Attempts:
     """The place of the last finding, as long as more may follow."""
     confirmed: tuple[Pairing, Outcome, Run] | None = None
     """The pairing that shows it, and how."""
+    actors: tuple[str, ...] = ()
+    """What the actors do that show it."""
     seconds: float = 0.0
     """Time that the tries took; of a try for several candidates its share."""
     explored: set[Witness] = field(default_factory=set)
@@ -95,6 +97,7 @@ class Attempts:
                 ends = (end.state for end in found.outcomes)
                 shown = (outcome, run) if self.values else redact(outcome, run, ends=ends)
                 self.confirmed = pairing, *shown
+                self.actors = fork.titles
                 self._remedy = self._try_remedy(run, fork, found)
                 return
         if found.left:
@@ -143,6 +146,7 @@ class Attempts:
             verdict="confirmed",
             reason=outcome.reason,
             pairing=str(pairing),
+            actors=self.actors,
             after=pairing.after,
             after_call=pairing.after_call,
             two_users=pairing.two_users,

@@ -83,7 +83,7 @@ def with_another_user(request: RequestActor) -> Iterator[Fork]:
         raise CannotClone("the request has no user")
     with put_back():
         environ = clone_user(request.environ, user, using=DEFAULT_DB_ALIAS)
-        yield Fork({"A": request, "B": replace(request, environ=environ)})
+        yield Fork({"A": request, "B": replace(request, environ=environ, is_copy=True)})
 
 
 @contextmanager

@@ -25,6 +25,11 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
+    @property
+    def title(self) -> str:
+        """The function, such as ``shop.services.book()``."""
+        return f"{self.function.__module__}.{self.function.__qualname__}()"
+
     def __call__(self, fixture: object) -> Any:
         """Make it, with copies of the arguments: two processes would each have loaded objects of their own."""
         return self.function(*map(_copied, self.args), **{name: _copied(value) for name, value in self.kwargs.items()})

@@ -125,13 +125,21 @@ def test_the_worst_come_first(tmp_path: Path) -> None:
 
 def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None:
     found = findings(tmp_path, "a", "b")
-    found.add(confirmed("a", pairing="the request twice", test="test_it", remedy="with the row locked first"))
+    found.add(
+        confirmed(
+            "a",
+            pairing="the request twice",
+            actors=("A: POST book/1",),
+            test="test_it",
+            remedy="with the row locked first",
+        )
+    )
     found.add(Finding(candidate="b", verdict="not confirmed", reason="4 schedules"))
     text = as_text(report_on(found, [], root=tmp_path))
 
     assert text.startswith("2 candidates: 1 confirmed, 1 not confirmed, 0 not tried\n")
     assert "CONFIRMED: read-modify-write a in POST a/ (numbers lost or doubled)" in text
-    assert "schedule ABBA of the request twice, in test_it" in text
+    assert "schedule ABBA of the request twice, in test_it\n  A: POST book/1\n" in text
     assert "tried: with the row locked first" in text
     assert text.endswith("not confirmed: read-modify-write b in POST b/: 4 schedules")
     assert in_a_line(*found.pairs()[0]).endswith("POST a/: seat: price 110 instead of 120")

@@ -151,3 +151,17 @@ def test_names_are_those_of_recordings() -> None:
 
     assert named(RequestFactory().post("/buy/3/").environ) == "POST buy/<int:pk>/"
     assert named(RequestFactory().get("/unknown/").environ) == ""
+
+
+def test_an_actor_is_named_by_method_and_path_without_texts() -> None:
+    def title(method: str, route: str, **kept: Any) -> str:
+        environ = RequestFactory().generic(method, route).environ
+        return RequestActor(environ, b"", lambda given: HttpResponse(), **kept).title
+
+    class Urls:
+        urlpatterns = [path("users/<slug:name>/seats/<int:pk>/", buy)]
+
+    with override_settings(ROOT_URLCONF=Urls):
+        assert title("POST", "/users/ada/seats/7/") == "POST /users/…/seats/7/"
+        assert title("POST", "/users/ada/seats/7/", is_copy=True) == "POST /users/…/seats/7/ by another user"
+        assert title("GET", "/nowhere/") == "GET /nowhere/"

@@ -70,6 +70,7 @@ class Fork:
     steps: tuple[Step, ...] = ()
     replayed: list[str] = field(default_factory=list)
     found: Exploration | None = None
+    titles: tuple[str, ...] = ("A: POST a/",)
 
     def explore(self, *, tables: Collection[str], **terms: object) -> Exploration:
         assert self.found is not None
@@ -215,6 +216,7 @@ def test_the_finding_has_all_that_shows_it(remedies: list[str]) -> None:
     assert (finding.test, finding.number, finding.call) == ("test_it", 2, "shop.book")
     assert (finding.after, finding.after_call, finding.two_users) == (1, "shop.pay", False)
     assert (finding.pairing, finding.consequence) == (str(pairing), "numbers lost or doubled")
+    assert finding.actors == ("A: POST a/",)
     assert (finding.remedy, finding.seconds, finding.reason) == ("with a lock", 1.5, "wrong")
     assert finding.run
     assert finding.run["schedule"] == "ABBA"

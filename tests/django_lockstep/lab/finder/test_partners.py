@@ -124,6 +124,7 @@ def test_what_one_test_approves_another_one_cancels(project: Project) -> None:
             f"`{APPROVE}` with `{CANCEL}` of another test",
             f"`{CANCEL}` with `{APPROVE}` of another test",
         }
+        assert {actor[3:] for actor in finding.actors} == {"POST /orders/1/approve/", "POST /orders/1/cancel/"}
 
     for number, finding in enumerate(found.values()):
         (project.folder / "cinema" / f"test_race_{number}.py").write_text(finding.test_file)
