@@ -54,6 +54,7 @@ _FILES = {
     "--race-report": "write a report; the ending chooses the format: .txt, .json, .html, .sarif or .xml for JUnit",
     "--race-record": "where the recording is kept (default: a file in pytest's cache, named at the end)",
     "--race-candidates": "list the candidates of an earlier recording; no test is run",
+    "--race-baseline": "an earlier report, ending in .json: the races that it confirms are accepted",
 }
 _VALUES: dict[str, tuple[Any, str, str]] = {
     "--race-budget": ("5m", "TIME", "time for these tries, such as 90s (default: 5m), the worst first; 0 only lists"),
@@ -113,7 +114,7 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
     with _refused():
         if path := config.getoption("--race-report"):
             require_report(path, option="--race-report")
-        return read_suppressions(config.rootpath)
+        return read_suppressions(config.rootpath, config.getoption("--race-baseline"))
 
 
 def _require_processes(config: pytest.Config) -> None:

@@ -266,8 +266,11 @@ class Suppression:
         return self.site in places
 
 
-def read_suppressions(root: Path) -> list[Suppression]:
-    """Return the suppressions of the project in this folder. Raises `NotASuppression` without site or reason."""
+def read_suppressions(root: Path, baseline: Path | None = None) -> list[Suppression]:
+    """Return the suppressions of the project in this folder, and the races that an earlier report has confirmed.
+
+    Raises `NotASuppression` without site or reason, and if ``baseline`` is no report in JSON; ``OSError`` without it.
+    """
     path = root / "pyproject.toml"
     given = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
     entries = given.get("tool", {}).get("lockstep", {}).get("races", [])
@@ -279,7 +282,17 @@ def read_suppressions(root: Path) -> list[Suppression]:
             raise NotASuppression(
                 f"an entry of tool.lockstep.races in pyproject.toml must have site and reason, not {entry!r}"
             )
-    return [Suppression(**entry) for entry in entries]
+    earlier = _confirmed_in(baseline) if baseline is not None else []
+    return [*(Suppression(**entry) for entry in entries), *earlier]
+
+
+def _confirmed_in(baseline: Path) -> list[Suppression]:
+    try:
+        candidates = json.loads(baseline.read_text("utf-8"))["candidates"]
+        names = [candidate["id"] for candidate in candidates if candidate["verdict"] == "confirmed"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotASuppression(f"{baseline} is no report in JSON, as a report named .json is") from error
+    return [Suppression(site=name, reason=f"in the baseline {baseline.name}") for name in names]
 
 
 # The report as a file, in the format that its ending asks for.

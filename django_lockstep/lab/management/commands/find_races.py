@@ -60,6 +60,7 @@ class Command(BaseCommand):
         add("--record", type=Path, metavar="FILE", help="where the recording is kept")
         add("--confirm", type=Path, metavar="FILE", help="try the candidates of this recording; no test is recorded")
         add("--report", type=Path, metavar="FILE", help="write a report: .txt, .json, .html, .sarif or .xml")
+        add("--baseline", type=Path, metavar="FILE", help="an earlier report (.json); what it confirms is accepted")
         add("--values", action="store_true", help="record parameters and rows as they are, and report them")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -76,7 +77,8 @@ class Command(BaseCommand):
 
     def _search(self, budget: float, options: dict[str, Any]) -> int:
         path = options["confirm"] or options["record"] or Path(tempfile.mkdtemp(prefix="races-")) / "recording.jsonl"
-        suppressed = read_suppressions(Path.cwd())  # refused now rather than after all tests
+        # Refused now rather than after all tests.
+        suppressed = read_suppressions(Path.cwd(), options["baseline"])
         if not options["confirm"]:
             self._record(path, options)
         found = Findings.on(path)

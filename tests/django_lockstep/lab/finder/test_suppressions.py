@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from django_lockstep.lab.finder.errors import NotASuppression
-from django_lockstep.lab.finder.report import Suppression, read_suppressions
-from tests.django_lockstep.lab.finder.test_findings import candidate
+from django_lockstep.lab.finder.findings import Finding
+from django_lockstep.lab.finder.report import Suppression, read_suppressions, report_on, write_report
+from tests.django_lockstep.lab.finder.test_findings import candidate, confirmed, findings
 
 
 def written(folder: Path, text: str) -> Path:
@@ -70,3 +71,24 @@ def test_one_table_instead_of_several_is_refused(tmp_path: Path) -> None:
 )
 def test_which_candidates_it_covers(given: str, covers: bool) -> None:
     assert Suppression(site=given, reason="known").covers(candidate("a1b2")) is covers
+
+
+def test_a_baseline_accepts_what_an_earlier_report_confirmed(tmp_path: Path) -> None:
+    candidates = findings(tmp_path, "a1", "b2")
+    candidates.add(confirmed("a1"))
+    candidates.add(Finding(candidate="b2", verdict="not confirmed", reason="no"))
+    assert report_on(candidates, [], root=tmp_path).exit_status == 1
+    write_report(tmp_path / "races.json", report_on(candidates, [], root=tmp_path))
+
+    accepted = read_suppressions(tmp_path, tmp_path / "races.json")
+
+    assert accepted == [Suppression(site="a1", reason="in the baseline races.json")]
+    assert report_on(candidates, accepted, root=tmp_path).exit_status == 0
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"candidates": [1]}'])
+def test_what_is_no_report_is_no_baseline(tmp_path: Path, text: str) -> None:
+    (tmp_path / "races.json").write_text(text)
+
+    with pytest.raises(NotASuppression, match="races.json is no report in JSON"):
+        read_suppressions(tmp_path, tmp_path / "races.json")
