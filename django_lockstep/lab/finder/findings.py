@@ -149,7 +149,7 @@ class Findings:
         # A finding on a candidate that is no longer derived, since the finder has changed, says nothing.
         elif data["candidate"] in self.candidates:
             self._found[data["candidate"]] = Finding(
-                **{**data, "differences": tuple(data["differences"]), "actors": tuple(data["actors"])}
+                **{**data, "differences": tuple(data["differences"]), "actors": tuple(data.get("actors", ()))}
             )
 
     def _append(self, data: Mapping[str, Any]) -> None:

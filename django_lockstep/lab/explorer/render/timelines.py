@@ -41,7 +41,7 @@ def timeline(run: Run, *, width: int = _WIDTH) -> str:
     """Return the run as text: what each actor sent, read and waited for, and which actor ended the wait.
 
     ``width`` is each actor's column in characters; see `fitting_width`. Values and rows waited for show in runs that
-    `replay` made. In a run of more than 40 steps, those about nothing that matters to another actor are folded into one
+    `replay` made. In a run of more than 16 steps, those about nothing that matters to another actor are folded into one
     line, and the lines of code stand beside the steps.
     """
     names = actors_of(run)
@@ -199,7 +199,7 @@ def _pad(text: str, width: int) -> str:
 
 # What timelines of long runs fold into one line: statements about nothing that matters to another actor.
 
-_LONG = 40
+_LONG = 16
 """Steps of a run that is shown whole."""
 
 

@@ -40,8 +40,8 @@ def test_what_concerns_no_other_actor_is_folded_around_what_does() -> None:
 
 
 def test_short_runs_and_single_statements_are_not_folded() -> None:
-    assert folded(long_run(steps=40)) == []
-    assert folded(long_run(1, 3, steps=41)) == [(4, 40)]
+    assert folded(long_run(steps=16)) == []
+    assert folded(long_run(1, 3, steps=17)) == [(4, 16)]
 
 
 def test_steps_of_different_actors_are_not_folded_together() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from django_lockstep.lab.explorer import Exploration, Outcome, Run, Step, timeline
 from django_lockstep.lab.explorer.results import Raised
+from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.judging import Attempts
 from django_lockstep.lab.finder.confirm.pairings import Pairing
 from django_lockstep.lab.finder.findings import Place
@@ -91,7 +92,7 @@ def test_findings_show_them_only_if_values_are_asked_for(*, values: bool) -> Non
         verdict="broken", reason="", actors=("A", "B"), schedules=4, redundant=0, unsteerable=0, yields=0, left=0,
         outcomes=(deadlocked, RIGHT), deadlocks=1, errors={}, waits={}, seconds=0.1, failure=LONG,
     )  # fmt: skip
-    attempts.note(Pairing(kind="request"), found, fork=None, tables={"seat"})  # type: ignore[arg-type]
+    attempts.note(Pairing(kind="request"), found, fork=Fork({}), tables={"seat"})
     finding = attempts.finding(Place(test="test_it"))
 
     assert finding.verdict == "confirmed"
