@@ -13,7 +13,7 @@ from typing import TypeVar
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Run
 from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
-from django_lockstep.lab.finder.confirm.judging import Attempts, is_known
+from django_lockstep.lab.finder.confirm.judging import Attempts, is_known, subject_of, subjects_taken
 from django_lockstep.lab.finder.confirm.pairings import (
     Earlier,
     Pairing,
@@ -293,17 +293,17 @@ class Confirmation:
         twice = found.get(replace(pairing, two_users=False)) if pairing.two_users else None
         try:
             with paired as fork:
-                tables = self._tables_of({attempts.candidate.unit for attempts in wanted})
+                taken = self._taken(wanted)
                 before = next(reversed(found.values()), None)
                 found[pairing] = fork.explore(
                     seconds=max(SECONDS_EACH, min(seconds, self._seconds_each)),
                     # Around their writes alone: what all writes of a long request cost, no single candidate is worth.
                     tables={attempts.candidate.table for attempts in wanted},
-                    stop=lambda run: self._is_enough(run, wanted, tables=tables, twice=twice),
+                    stop=lambda run: self._is_enough(run, wanted, taken=taken, twice=twice),
                     before=before,
                 )
                 for attempts in wanted:
-                    attempts.note(pairing, found[pairing], fork, tables=tables, twice=twice, place=place)
+                    attempts.note(pairing, found[pairing], fork, taken=taken, twice=twice, place=place)
         except (ExplorerError, FinderError) as error:
             _note_obstacle(wanted, pairing, str(error), place=place)
         except Exception as error:  # noqa: BLE001  # whatever it is, the test and the others are gone on with
@@ -313,17 +313,22 @@ class Confirmation:
             attempts.seconds += (time.monotonic() - begun) / len(wanted)
 
     def _is_enough(
-        self, run: Run, wanted: Sequence[Attempts], *, tables: Collection[str], twice: Exploration | None
+        self, run: Run, wanted: Sequence[Attempts], *, taken: Collection[str], twice: Exploration | None
     ) -> bool:
         """Whether nothing is to be learned behind this run of a search for these candidates, which it counts for."""
         for attempts in wanted:
             attempts.statements += len(run.schedule) / len(wanted)
-        decided = (one.is_exhausted or one.is_shown_by(run, tables=tables) for one in wanted)
+        decided = (one.is_exhausted or one.is_shown_by(run, taken=taken) for one in wanted)
         return all(decided) or (twice is not None and not run.preemptions and is_known(run, twice))
 
-    def _tables_of(self, units: Collection[str]) -> set[str]:
-        """Return the tables of all candidates of these units: what is confirmed already is no other one's doing."""
-        return {candidate.table for candidate in self._found.candidates.values() if candidate.unit in units}
+    def _taken(self, wanted: Sequence[Attempts]) -> set[str]:
+        """Return the subjects of these candidates, and what is confirmed of their units: that is no other one's."""
+        units = {attempts.candidate.unit for attempts in wanted}
+        taken = {subject_of(attempts.candidate) for attempts in wanted}
+        for candidate, finding in self._found.pairs():
+            if finding.verdict == "confirmed" and candidate.unit in units:
+                taken |= subjects_taken(candidate, finding.differences)
+        return taken
 
     def _masked(self, message: str) -> str:
         return message if self._values else mask_message(message)

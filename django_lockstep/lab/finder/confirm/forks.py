@@ -19,7 +19,8 @@ from django.http.response import HttpResponseBase
 from django.test.signals import template_rendered
 from django.urls import Resolver404, resolve
 
-from django_lockstep.lab.explorer import Exploration, NotExplorable, Run, Scenario, explore, replay
+from django_lockstep.lab.explorer import Exploration, NotExplorable, Response, Run, Scenario, explore, replay
+from django_lockstep.lab.explorer.requests import location_of
 from django_lockstep.lab.finder.record.calls import Call
 from django_lockstep.lab.finder.record.requests import CallNext, RequestNumbers, buffer_body
 
@@ -33,7 +34,7 @@ _NO_DEADLOCK = True
 
 @dataclass(frozen=True, slots=True)
 class RequestActor:
-    """Sends a request once more, from the actor's thread, and returns its answer: the status, and what the view raised.
+    """Sends a request once more, from the actor's thread, and returns its answer without the body.
 
     ``call`` passes an environ of WSGI to the handler, below the test's client: its cookies are those of the request.
     """
@@ -58,7 +59,7 @@ class RequestActor:
         except Resolver404:
             return ""
 
-    def __call__(self, fixture: object) -> str:
+    def __call__(self, fixture: object) -> Response:
         raised: list[str] = []
         thread = threading.current_thread()
 
@@ -72,7 +73,8 @@ class RequestActor:
             response = self.call({**self.environ, "wsgi.input": BytesIO(self.body)})
         finally:
             got_request_exception.disconnect(note)
-        return " ".join([str(response.status_code), *raised])
+        location = location_of(response)
+        return Response(status=response.status_code, body=b"", location=location, error=" ".join(raised))
 
 
 @dataclass(frozen=True, slots=True)

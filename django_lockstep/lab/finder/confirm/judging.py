@@ -1,4 +1,4 @@
-"""What explorations say about one candidate: only an end that differs in what it writes confirms it."""
+"""What explorations say about one candidate: which wrong ends confirm it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -18,11 +19,19 @@ from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.pairings import Pairing
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
-from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Place, Verdict, consequence_of, tables_of
+from django_lockstep.lab.finder.findings import (
+    CONSEQUENCES,
+    Finding,
+    Place,
+    Verdict,
+    consequence_of,
+    subjects_of,
+    tables_of,
+)
 from django_lockstep.lab.finder.record.redaction import hide_strings, redact
 from django_lockstep.lab.wording import counted, listed
 
-__all__ = ["REMEDIES", "Attempts", "is_known", "try_lock"]
+__all__ = ["REMEDIES", "Attempts", "is_known", "subject_of", "subjects_taken", "try_lock"]
 
 _Try = tuple[Place | None, Pairing]
 """Where something is raced, and with what; with a request of another test it is tried once, wherever."""
@@ -68,14 +77,16 @@ class Attempts:
         found: Exploration,
         fork: Fork,
         *,
-        tables: Collection[str],
+        taken: set[str],
         twice: Exploration | None = None,
         place: Place = _ANYWHERE,
     ) -> None:
         """Note an exploration of a fork, which must still be open: its runs may be repeated.
 
-        ``tables`` are those that the candidates of this place write. What ends wrong in none of them follows from what
-        was read, and is held against each of the candidates. ``twice`` is an exploration of the same by one user.
+        ``taken`` are the subjects of all candidates that were tried here or are confirmed of the same unit. A wrong end
+        is held against the candidate if its subject is wrong, or if nothing that is wrong is anyone's: what follows
+        from a race may be in any table, or in the answers alone; the first candidate, which is the worst, then accounts
+        for it, and for the answers. It is added to ``taken``. ``twice`` is an exploration of the same by one user.
         """
         # A schedule that cannot be repeated proves nothing.
         if found.verdict in {"nondeterministic", "stuck"}:
@@ -89,12 +100,11 @@ class Attempts:
         self._schedules[made] = max(found.schedules, self._schedules.get(made, 0))
         # The worst first: the report shows one.
         for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
-            self._elsewhere |= tables_of(outcome.differences) - {self.candidate.table}
-            touched = self._touches(outcome.differences, tables)
-            if (run := self._run_of(outcome, found, fork, touched=touched)) is not None:
-                ends = (end.state for end in found.outcomes)
+            if (run := self._run_that_shows(outcome, found, fork, taken=taken)) is not None:
+                ends = ((end.state, end.results) for end in found.outcomes)
                 shown = (outcome, run) if self.values else redact(outcome, run, ends=ends)
                 self.confirmed = pairing, *shown
+                taken |= subjects_taken(self.candidate, outcome.differences)
                 self._remedy = self._try_remedy(run, fork, found)
                 return
         if found.left:
@@ -102,9 +112,11 @@ class Attempts:
         else:
             self._complete.add(made)
 
-    def is_shown_by(self, run: Run, *, tables: Collection[str]) -> bool:
-        """Whether a wrong run shows it in the data, so that no other need be looked for; ``tables`` as in `note`."""
-        return self._touches(run.differences, tables) and not _passes_over_rows(run)
+    def is_shown_by(self, run: Run, *, taken: Collection[str]) -> bool:
+        """Whether a wrong run shows it in the data, so that no other need be looked for; ``taken`` as in `note`."""
+        subjects = subjects_of(run.differences)
+        is_worst = bool(tables_of(run.differences)) or subject_of(self.candidate) in subjects
+        return is_worst and self._is_own(subjects, taken) and not _passes_over_rows(run)
 
     def note_obstacle(self, pairing: Pairing, reason: str, *, place: Place = _ANYWHERE) -> None:
         """Note why a pairing could not be explored."""
@@ -172,32 +184,48 @@ class Attempts:
             totals[str(pairing)] += count
         counts = [f"{counted(count, 'schedule')} ({pairing})" for pairing, count in totals.items() if count]
         right = [f"{listed(counts)} leave in {self.candidate.table} what serial orders do"] if counts else []
-        wrong = [f"but not in {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
+        wrong = [f"what differs is another finding: {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
         skipped = [_PASSED_OVER] if self._passed_over else []
         left = ["more is left to try, with a larger budget"] if is_left else []
         return "; ".join(
             [*right, *wrong, *skipped, *left, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())]
         )
 
-    def _touches(self, differences: Collection[str], tables: Collection[str]) -> bool:
-        if self.candidate.kind == "lock-order":
-            return consequence_of(differences) == "deadlocks"
-        wrong = tables_of(differences)
-        return self.candidate.table in wrong or bool(wrong and wrong.isdisjoint(tables))
+    def _is_own(self, subjects: AbstractSet[str], taken: Collection[str]) -> bool:
+        return subject_of(self.candidate) in subjects or (bool(subjects) and subjects.isdisjoint(taken))
 
-    def _run_of(self, outcome: Outcome, found: Exploration, fork: Fork, *, touched: bool) -> Run | None:
+    def _run_that_shows(
+        self, outcome: Outcome, found: Exploration, fork: Fork, *, taken: Collection[str]
+    ) -> Run | None:
         """Return a run that ends so, if that shows the candidate."""
-        # What the database has refused, such as the second row of a key, is in no table.
-        if not touched and consequence_of(outcome.differences) != "server errors":
+        subjects = subjects_of(outcome.differences)
+        is_refused = "server errors" in subjects
+        if not is_refused and not self._is_own(subjects, taken):
+            self._elsewhere |= subjects
             return None
         # Of the other outcomes, the exploration has kept only the schedules.
         known = found.failure
         run = known if known and known.schedule == outcome.schedule else fork.replay(outcome.schedule)
+        # What the database has refused, such as the second row of a key, is in no table.
+        refused = [step.sql for step in run.steps if is_refused and step.sqlstate]
+        subjects = {table for table in taken if any(f'"{table}"' in sql for sql in refused)} or subjects
+        if not self._is_own(subjects, taken):
+            self._elsewhere |= subjects
+            return None
         if _passes_over_rows(run):
             self._passed_over = True
             return None
-        refused = any(step.sqlstate and f'"{self.candidate.table}"' in step.sql for step in run.steps)
-        return run if touched or refused else None
+        return run
+
+
+def subject_of(candidate: Candidate) -> str:
+    """Return what of a wrong end is always the candidate's: its table, or deadlocks."""
+    return "deadlocks" if candidate.kind == "lock-order" else candidate.table
+
+
+def subjects_taken(candidate: Candidate, differences: Collection[str]) -> set[str]:
+    """Return what of further wrong ends of its unit a confirmed candidate accounts for: all that may follow from it."""
+    return {subject_of(candidate), *subjects_of(differences), "other answers", "success instead of not found"}
 
 
 def _try(place: Place, pairing: Pairing) -> _Try:

@@ -58,10 +58,14 @@ def findings(tmp_path: Path, *names: str) -> Findings:
         ("seat, removed: one row more, price=3", "rows doubled or lost", "seat"),
         ("other.seat: one row more, price=3", "rows doubled or lost", "seat"),
         ("Deadlock of A and B, which wait for each other", "deadlocks", ""),
-        ("A returned 500 ValueError instead of 302", "server errors", ""),
+        ("A returned status 500 ValueError instead of status 302", "server errors", ""),
         ("A raised 23505 instead of returning 302", "server errors", ""),
-        ("B returned 409 instead of 302", "other answers", ""),
-        ("B returned 409 instead of raising IntegrityError", "other answers", ""),
+        ("B returned status 200 instead of status 409", "other answers", ""),
+        ("B returned 500 instead of 302", "other answers", ""),
+        ("B returned status 409 instead of raising IntegrityError", "other answers", ""),
+        ("B returned status 204 instead of status 404", "success instead of not found", ""),
+        ("B returned status 302 to / instead of status 410", "success instead of not found", ""),
+        ("B returned status 409 instead of status 404", "other answers", ""),
     ],
 )
 def test_what_a_difference_means(difference: str, consequence: str, table: str) -> None:
