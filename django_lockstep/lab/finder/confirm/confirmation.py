@@ -190,7 +190,7 @@ class Confirmation:
 
     def _may_show(self, attempts: Attempts, witness: Witness) -> bool:
         """Whether a try there may show the candidate in this round."""
-        is_over = attempts.confirmed or attempts.is_exhausted
+        is_over = attempts.is_settled or attempts.is_exhausted
         return not is_over and (witness.test in attempts.again or self._is_new(attempts, witness))
 
     def _is_new(self, attempts: Attempts, witness: Witness) -> bool:
@@ -262,8 +262,8 @@ class Confirmation:
             attempts = self._attempts[candidate.id]
             if attempts.schedules > before[candidate.id]:
                 attempts.explored.add(witness)
-        confirmed = {name for name, attempts in self._attempts.items() if attempts.confirmed is not None}
-        if undecided := [one for name, one in related.items() if name not in confirmed]:
+        settled = {name for name, attempts in self._attempts.items() if attempts.is_settled}
+        if undecided := [one for name, one in related.items() if name not in settled]:
             self._keep(point, there, undecided)
         return list(changed)
 
@@ -344,6 +344,9 @@ class Confirmation:
             # Until the test's end there may be more to try.
             finding = attempts.finding(place, is_left=True)
             attempts.reported = None if attempts.confirmed else place
+            if attempts.confirmed and not attempts.is_news:
+                continue
+            attempts.is_news = False
             self._add(with_test_file(attempts.candidate, finding, self._places))
 
     def _add(self, finding: Finding) -> None:

@@ -59,7 +59,9 @@ class Attempts:
     reported: Place | None = None
     """The place of the last finding, as long as more may follow."""
     confirmed: tuple[Pairing, Outcome, Run] | None = None
-    """The pairing that shows it, and how."""
+    """The pairing that shows it, and how: of those that were tried the worst."""
+    is_news: bool = False
+    """Whether that was found since the last report."""
     seconds: float = 0.0
     """Time that the tries took; of a try for several candidates its share."""
     explored: set[Witness] = field(default_factory=set)
@@ -99,14 +101,18 @@ class Attempts:
         made = _try(place, pairing)
         self._schedules[made] = max(found.schedules, self._schedules.get(made, 0))
         # The worst first: the report shows one.
+        known = self.confirmed[1] if self.confirmed else None
         for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
+            if known and _badness(outcome)[0] >= _badness(known)[0]:
+                break
             if (run := self._run_that_shows(outcome, found, fork, taken=taken)) is not None:
                 ends = ((end.state, end.results) for end in found.outcomes)
                 shown = (outcome, run) if self.values else redact(outcome, run, ends=ends)
                 self.confirmed = pairing, *shown
                 taken |= subjects_taken(self.candidate, outcome.differences)
+                self.is_news = True
                 self._remedy = self._try_remedy(run, fork, found)
-                return
+                break
         if found.left:
             self.cut_off.add(place.test)
         else:
@@ -114,9 +120,13 @@ class Attempts:
 
     def is_shown_by(self, run: Run, *, taken: Collection[str]) -> bool:
         """Whether a wrong run shows it in the data, so that no other need be looked for; ``taken`` as in `note`."""
-        subjects = subjects_of(run.differences)
-        is_worst = bool(tables_of(run.differences)) or subject_of(self.candidate) in subjects
-        return is_worst and self._is_own(subjects, taken) and not _passes_over_rows(run)
+        is_own = self._is_own(subjects_of(run.differences), taken)
+        return is_own and self._is_in_data(run) and not _passes_over_rows(run)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is confirmed in the data; after answers or errors alone another pairing may show worse."""
+        return self.confirmed is not None and self._is_in_data(self.confirmed[1])
 
     def note_obstacle(self, pairing: Pairing, reason: str, *, place: Place = _ANYWHERE) -> None:
         """Note why a pairing could not be explored."""
@@ -126,7 +136,7 @@ class Attempts:
 
     def is_open_to(self, pairing: Pairing, *, place: Place = _ANYWHERE) -> bool:
         """Whether the pairing may still show it here."""
-        return self.confirmed is None and _try(place, pairing) not in self._complete
+        return not self.is_settled and _try(place, pairing) not in self._complete
 
     def begin_round(self, growth: int) -> None:
         """Go on with what was cut off, with so many times the share."""
@@ -190,6 +200,9 @@ class Attempts:
         return "; ".join(
             [*right, *wrong, *skipped, *left, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())]
         )
+
+    def _is_in_data(self, end: RunEnding) -> bool:
+        return bool(tables_of(end.differences)) or subject_of(self.candidate) in subjects_of(end.differences)
 
     def _is_own(self, subjects: AbstractSet[str], taken: Collection[str]) -> bool:
         return subject_of(self.candidate) in subjects or (bool(subjects) and subjects.isdisjoint(taken))
