@@ -27,6 +27,8 @@ from django_lockstep.lab.scenario import Scenario
 __all__ = ["Objection", "Oracle", "RunResult", "describe_error", "error_name", "is_conflict", "plain_results"]
 
 _PLAIN = (bool, int, float, Decimal, str, Response)
+_IN_THE_WAY = frozenset({409, 423, 425, 429, 503})
+"""Statuses that say that another request was in the way: the client may try again."""
 _INSTEAD = {"raised": "raising", "returned": "returning"}
 _RESULT = "the result of {}"
 """How an actor's result is named among the columns that are not compared."""
@@ -200,7 +202,7 @@ class Oracle:
                     return self._error_objection(end)
                 candidates.append(one)
         # Those that answered that another one was in the way have done nothing either, or not been refused for that.
-        refused = [name for name, one in end.results.items() if isinstance(one, Response) and one.is_conflict]
+        refused = [name for name, one in end.results.items() if isinstance(one, Response) and one.status in _IN_THE_WAY]
         for absent in itertools.chain(*(itertools.combinations(refused, count + 1) for count in range(len(refused)))):
             results = {name: text for name, text in mine.results.items() if name not in absent}
             ends = self._serial_ends(succeeded.difference(absent))

@@ -35,14 +35,6 @@ class Response:
     def __str__(self) -> str:
         return f"status {self.status}{self.location and f' to {self.location}'}{self.error and f' {self.error}'}"
 
-    @property
-    def is_conflict(self) -> bool:
-        """Whether it says that another request was in the way, or came first: the client may try again."""
-        return self.status in _CONFLICTS
-
-
-_CONFLICTS = frozenset({409, 423, 425, 429, 503})
-
 
 def request_actor(method: Callable[..., Any], url: Any, *args: Any, **options: Any) -> Callable[[Any], Response]:
     """Return an actor that sends a request: ``request_actor(client.post, "/orders/", {"seat": 7})``.

@@ -15,17 +15,7 @@ from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.recording import read_recording
 from django_lockstep.lab.wording import counted
 
-__all__ = [
-    "CONSEQUENCES",
-    "VERDICTS",
-    "Finding",
-    "Findings",
-    "Place",
-    "consequence_of",
-    "findings_path",
-    "subjects_of",
-    "tables_of",
-]
+__all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "Place", "consequence_of", "findings_path", "subjects_of"]
 
 Verdict = Literal["confirmed", "not decided", "not confirmed", "not tried"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -235,13 +225,8 @@ def _consequence(difference: str) -> str:
     return "numbers lost or doubled" if _NUMBER.search(difference) else "other values"
 
 
-def tables_of(differences: Iterable[str]) -> set[str]:
-    """Return the tables that differ, of whatever database."""
+def subjects_of(differences: Collection[str]) -> set[str]:
+    """Return what a wrong end is about: the tables that differ, in any database; if none does, the consequences."""
     in_tables = CONSEQUENCES[: CONSEQUENCES.index("other answers")]
     named = (text.partition(": ")[0].partition(",")[0] for text in differences if _consequence(text) in in_tables)
-    return {name.rpartition(".")[2] for name in named}
-
-
-def subjects_of(differences: Collection[str]) -> set[str]:
-    """Return what a wrong end is about: the tables that differ; if none does, the consequences."""
-    return tables_of(differences) or set(map(_consequence, differences))
+    return {name.rpartition(".")[2] for name in named} or set(map(_consequence, differences))

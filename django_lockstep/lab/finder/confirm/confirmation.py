@@ -341,13 +341,12 @@ class Confirmation:
     def _report(self, candidates: Iterable[str], place: Place) -> None:
         for name in candidates:
             attempts = self._attempts[name]
-            # Until the test's end there may be more to try.
-            finding = attempts.finding(place, is_left=True)
             attempts.reported = None if attempts.confirmed else place
-            if attempts.confirmed and not attempts.is_news:
-                continue
+            if attempts.is_news or not attempts.confirmed:
+                # Until the test's end there may be more to try.
+                finding = attempts.finding(place, is_left=True)
+                self._add(with_test_file(attempts.candidate, finding, self._places))
             attempts.is_news = False
-            self._add(with_test_file(attempts.candidate, finding, self._places))
 
     def _add(self, finding: Finding) -> None:
         # Without a reason, the time was over before the first try at its place.

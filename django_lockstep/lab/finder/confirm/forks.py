@@ -28,8 +28,6 @@ __all__ = ["IGNORED", "Actor", "Fork", "Point", "Points", "RequestActor", "apart
 
 IGNORED = ("django_session.*", "django_admin_log.*", "auth_user.last_login")
 """Tables and columns that every request may write, and whose rows nobody counts."""
-_NO_DEADLOCK = True
-"""A deadlock is a failed request, also where the data are right afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +109,14 @@ class Fork:
                 stop_on_first=stop,
                 warm_up=before is None,
                 ignore=(*IGNORED, *before.not_compared) if before else IGNORED,
-                no_deadlock=_NO_DEADLOCK,
+                # A deadlock is a failed request, also where the data are right afterwards.
+                no_deadlock=True,
             )
 
     def replay(self, schedule: str) -> Run:
         """Run one schedule again, with the values read. Raises as `replay` does."""
         with apart_from_the_test():
-            return replay(self._scenario(), schedule, ignore=IGNORED, no_deadlock=_NO_DEADLOCK)
+            return replay(self._scenario(), schedule, ignore=IGNORED, no_deadlock=True)
 
     def _scenario(self) -> Scenario:
         # Nothing to set up: what the test has committed is put back before each schedule.

@@ -19,15 +19,7 @@ from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.pairings import Pairing
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
-from django_lockstep.lab.finder.findings import (
-    CONSEQUENCES,
-    Finding,
-    Place,
-    Verdict,
-    consequence_of,
-    subjects_of,
-    tables_of,
-)
+from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Place, Verdict, consequence_of, subjects_of
 from django_lockstep.lab.finder.record.redaction import hide_strings, redact
 from django_lockstep.lab.wording import counted, listed
 
@@ -202,7 +194,8 @@ class Attempts:
         )
 
     def _is_in_data(self, end: RunEnding) -> bool:
-        return bool(tables_of(end.differences)) or subject_of(self.candidate) in subjects_of(end.differences)
+        subjects = subjects_of(end.differences)
+        return subject_of(self.candidate) in subjects or subjects.isdisjoint(CONSEQUENCES)
 
     def _is_own(self, subjects: AbstractSet[str], taken: Collection[str]) -> bool:
         return subject_of(self.candidate) in subjects or (bool(subjects) and subjects.isdisjoint(taken))
@@ -211,24 +204,19 @@ class Attempts:
         self, outcome: Outcome, found: Exploration, fork: Fork, *, taken: Collection[str]
     ) -> Run | None:
         """Return a run that ends so, if that shows the candidate."""
-        subjects = subjects_of(outcome.differences)
+        subjects, run = subjects_of(outcome.differences), found.failure
         is_refused = "server errors" in subjects
-        if not is_refused and not self._is_own(subjects, taken):
-            self._elsewhere |= subjects
-            return None
         # Of the other outcomes, the exploration has kept only the schedules.
-        known = found.failure
-        run = known if known and known.schedule == outcome.schedule else fork.replay(outcome.schedule)
+        if (is_refused or self._is_own(subjects, taken)) and (run is None or run.schedule != outcome.schedule):
+            run = fork.replay(outcome.schedule)
         # What the database has refused, such as the second row of a key, is in no table.
-        refused = [step.sql for step in run.steps if is_refused and step.sqlstate]
+        refused = [step.sql for step in run.steps if step.sqlstate] if is_refused and run else []
         subjects = {table for table in taken if any(f'"{table}"' in sql for sql in refused)} or subjects
         if not self._is_own(subjects, taken):
             self._elsewhere |= subjects
             return None
-        if _passes_over_rows(run):
-            self._passed_over = True
-            return None
-        return run
+        self._passed_over |= (is_passed_over := run is not None and _passes_over_rows(run))
+        return None if is_passed_over else run
 
 
 def subject_of(candidate: Candidate) -> str:
@@ -266,18 +254,16 @@ def _passes_over_rows(run: Run) -> bool:
 
     It then leaves to later what a serial order would have done at once: that is what a queue asks for.
     """
-    return any(_SKIPS.search(step.sql) and _meets_open_transaction(step, run) for step in run.steps)
-
-
-def _meets_open_transaction(step: Step, run: Run) -> bool:
-    others = [one for one in run.steps if one.actor != step.actor and one.transaction is not None]
-    before = {(one.actor, one.transaction) for one in others if one.begun < step.begun}
-    return any((one.actor, one.transaction) in before for one in others if one.ended > step.begun)
+    for step in (step for step in run.steps if _SKIPS.search(step.sql)):
+        others = [one for one in run.steps if one.actor != step.actor and one.transaction is not None]
+        before = {(one.actor, one.transaction) for one in others if one.begun < step.begun}
+        if any((one.actor, one.transaction) in before for one in others if one.ended > step.begun):
+            return True
+    return False
 
 
 def _badness(outcome: Outcome) -> tuple[int, int, str]:
-    consequence = consequence_of(outcome.differences)
-    worst = CONSEQUENCES.index(consequence) if consequence else len(CONSEQUENCES)
+    worst = (*CONSEQUENCES, "").index(consequence_of(outcome.differences))
     return worst, len(outcome.schedule), outcome.schedule
 
 
@@ -345,7 +331,7 @@ def _rows_read(candidate: Candidate, run: Run) -> Iterator[tuple[type[models.Mod
     if model is None:
         return
     for step in run.steps:
-        if f'"{candidate.table}"' in step.sql and step.sql.startswith("SELECT") and step.values:
+        if _reads(step, candidate.table) and step.values:
             pk = step.values[0].get(model._meta.pk.column or "")
             if pk is not None:
                 yield model, pk
@@ -354,13 +340,11 @@ def _rows_read(candidate: Candidate, run: Run) -> Iterator[tuple[type[models.Mod
 def _parents(candidate: Candidate, run: Run) -> Iterator[tuple[type[models.Model], str]]:
     """Yield the rows that the inserted one refers to, first those by which rows were looked for before."""
     model = _models().get(candidate.table)
-    inserted = next(
-        (step for step in run.steps if (found := _INSERTED.match(step.sql)) and found[1] == candidate.table), None
-    )
-    if model is None or inserted is None:
+    inserts = ((_INSERTED.match(step.sql), step.arguments) for step in run.steps)
+    columns, values = next(((into[2], row) for into, row in inserts if into and into[1] == candidate.table), ("", ()))
+    if model is None or not columns:
         return
-    columns = _INSERTED.match(inserted.sql)
-    given = dict(zip(re.findall(r'"([^"]+)"', columns[2] if columns else ""), inserted.arguments, strict=False))
+    given = dict(zip(re.findall(r'"([^"]+)"', columns), values, strict=False))
     asked = {value for step in run.steps if _reads(step, candidate.table) for value in step.arguments}
     parents = [(field, given.get(field.column or "", "NULL")) for field in model._meta.fields if field.is_relation]
     for parent, key in sorted(parents, key=lambda pair: pair[1] not in asked):

@@ -165,6 +165,16 @@ def test_what_is_no_candidates_is_one_finding(
     assert tuple(one.finding(Place()).verdict for one in attempts) == verdicts
 
 
+def test_after_answers_another_pairing_may_show_worse() -> None:
+    attempts, fork = Attempts(candidate("a")), cast("Any", Fork())
+    shown = []
+    for difference in (ANSWERED, REFUSED, LOST):
+        attempts.note(TWICE, exploration(outcome(difference)), fork, taken={"seat"})
+        shown.append((attempts.finding(Place()).differences, attempts.is_settled))
+
+    assert shown == [((ANSWERED,), False), ((ANSWERED,), False), ((LOST,), True)]
+
+
 CLAIM = 'SELECT "id" FROM "seat" LIMIT 1 FOR UPDATE SKIP LOCKED'
 
 
