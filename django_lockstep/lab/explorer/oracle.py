@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -26,10 +26,14 @@ from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["Objection", "Oracle", "RunResult", "describe_error", "error_name", "is_conflict", "plain_results"]
 
-_PLAIN = (bool, int, Decimal, str, Response)
+_PLAIN = (bool, int, float, Decimal, str, Response)
+_IN_THE_WAY = frozenset({409, 423, 425, 429, 503})
+"""Statuses that say that another request was in the way: the client may try again."""
 _INSTEAD = {"raised": "raising", "returned": "returning"}
 _RESULT = "the result of {}"
 """How an actor's result is named among the columns that are not compared."""
+_LOCATION = "the location of {}"
+"""How the address to which its response redirects is named there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +137,12 @@ class Oracle:
         return without_columns(state, self._ignored)
 
     def results(self, end: RunResult) -> dict[str, str]:
-        """Return the plain results that are compared, with labels for generated keys."""
-        return {
-            name: label_text(text, end.labels)
-            for name, text in plain_results(end.results).items()
-            if _RESULT.format(name) not in self._ignored
-        }
+        """Return the results that are compared as text, with labels for generated keys."""
+        results = {name: result for name, result in end.results.items() if _RESULT.format(name) not in self._ignored}
+        for name, result in results.items():
+            if isinstance(result, Response) and _LOCATION.format(name) in self._ignored:
+                results[name] = replace(result, location="")
+        return {name: label_text(text, end.labels) for name, text in plain_results(results).items()}
 
     def learn(self, one: RunResult, other: RunResult) -> bool:
         """Note what differs between two results of the same schedule; return whether that is new."""
@@ -147,7 +151,11 @@ class Oracle:
         if _error_names(one.errors) != _error_names(other.errors):
             return False
         found = differing_columns(self.comparable_state(one.state), self.comparable_state(other.state))
-        found |= {_RESULT.format(name) for name in mine if mine[name] != theirs.get(name)}
+        for name in (name for name in mine if mine[name] != theirs.get(name)):
+            results = one.results[name], other.results.get(name)
+            locations = {result.location for result in results if isinstance(result, Response)}
+            # With a token in the location, the status still counts.
+            found.add((_LOCATION if len(locations) > 1 else _RESULT).format(name))
         self.ignore(found)
         return bool(found)
 
@@ -193,6 +201,13 @@ class Oracle:
                 if (one.state, one.results) == (mine.state, mine.results):
                     return self._error_objection(end)
                 candidates.append(one)
+        # Those that answered that another one was in the way have done nothing either, or not been refused for that.
+        refused = [name for name, one in end.results.items() if isinstance(one, Response) and one.status in _IN_THE_WAY]
+        for absent in itertools.chain(*(itertools.combinations(refused, count + 1) for count in range(len(refused)))):
+            results = {name: text for name, text in mine.results.items() if name not in absent}
+            ends = self._serial_ends(succeeded.difference(absent))
+            if any((one.errors, one.state, one.results) == ({}, mine.state, results) for one in ends):
+                return self._error_objection(end)
         who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
         if not candidates:
             ends = self._serial_ends(frozenset(self._names))
@@ -249,8 +264,12 @@ def _error_names(errors: Mapping[str, BaseException]) -> dict[str, str]:
 
 
 def plain_results(results: Mapping[str, Any]) -> dict[str, str]:
-    """Return the results that are plain values, as text."""
-    return {name: str(result) for name, result in results.items() if isinstance(result, _PLAIN)}
+    """Return the results other than None as text: plain values, and of objects the class."""
+    return {
+        name: str(result) if isinstance(result, _PLAIN) else type(result).__name__
+        for name, result in results.items()
+        if result is not None
+    }
 
 
 _CONFLICTS = ("40", "55P03", "57014")

@@ -13,7 +13,7 @@ from typing import Any
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 
-__all__ = ["Response", "keep_signal_receivers", "request_actor"]
+__all__ = ["Response", "keep_signal_receivers", "location_of", "request_actor"]
 
 _client: ContextVar[Any] = ContextVar("client")
 """The client whose request is being handled; in asynchronous views, which change threads, too."""
@@ -21,15 +21,19 @@ _client: ContextVar[Any] = ContextVar("client")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What a request returned. As an actor's result it is compared by its status, unless there is an invariant."""
+    """What a request returned. As an actor's result all but the body is compared, unless there is an invariant."""
 
     status: int
     """The HTTP status."""
     body: bytes
     """The content; of a streaming response all of it."""
+    location: str = ""
+    """Where a redirect leads."""
+    error: str = ""
+    """Classes of the errors that the view raised, where the response stands for them."""
 
     def __str__(self) -> str:
-        return f"status {self.status}"
+        return f"status {self.status}{self.location and f' to {self.location}'}{self.error and f' {self.error}'}"
 
 
 def request_actor(method: Callable[..., Any], url: Any, *args: Any, **options: Any) -> Callable[[Any], Response]:
@@ -76,12 +80,18 @@ def _storing_own_errors(client: Any) -> Callable[..., None]:
     return store
 
 
+def location_of(response: Any) -> str:
+    """Return where the response redirects to; empty if it is no redirect."""
+    headers = getattr(response, "headers", {})
+    return str(headers.get("Location", "")) if 300 <= response.status_code < 400 else ""
+
+
 def _as_response(response: Any) -> Response:
     if not hasattr(response, "status_code"):
         raise TypeError(f"A request must return a response with status_code and content, not {type(response).__name__}")
     streaming = getattr(response, "streaming", False)
     body = b"".join(response.streaming_content) if streaming else response.content
-    return Response(status=response.status_code, body=body)
+    return Response(status=response.status_code, body=body, location=location_of(response))
 
 
 @contextmanager

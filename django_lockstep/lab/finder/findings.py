@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,22 +15,25 @@ from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.recording import read_recording
 from django_lockstep.lab.wording import counted
 
-__all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "Place", "consequence_of", "findings_path", "tables_of"]
+__all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "Place", "consequence_of", "findings_path", "subjects_of"]
 
 Verdict = Literal["confirmed", "not decided", "not confirmed", "not tried"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 _NUMBER = re.compile(r"(?<!_id) -?\d+(?:\.\d+)? instead of -?\d+(?:\.\d+)?(?=,| in the row |$)")
 """Of a column that is not a foreign key's; dates and times begin with digits, too."""
-_ANSWER = re.compile(r"\w+ (returned|raised) (\S+)")
+_ANSWER = re.compile(r"\w+ returned ")
+_ERROR = re.compile(r"\w+ (raised |returned status 5)")
+_GONE = re.compile(r"\w+ returned status [23].* instead of status 4(04|10)\b")
 CONSEQUENCES = (
     "numbers lost or doubled",
     "rows doubled or lost",
     "other values",
+    "other answers",
     "deadlocks",
     "server errors",
-    "other answers",
+    "success instead of not found",
 )
-"""What a race does to the data, the worst first."""
+"""What a race does, the worst first; the last one is harmless if what two requests did was to delete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,15 +220,17 @@ def _consequence(difference: str) -> str:
     if difference.startswith("Deadlock of "):
         return "deadlocks"
     # A status of 500 is an error that the project's own handler has answered.
-    if found := _ANSWER.match(difference):
-        return "server errors" if found[1] == "raised" or found[2].startswith("5") else "other answers"
+    if _ERROR.match(difference):
+        return "server errors"
+    if _ANSWER.match(difference):
+        return "success instead of not found" if _GONE.match(difference) else "other answers"
     if ": one row " in difference:
         return "rows doubled or lost"
     return "numbers lost or doubled" if _NUMBER.search(difference) else "other values"
 
 
-def tables_of(differences: Iterable[str]) -> set[str]:
-    """Return the tables that differ, of whatever database."""
-    in_tables = CONSEQUENCES[: CONSEQUENCES.index("deadlocks")]
+def subjects_of(differences: Collection[str]) -> set[str]:
+    """Return what a wrong end is about: the tables that differ, in any database; if none does, the consequences."""
+    in_tables = CONSEQUENCES[: CONSEQUENCES.index("other answers")]
     named = (text.partition(": ")[0].partition(",")[0] for text in differences if _consequence(text) in in_tables)
-    return {name.rpartition(".")[2] for name in named}
+    return {name.rpartition(".")[2] for name in named} or set(map(_consequence, differences))

@@ -18,6 +18,7 @@ import asgiref
 import django
 import psycopg
 from asgiref.sync import SyncToAsync
+from django.db.transaction import TransactionManagementError
 from psycopg.sql import Composable
 
 from django_lockstep.errors import sqlstate_of
@@ -93,6 +94,12 @@ class Operation:
     def refused(self) -> bool:
         """Whether it was refused a lock."""
         return self.error is not None and sqlstate_of(self.error) == "55P03"
+
+    @property
+    def was_not_run(self) -> bool:
+        """Whether it was refused because its transaction had failed before, so that it has done nothing."""
+        error = self.error
+        return isinstance(error, TransactionManagementError) or (error is not None and sqlstate_of(error) == "25P02")
 
     @property
     def constraint(self) -> str:

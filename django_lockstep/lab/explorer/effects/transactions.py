@@ -215,7 +215,7 @@ class Transaction:
     def _check(self, operation: Operation) -> None:
         """Learn what the server counted beyond the statements: the search begins again with it."""
         counts, ended = operation.counts, operation.ends_idle
-        is_checked = self.statement(operation).kind not in _NOT_CHECKED
+        is_checked = self.statement(operation).kind not in _NOT_CHECKED and not operation.was_not_run
         if is_checked and (counts or operation.error):
             self._unchecked.append(operation)
         # After a failure it is known what all have done together that could not be asked before.

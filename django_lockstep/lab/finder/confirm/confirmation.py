@@ -13,7 +13,7 @@ from typing import TypeVar
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Run
 from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
-from django_lockstep.lab.finder.confirm.judging import Attempts, is_known
+from django_lockstep.lab.finder.confirm.judging import Attempts, is_known, subject_of, subjects_taken
 from django_lockstep.lab.finder.confirm.pairings import (
     Earlier,
     Pairing,
@@ -190,7 +190,7 @@ class Confirmation:
 
     def _may_show(self, attempts: Attempts, witness: Witness) -> bool:
         """Whether a try there may show the candidate in this round."""
-        is_over = attempts.confirmed or attempts.is_exhausted
+        is_over = attempts.is_settled or attempts.is_exhausted
         return not is_over and (witness.test in attempts.again or self._is_new(attempts, witness))
 
     def _is_new(self, attempts: Attempts, witness: Witness) -> bool:
@@ -262,8 +262,8 @@ class Confirmation:
             attempts = self._attempts[candidate.id]
             if attempts.schedules > before[candidate.id]:
                 attempts.explored.add(witness)
-        confirmed = {name for name, attempts in self._attempts.items() if attempts.confirmed is not None}
-        if undecided := [one for name, one in related.items() if name not in confirmed]:
+        settled = {name for name, attempts in self._attempts.items() if attempts.is_settled}
+        if undecided := [one for name, one in related.items() if name not in settled]:
             self._keep(point, there, undecided)
         return list(changed)
 
@@ -293,17 +293,17 @@ class Confirmation:
         twice = found.get(replace(pairing, two_users=False)) if pairing.two_users else None
         try:
             with paired as fork:
-                tables = self._tables_of({attempts.candidate.unit for attempts in wanted})
+                taken = self._taken(wanted)
                 before = next(reversed(found.values()), None)
                 found[pairing] = fork.explore(
                     seconds=max(SECONDS_EACH, min(seconds, self._seconds_each)),
                     # Around their writes alone: what all writes of a long request cost, no single candidate is worth.
                     tables={attempts.candidate.table for attempts in wanted},
-                    stop=lambda run: self._is_enough(run, wanted, tables=tables, twice=twice),
+                    stop=lambda run: self._is_enough(run, wanted, taken=taken, twice=twice),
                     before=before,
                 )
                 for attempts in wanted:
-                    attempts.note(pairing, found[pairing], fork, tables=tables, twice=twice, place=place)
+                    attempts.note(pairing, found[pairing], fork, taken=taken, twice=twice, place=place)
         except (ExplorerError, FinderError) as error:
             _note_obstacle(wanted, pairing, str(error), place=place)
         except Exception as error:  # noqa: BLE001  # whatever it is, the test and the others are gone on with
@@ -313,17 +313,22 @@ class Confirmation:
             attempts.seconds += (time.monotonic() - begun) / len(wanted)
 
     def _is_enough(
-        self, run: Run, wanted: Sequence[Attempts], *, tables: Collection[str], twice: Exploration | None
+        self, run: Run, wanted: Sequence[Attempts], *, taken: Collection[str], twice: Exploration | None
     ) -> bool:
         """Whether nothing is to be learned behind this run of a search for these candidates, which it counts for."""
         for attempts in wanted:
             attempts.statements += len(run.schedule) / len(wanted)
-        decided = (one.is_exhausted or one.is_shown_by(run, tables=tables) for one in wanted)
+        decided = (one.is_exhausted or one.is_shown_by(run, taken=taken) for one in wanted)
         return all(decided) or (twice is not None and not run.preemptions and is_known(run, twice))
 
-    def _tables_of(self, units: Collection[str]) -> set[str]:
-        """Return the tables of all candidates of these units: what is confirmed already is no other one's doing."""
-        return {candidate.table for candidate in self._found.candidates.values() if candidate.unit in units}
+    def _taken(self, wanted: Sequence[Attempts]) -> set[str]:
+        """Return the subjects of these candidates, and what is confirmed of their units: that is no other one's."""
+        units = {attempts.candidate.unit for attempts in wanted}
+        taken = {subject_of(attempts.candidate) for attempts in wanted}
+        for candidate, finding in self._found.pairs():
+            if finding.verdict == "confirmed" and candidate.unit in units:
+                taken |= subjects_taken(candidate, finding.differences)
+        return taken
 
     def _masked(self, message: str) -> str:
         return message if self._values else mask_message(message)
@@ -336,10 +341,12 @@ class Confirmation:
     def _report(self, candidates: Iterable[str], place: Place) -> None:
         for name in candidates:
             attempts = self._attempts[name]
-            # Until the test's end there may be more to try.
-            finding = attempts.finding(place, is_left=True)
             attempts.reported = None if attempts.confirmed else place
-            self._add(with_test_file(attempts.candidate, finding, self._places))
+            if attempts.is_news or not attempts.confirmed:
+                # Until the test's end there may be more to try.
+                finding = attempts.finding(place, is_left=True)
+                self._add(with_test_file(attempts.candidate, finding, self._places))
+            attempts.is_news = False
 
     def _add(self, finding: Finding) -> None:
         # Without a reason, the time was over before the first try at its place.

@@ -19,7 +19,8 @@ from django.http.response import HttpResponseBase
 from django.test.signals import template_rendered
 from django.urls import Resolver404, resolve
 
-from django_lockstep.lab.explorer import Exploration, NotExplorable, Run, Scenario, explore, replay
+from django_lockstep.lab.explorer import Exploration, NotExplorable, Response, Run, Scenario, explore, replay
+from django_lockstep.lab.explorer.requests import location_of
 from django_lockstep.lab.finder.record.calls import Call
 from django_lockstep.lab.finder.record.requests import CallNext, RequestNumbers, buffer_body
 
@@ -27,13 +28,11 @@ __all__ = ["IGNORED", "Actor", "Fork", "Point", "Points", "RequestActor", "apart
 
 IGNORED = ("django_session.*", "django_admin_log.*", "auth_user.last_login")
 """Tables and columns that every request may write, and whose rows nobody counts."""
-_NO_DEADLOCK = True
-"""A deadlock is a failed request, also where the data are right afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestActor:
-    """Sends a request once more, from the actor's thread, and returns its answer: the status, and what the view raised.
+    """Sends a request once more, from the actor's thread, and returns its answer without the body.
 
     ``call`` passes an environ of WSGI to the handler, below the test's client: its cookies are those of the request.
     """
@@ -70,7 +69,7 @@ class RequestActor:
             path = "/".join("…" if part in hidden else part for part in path.split("/"))
         return f"{self.environ['REQUEST_METHOD']} {path}{' by another user' if self.is_copy else ''}"
 
-    def __call__(self, fixture: object) -> str:
+    def __call__(self, fixture: object) -> Response:
         raised: list[str] = []
         thread = threading.current_thread()
 
@@ -84,7 +83,8 @@ class RequestActor:
             response = self.call({**self.environ, "wsgi.input": BytesIO(self.body)})
         finally:
             got_request_exception.disconnect(note)
-        return " ".join([str(response.status_code), *raised])
+        location = location_of(response)
+        return Response(status=response.status_code, body=b"", location=location, error=" ".join(raised))
 
 
 Actor = RequestActor | Call
@@ -130,13 +130,14 @@ class Fork:
                 stop_on_first=stop,
                 warm_up=before is None,
                 ignore=(*IGNORED, *before.not_compared) if before else IGNORED,
-                no_deadlock=_NO_DEADLOCK,
+                # A deadlock is a failed request, also where the data are right afterwards.
+                no_deadlock=True,
             )
 
     def replay(self, schedule: str) -> Run:
         """Run one schedule again, with the values read. Raises as `replay` does."""
         with apart_from_the_test():
-            return replay(self._scenario(), schedule, ignore=IGNORED, no_deadlock=_NO_DEADLOCK)
+            return replay(self._scenario(), schedule, ignore=IGNORED, no_deadlock=True)
 
     def _scenario(self) -> Scenario:
         # Nothing to set up: what the test has committed is put back before each schedule.

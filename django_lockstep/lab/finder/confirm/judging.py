@@ -1,4 +1,4 @@
-"""What explorations say about one candidate: only an end that differs in what it writes confirms it."""
+"""What explorations say about one candidate: which wrong ends confirm it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -18,11 +19,11 @@ from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.pairings import Pairing
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
-from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Place, Verdict, consequence_of, tables_of
+from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Place, Verdict, consequence_of, subjects_of
 from django_lockstep.lab.finder.record.redaction import hide_strings, redact
 from django_lockstep.lab.wording import counted, listed
 
-__all__ = ["REMEDIES", "Attempts", "is_known", "try_lock"]
+__all__ = ["REMEDIES", "Attempts", "is_known", "subject_of", "subjects_taken", "try_lock"]
 
 _Try = tuple[Place | None, Pairing]
 """Where something is raced, and with what; with a request of another test it is tried once, wherever."""
@@ -50,9 +51,11 @@ class Attempts:
     reported: Place | None = None
     """The place of the last finding, as long as more may follow."""
     confirmed: tuple[Pairing, Outcome, Run] | None = None
-    """The pairing that shows it, and how."""
+    """The pairing that shows it, and how: of those that were tried the worst."""
     actors: tuple[str, ...] = ()
     """What the actors do that show it."""
+    is_news: bool = False
+    """Whether that was found since the last report."""
     seconds: float = 0.0
     """Time that the tries took; of a try for several candidates its share."""
     explored: set[Witness] = field(default_factory=set)
@@ -70,14 +73,16 @@ class Attempts:
         found: Exploration,
         fork: Fork,
         *,
-        tables: Collection[str],
+        taken: set[str],
         twice: Exploration | None = None,
         place: Place = _ANYWHERE,
     ) -> None:
         """Note an exploration of a fork, which must still be open: its runs may be repeated.
 
-        ``tables`` are those that the candidates of this place write. What ends wrong in none of them follows from what
-        was read, and is held against each of the candidates. ``twice`` is an exploration of the same by one user.
+        ``taken`` are the subjects of all candidates that were tried here or are confirmed of the same unit. A wrong end
+        is held against the candidate if its subject is wrong, or if nothing that is wrong is anyone's: what follows
+        from a race may be in any table, or in the answers alone; the first candidate, which is the worst, then accounts
+        for it, and for the answers. It is added to ``taken``. ``twice`` is an exploration of the same by one user.
         """
         # A schedule that cannot be repeated proves nothing.
         if found.verdict in {"nondeterministic", "stuck"}:
@@ -90,24 +95,33 @@ class Attempts:
         made = _try(place, pairing)
         self._schedules[made] = max(found.schedules, self._schedules.get(made, 0))
         # The worst first: the report shows one.
+        known = self.confirmed[1] if self.confirmed else None
         for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
-            self._elsewhere |= tables_of(outcome.differences) - {self.candidate.table}
-            touched = self._touches(outcome.differences, tables)
-            if (run := self._run_of(outcome, found, fork, touched=touched)) is not None:
-                ends = (end.state for end in found.outcomes)
+            if known and _badness(outcome)[0] >= _badness(known)[0]:
+                break
+            if (run := self._run_that_shows(outcome, found, fork, taken=taken)) is not None:
+                ends = ((end.state, end.results) for end in found.outcomes)
                 shown = (outcome, run) if self.values else redact(outcome, run, ends=ends)
                 self.confirmed = pairing, *shown
                 self.actors = fork.titles
+                taken |= subjects_taken(self.candidate, outcome.differences)
+                self.is_news = True
                 self._remedy = self._try_remedy(run, fork, found)
-                return
+                break
         if found.left:
             self.cut_off.add(place.test)
         else:
             self._complete.add(made)
 
-    def is_shown_by(self, run: Run, *, tables: Collection[str]) -> bool:
-        """Whether a wrong run shows it in the data, so that no other need be looked for; ``tables`` as in `note`."""
-        return self._touches(run.differences, tables) and not _passes_over_rows(run)
+    def is_shown_by(self, run: Run, *, taken: Collection[str]) -> bool:
+        """Whether a wrong run shows it in the data, so that no other need be looked for; ``taken`` as in `note`."""
+        is_own = self._is_own(subjects_of(run.differences), taken)
+        return is_own and self._is_in_data(run) and not _passes_over_rows(run)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is confirmed in the data; after answers or errors alone another pairing may show worse."""
+        return self.confirmed is not None and self._is_in_data(self.confirmed[1])
 
     def note_obstacle(self, pairing: Pairing, reason: str, *, place: Place = _ANYWHERE) -> None:
         """Note why a pairing could not be explored."""
@@ -117,7 +131,7 @@ class Attempts:
 
     def is_open_to(self, pairing: Pairing, *, place: Place = _ANYWHERE) -> bool:
         """Whether the pairing may still show it here."""
-        return self.confirmed is None and _try(place, pairing) not in self._complete
+        return not self.is_settled and _try(place, pairing) not in self._complete
 
     def begin_round(self, growth: int) -> None:
         """Go on with what was cut off, with so many times the share."""
@@ -176,32 +190,47 @@ class Attempts:
             totals[str(pairing)] += count
         counts = [f"{counted(count, 'schedule')} ({pairing})" for pairing, count in totals.items() if count]
         right = [f"{listed(counts)} leave in {self.candidate.table} what serial orders do"] if counts else []
-        wrong = [f"but not in {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
+        wrong = [f"what differs is another finding: {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
         skipped = [_PASSED_OVER] if self._passed_over else []
         left = ["more is left to try, with a larger budget"] if is_left and counts else []
         return "; ".join(
             [*right, *wrong, *skipped, *left, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())]
         )
 
-    def _touches(self, differences: Collection[str], tables: Collection[str]) -> bool:
-        if self.candidate.kind == "lock-order":
-            return consequence_of(differences) == "deadlocks"
-        wrong = tables_of(differences)
-        return self.candidate.table in wrong or bool(wrong and wrong.isdisjoint(tables))
+    def _is_in_data(self, end: RunEnding) -> bool:
+        subjects = subjects_of(end.differences)
+        return subject_of(self.candidate) in subjects or subjects.isdisjoint(CONSEQUENCES)
 
-    def _run_of(self, outcome: Outcome, found: Exploration, fork: Fork, *, touched: bool) -> Run | None:
+    def _is_own(self, subjects: AbstractSet[str], taken: Collection[str]) -> bool:
+        return subject_of(self.candidate) in subjects or (bool(subjects) and subjects.isdisjoint(taken))
+
+    def _run_that_shows(
+        self, outcome: Outcome, found: Exploration, fork: Fork, *, taken: Collection[str]
+    ) -> Run | None:
         """Return a run that ends so, if that shows the candidate."""
-        # What the database has refused, such as the second row of a key, is in no table.
-        if not touched and consequence_of(outcome.differences) != "server errors":
-            return None
+        subjects, run = subjects_of(outcome.differences), found.failure
+        is_refused = "server errors" in subjects
         # Of the other outcomes, the exploration has kept only the schedules.
-        known = found.failure
-        run = known if known and known.schedule == outcome.schedule else fork.replay(outcome.schedule)
-        if _passes_over_rows(run):
-            self._passed_over = True
+        if (is_refused or self._is_own(subjects, taken)) and (run is None or run.schedule != outcome.schedule):
+            run = fork.replay(outcome.schedule)
+        # What the database has refused, such as the second row of a key, is in no table.
+        refused = [step.sql for step in run.steps if step.sqlstate] if is_refused and run else []
+        subjects = {table for table in taken if any(f'"{table}"' in sql for sql in refused)} or subjects
+        if not self._is_own(subjects, taken):
+            self._elsewhere |= subjects
             return None
-        refused = any(step.sqlstate and f'"{self.candidate.table}"' in step.sql for step in run.steps)
-        return run if touched or refused else None
+        self._passed_over |= (is_passed_over := run is not None and _passes_over_rows(run))
+        return None if is_passed_over else run
+
+
+def subject_of(candidate: Candidate) -> str:
+    """Return what of a wrong end is always the candidate's: its table, or deadlocks."""
+    return "deadlocks" if candidate.kind == "lock-order" else candidate.table
+
+
+def subjects_taken(candidate: Candidate, differences: Collection[str]) -> set[str]:
+    """Return what of further wrong ends of its unit a confirmed candidate accounts for: all that may follow from it."""
+    return {subject_of(candidate), *subjects_of(differences), "other answers", "success instead of not found"}
 
 
 def _try(place: Place, pairing: Pairing) -> _Try:
@@ -229,18 +258,16 @@ def _passes_over_rows(run: Run) -> bool:
 
     It then leaves to later what a serial order would have done at once: that is what a queue asks for.
     """
-    return any(_SKIPS.search(step.sql) and _meets_open_transaction(step, run) for step in run.steps)
-
-
-def _meets_open_transaction(step: Step, run: Run) -> bool:
-    others = [one for one in run.steps if one.actor != step.actor and one.transaction is not None]
-    before = {(one.actor, one.transaction) for one in others if one.begun < step.begun}
-    return any((one.actor, one.transaction) in before for one in others if one.ended > step.begun)
+    for step in (step for step in run.steps if _SKIPS.search(step.sql)):
+        others = [one for one in run.steps if one.actor != step.actor and one.transaction is not None]
+        before = {(one.actor, one.transaction) for one in others if one.begun < step.begun}
+        if any((one.actor, one.transaction) in before for one in others if one.ended > step.begun):
+            return True
+    return False
 
 
 def _badness(outcome: Outcome) -> tuple[int, int, str]:
-    consequence = consequence_of(outcome.differences)
-    worst = CONSEQUENCES.index(consequence) if consequence else len(CONSEQUENCES)
+    worst = (*CONSEQUENCES, "").index(consequence_of(outcome.differences))
     return worst, len(outcome.schedule), outcome.schedule
 
 
@@ -308,7 +335,7 @@ def _rows_read(candidate: Candidate, run: Run) -> Iterator[tuple[type[models.Mod
     if model is None:
         return
     for step in run.steps:
-        if f'"{candidate.table}"' in step.sql and step.sql.startswith("SELECT") and step.values:
+        if _reads(step, candidate.table) and step.values:
             pk = step.values[0].get(model._meta.pk.column or "")
             if pk is not None:
                 yield model, pk
@@ -317,13 +344,11 @@ def _rows_read(candidate: Candidate, run: Run) -> Iterator[tuple[type[models.Mod
 def _parents(candidate: Candidate, run: Run) -> Iterator[tuple[type[models.Model], str]]:
     """Yield the rows that the inserted one refers to, first those by which rows were looked for before."""
     model = _models().get(candidate.table)
-    inserted = next(
-        (step for step in run.steps if (found := _INSERTED.match(step.sql)) and found[1] == candidate.table), None
-    )
-    if model is None or inserted is None:
+    inserts = ((_INSERTED.match(step.sql), step.arguments) for step in run.steps)
+    columns, values = next(((into[2], row) for into, row in inserts if into and into[1] == candidate.table), ("", ()))
+    if model is None or not columns:
         return
-    columns = _INSERTED.match(inserted.sql)
-    given = dict(zip(re.findall(r'"([^"]+)"', columns[2] if columns else ""), inserted.arguments, strict=False))
+    given = dict(zip(re.findall(r'"([^"]+)"', columns), values, strict=False))
     asked = {value for step in run.steps if _reads(step, candidate.table) for value in step.arguments}
     parents = [(field, given.get(field.column or "", "NULL")) for field in model._meta.fields if field.is_relation]
     for parent, key in sorted(parents, key=lambda pair: pair[1] not in asked):

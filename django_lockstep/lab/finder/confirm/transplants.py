@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import resolve
 
+from django_lockstep.lab.explorer import Response
 from django_lockstep.lab.explorer.effects.operations import text_of
 from django_lockstep.lab.finder.confirm.clones import KnownUser
 from django_lockstep.lab.finder.confirm.forks import RequestActor, apart_from_the_test
@@ -34,7 +35,7 @@ Identity = Mapping[str, str]
 class DryRun:
     """What a request answered that was sent alone, and what it did: with the keys as they are, which stay in memory."""
 
-    answer: str
+    answer: Response
     history: History
 
     @classmethod
@@ -59,14 +60,14 @@ class DryRun:
             stack.enter_context(apart_from_the_test())
             for connection in connections.all():
                 stack.enter_context(connection.execute_wrapper(note))
-            answer = str(actor(None))
+            answer = actor(None)
         unit = Unit(test="", kind="request", name="", number=0, statements=tuple(statements))
         return cls(answer, History(unit, tables))
 
     @property
     def is_accepted(self) -> bool:
         """Whether the request was not refused."""
-        return self.answer.startswith(("2", "3"))
+        return self.answer.status < 400
 
     @cached_property
     def changed(self) -> frozenset[Row]:

@@ -160,11 +160,11 @@ def _consequence(
     return "check-then-act", RANK_STATE, _STATE
 
 
-# Candidates in which a row is inserted after a look that such an insert would have changed: check-then-insert. A unique
-# index over what was looked for, a lock on a row that the look refers to, an upsert and SERIALIZABLE keep two of them
-# apart.
+# Candidates in which a row is inserted after a look that such an insert would have changed: check-then-insert. A lock
+# on a row that the look refers to, an upsert and SERIALIZABLE keep two of them apart; a unique index over what was
+# looked for refuses the second one.
 
-RANK_DOUBLED, RANK_COUNTED, RANK_LISTED = 20, 22, 45
+RANK_DOUBLED, RANK_COUNTED, RANK_LISTED, RANK_REFUSED = 20, 22, 45, 60
 _NONE_FOUND = (
     "No row of {name} is found{read}, then one is inserted{write}: no unique index and no lock keeps two transactions "
     "from inserting one each."
@@ -172,6 +172,10 @@ _NONE_FOUND = (
 _COUNTED = (
     "Rows of {name} are counted or ordered{read}, then one is inserted{write}: two transactions can count the same "
     "rows, and together exceed what was allowed."
+)
+_REFUSED = (
+    "Rows of {name} are looked for{read}, then one is inserted{write}: of two transactions a unique index refuses one, "
+    "which is a server error if that is not handled."
 )
 _LISTED = "Rows of {name} are read{read}, then another is inserted{write}: what they add up to may no longer be true."
 
@@ -195,6 +199,8 @@ def _insert_hit(history: History, read: UnitStep, write: UnitStep) -> Hit | None
     rank, sentence = _insert_consequence(read)
     if not rank or not _would_match(history, read, write) or _is_kept_apart(history, read, write):
         return None
+    if _is_refused(history, read, write):
+        rank, sentence = RANK_REFUSED, _REFUSED
     return Hit(
         kind="check-then-insert", table=table, unit=history.unit, read=read, write=write, rank=rank, sentence=sentence
     )
@@ -227,14 +233,18 @@ def _would_match(history: History, read: UnitStep, write: UnitStep) -> bool:
     return bool(known) or not read.template.tested or read.template.looks != "rows"
 
 
-def _is_kept_apart(history: History, read: UnitStep, write: UnitStep) -> bool:
+def _is_refused(history: History, read: UnitStep, write: UnitStep) -> bool:
+    """Whether a unique index covers what was looked for, so that the second of two rows is an error."""
     table = write.template.table
-    if history.has_snapshot(read, write, "serializable"):
-        return True
     # Of a key that the database gives no two are equal in any case.
     compared = {column for name, column in read.template.tested | read.template.summed if name == table}
     compared &= set(write.template.assignments)
-    if any(compared >= {*index.columns, *index.predicate} for index in history.table(table).unique if index.columns):
+    return any(compared >= {*index.columns, *index.predicate} for index in history.table(table).unique if index.columns)
+
+
+def _is_kept_apart(history: History, read: UnitStep, write: UnitStep) -> bool:
+    table = write.template.table
+    if history.has_snapshot(read, write, "serializable"):
         return True
     # Inserts of children are kept apart where each locks the parent first.
     references = history.references(read, table) | history.references(write, table)

@@ -15,7 +15,6 @@ from typing import Any
 
 from django_lockstep.lab.explorer import Outcome, Run, Step
 from django_lockstep.lab.explorer.results import Raised
-from django_lockstep.lab.explorer.tables.final_state import FinalState
 
 __all__ = ["hide_strings", "mask_message", "redact"]
 
@@ -26,6 +25,8 @@ _OPEN = re.compile(
     r"|[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}"  # a UUID
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[\d.:+Z-]*"  # a time
 )
+_ANSWER = re.compile(r"status \d{3}(?: to |(?: [A-Z]\w*)*$)")
+"""What is no value in a request's answer: all but the address of a redirect."""
 _LITERAL = re.compile(r"'((?:[^']|'')*)'")
 """A string in SQL."""
 _WRITTEN = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
@@ -37,8 +38,8 @@ _IN_MESSAGE = re.compile(
 )
 
 
-def redact(outcome: Outcome, run: Run, *, ends: Iterable[FinalState]) -> tuple[Outcome, Run]:
-    """Return both without long strings; differences also name those in ``ends``, the states that other runs left."""
+def redact(outcome: Outcome, run: Run, *, ends: Iterable[object]) -> tuple[Outcome, Run]:
+    """Return both without long strings; differences also name those in ``ends``, in which other runs ended."""
     names = _Names()
     names.add_all([[step.arguments, step.values] for step in run.steps])
     names.add_all([run.results, run.state, outcome.state, *ends])
@@ -69,6 +70,7 @@ class _Names:
     def add_all(self, value: Any) -> None:
         """Add the strings in a value, which may be JSON; of that the keys, too."""
         if isinstance(value, str):
+            value = _ANSWER.sub("", value, count=1) if value.startswith("status ") else value
             if len(value) > _LONG and not _OPEN.fullmatch(value):
                 self._names.setdefault(value, f"str#{len(self._names) + 1}")
         elif isinstance(value, Mapping | list | tuple):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness
-from django_lockstep.lab.finder.findings import Finding, Findings, consequence_of, findings_path, tables_of
+from django_lockstep.lab.finder.findings import Finding, Findings, consequence_of, findings_path, subjects_of
 from django_lockstep.lab.finder.report import Suppression, as_text, in_a_line, report_on
 from tests.django_lockstep.lab.finder.builders import site
 
@@ -58,20 +58,24 @@ def findings(tmp_path: Path, *names: str) -> Findings:
         ("seat, removed: one row more, price=3", "rows doubled or lost", "seat"),
         ("other.seat: one row more, price=3", "rows doubled or lost", "seat"),
         ("Deadlock of A and B, which wait for each other", "deadlocks", ""),
-        ("A returned 500 ValueError instead of 302", "server errors", ""),
+        ("A returned status 500 ValueError instead of status 302", "server errors", ""),
         ("A raised 23505 instead of returning 302", "server errors", ""),
-        ("B returned 409 instead of 302", "other answers", ""),
-        ("B returned 409 instead of raising IntegrityError", "other answers", ""),
+        ("B returned status 200 instead of status 409", "other answers", ""),
+        ("B returned 500 instead of 302", "other answers", ""),
+        ("B returned status 409 instead of raising IntegrityError", "other answers", ""),
+        ("B returned status 204 instead of status 404", "success instead of not found", ""),
+        ("B returned status 302 to / instead of status 410", "success instead of not found", ""),
+        ("B returned status 409 instead of status 404", "other answers", ""),
     ],
 )
 def test_what_a_difference_means(difference: str, consequence: str, table: str) -> None:
     assert consequence_of([difference]) == consequence
-    assert tables_of([difference]) == ({table} if table else set())
+    assert subjects_of([difference]) == {table or consequence}
 
 
 def test_the_worst_of_several() -> None:
     assert consequence_of(["B returned 409 instead of 302", "seat: one row more, price=3"]) == "rows doubled or lost"
-    assert (consequence_of([]), tables_of([])) == ("", set())
+    assert (consequence_of([]), subjects_of([])) == ("", set())
 
 
 def test_what_is_appended_is_read_again(tmp_path: Path) -> None:

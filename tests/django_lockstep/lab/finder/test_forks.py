@@ -107,7 +107,7 @@ def test_a_view_that_raises() -> None:
 
     ((_, exploration),) = found
     assert exploration.verdict == "nothing found"
-    assert {answer for each in exploration.outcomes for answer in each.results.values()} == {"500 ValueError"}
+    assert {answer for each in exploration.outcomes for answer in each.results.values()} == {"status 500 ValueError"}
     assert response.exc_info[0] is ValueError  # type: ignore[attr-defined]
     assert Product.objects.count() == 1
 

@@ -19,7 +19,7 @@ from tests.django_lockstep.lab.finder.test_findings import candidate
 TWICE = Pairing(kind="request")
 TWO_USERS = Pairing(kind="request", two_users=True)
 LOST = "seat: price 110 instead of 120"
-REFUSED = "B returned 500 IntegrityError instead of 302"
+REFUSED = "B returned status 500 IntegrityError instead of status 302"
 DEADLOCK = "Deadlock of A and B, which wait for each other"
 
 
@@ -71,10 +71,11 @@ class Fork:
     replayed: list[str] = field(default_factory=list)
     found: Exploration | None = None
     titles: tuple[str, ...] = ("A: POST a/",)
+    tables: set[str] = field(default_factory=lambda: {"order"})
 
     def explore(self, *, tables: Collection[str], **terms: object) -> Exploration:
         assert self.found is not None
-        assert set(tables) == {"order"}  # those of the candidate that is tried
+        assert set(tables) == self.tables  # those of the candidates that are tried
         return self.found
 
     def replay(self, schedule: str) -> Run:
@@ -91,12 +92,12 @@ def remedies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def noted(
-    *outcomes: Outcome, fork: Fork | None = None, tables: set[str] | None = None, **fields: Any
+    *outcomes: Outcome, fork: Fork | None = None, taken: set[str] | None = None, **fields: Any
 ) -> tuple[str, str, tuple[str, ...]]:
     """Return verdict, schedule and differences for a candidate that writes seats."""
     attempts = Attempts(candidate("a", **fields))
     given: Any = fork or Fork()
-    attempts.note(TWICE, exploration(*outcomes), given, tables=tables or {"seat"})
+    attempts.note(TWICE, exploration(*outcomes), given, taken=taken or {"seat"})
     finding = attempts.finding(Place(test="test_it"))
     return finding.verdict, finding.schedule, finding.differences
 
@@ -110,15 +111,15 @@ def noted(
         (("show: free 1 instead of 2", LOST), "confirmed"),
         # Another candidate of this place writes shows.
         (("show: free 1 instead of 2",), "not confirmed"),
-        # Nobody's: it follows from what was read.
+        # No candidate's: it follows from what was read.
         (("event: free 1 instead of 2",), "confirmed"),
-        (("B returned 409 instead of 302",), "not confirmed"),
-        (("A raised ValueError instead of returning 302",), "not confirmed"),
-        ((DEADLOCK,), "not confirmed"),
+        (("B returned status 200 instead of status 403",), "confirmed"),
+        (("A raised ValueError instead of returning status 302",), "confirmed"),
+        ((DEADLOCK,), "confirmed"),
     ],
 )
-def test_what_differs_has_to_be_what_the_candidate_writes(differences: tuple[str, ...], verdict: str) -> None:
-    assert noted(outcome(*differences), tables={"seat", "show"})[0] == verdict
+def test_a_wrong_end_is_a_finding_unless_it_is_another_candidates(differences: tuple[str, ...], verdict: str) -> None:
+    assert noted(outcome(*differences), taken={"seat", "show"})[0] == verdict
 
 
 def test_a_lock_order_is_confirmed_by_deadlocks_alone() -> None:
@@ -131,13 +132,48 @@ def test_a_lock_order_is_confirmed_by_deadlocks_alone() -> None:
     [
         ({"sql": 'INSERT INTO "seat" ("row")', "sqlstate": "23505"}, "confirmed"),
         ({"sql": 'INSERT INTO "show" ("row")', "sqlstate": "23505"}, "not confirmed"),
-        ({"sql": 'INSERT INTO "seat" ("row")', "sqlstate": None}, "not confirmed"),
+        ({"sql": 'INSERT INTO "event" ("row")', "sqlstate": "23505"}, "confirmed"),
+        ({"sql": 'INSERT INTO "show" ("row")', "sqlstate": None}, "confirmed"),
     ],
 )
 def test_a_server_error_is_the_candidates_whose_write_was_refused(step: dict[str, Any], verdict: str) -> None:
     fork = Fork(steps=(Step(actor="A", begun=0, ended=0, params="", **step),))
 
-    assert noted(outcome(REFUSED), fork=fork)[0] == verdict
+    assert noted(outcome(REFUSED), fork=fork, taken={"seat", "show"})[0] == verdict
+
+
+ANSWERED = "B returned status 200 instead of status 409"
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdicts"),
+    [
+        pytest.param((ANSWERED, ANSWERED), ("confirmed", "not confirmed"), id="one finding, on the worst candidate"),
+        pytest.param((LOST, ANSWERED), ("confirmed", "not confirmed"), id="none if its rows are wrong as well"),
+        pytest.param(("event: one row more", "event: one row less"), ("confirmed", "not confirmed"), id="a table"),
+        pytest.param((ANSWERED, "order: n 1 instead of 2"), ("confirmed", "confirmed"), id="another one's rows"),
+    ],
+)
+def test_what_is_no_candidates_is_one_finding(
+    differences: tuple[str, ...], verdicts: tuple[str, ...], tmp_path: Path
+) -> None:
+    candidates = [candidate(name, table=name, unit="POST buy/") for name in ("seat", "order")]
+    confirmation = Confirmation(Findings(tmp_path / "findings", candidates), budget=60)
+    attempts = [confirmation._attempts_on(one) for one in candidates]
+    fork: Any = Fork(found=exploration(*map(outcome, differences)), tables={"seat", "order"})
+    confirmation._try(attempts, nullcontext(fork), pairing=TWICE, found={}, place=Place())
+
+    assert tuple(one.finding(Place()).verdict for one in attempts) == verdicts
+
+
+def test_after_answers_another_pairing_may_show_worse() -> None:
+    attempts, fork = Attempts(candidate("a")), cast("Any", Fork())
+    shown = []
+    for difference in (ANSWERED, REFUSED, LOST):
+        attempts.note(TWICE, exploration(outcome(difference)), fork, taken={"seat"})
+        shown.append((attempts.finding(Place()).differences, attempts.is_settled))
+
+    assert shown == [((ANSWERED,), False), ((ANSWERED,), False), ((LOST,), True)]
 
 
 CLAIM = 'SELECT "id" FROM "seat" LIMIT 1 FOR UPDATE SKIP LOCKED'
@@ -151,8 +187,8 @@ def test_rows_that_are_passed_over_in_another_ones_transaction_confirm_nothing(c
     fork: Any = Fork(steps=(*open_from_0_to_2, step("B", claimed_at, CLAIM, transaction=0)))
     attempts = Attempts(candidate("a"))
     run = replace(fork.replay("ABA"), differences=(LOST,))
-    assert attempts.is_shown_by(run, tables={"seat"}) == (verdict == "confirmed")
-    attempts.note(TWICE, exploration(outcome(LOST)), fork, tables={"seat"})
+    assert attempts.is_shown_by(run, taken={"seat"}) == (verdict == "confirmed")
+    attempts.note(TWICE, exploration(outcome(LOST)), fork, taken={"seat"})
 
     finding = attempts.finding(Place(test="test_it"))
 
@@ -174,7 +210,7 @@ def test_the_worst_outcome_is_shown_and_of_these_the_shortest() -> None:
 def test_a_run_that_is_known_is_not_repeated() -> None:
     fork: Any = Fork()
     found = exploration(outcome(LOST), failure=run_of("ABBA"))
-    Attempts(candidate("a")).note(TWICE, found, fork, tables={"seat"})
+    Attempts(candidate("a")).note(TWICE, found, fork, taken={"seat"})
 
     assert fork.replayed == []
 
@@ -183,15 +219,15 @@ def test_all_that_was_tried_in_vain_is_counted() -> None:
     attempts, fork = Attempts(candidate("a")), Fork()
     given: Any = fork
     for test in ("test_it", "test_that"):
-        attempts.note(TWICE, exploration(outcome(holds=True)), given, tables={"seat"}, place=Place(test=test))
-    attempts.note(TWO_USERS, exploration(outcome("show: free 1 instead of 2")), given, tables={"seat", "show"})
+        attempts.note(TWICE, exploration(outcome(holds=True)), given, taken={"seat"}, place=Place(test=test))
+    attempts.note(TWO_USERS, exploration(outcome("show: free 1 instead of 2")), given, taken={"seat", "show"})
     attempts.note_obstacle(Pairing(kind="request", after=0), "it sleeps")
     finding = attempts.finding(Place(test="test_it", number=3))
 
     assert (finding.verdict, finding.test, finding.number, finding.schedules) == ("not confirmed", "test_it", 3, 18)
     assert finding.reason == (
         "12 schedules (the request twice) and 6 schedules (the request by two users) leave in seat what serial orders "
-        "do; but not in show; not the request and one before it in the test: it sleeps"
+        "do; what differs is another finding: show; not the request and one before it in the test: it sleeps"
     )
 
 
@@ -199,7 +235,7 @@ def test_all_that_was_tried_in_vain_is_counted() -> None:
 def test_what_could_not_be_explored_was_not_tried(verdict: str) -> None:
     attempts = Attempts(candidate("a"))
     fork: Any = Fork()
-    attempts.note(TWICE, exploration(outcome(LOST), verdict=verdict), fork, tables={"seat"})
+    attempts.note(TWICE, exploration(outcome(LOST), verdict=verdict), fork, taken={"seat"})
     finding = attempts.finding(Place())
 
     assert (finding.verdict, finding.reason, finding.schedules) == ("not tried", "not the request twice: a reason", 0)
@@ -210,7 +246,7 @@ def test_the_finding_has_all_that_shows_it(remedies: list[str]) -> None:
     attempts = Attempts(candidate("a"), seconds=1.5)
     fork: Any = Fork()
     pairing = Pairing(kind="call", after=1, after_call="shop.pay")
-    attempts.note(pairing, exploration(outcome(LOST)), fork, tables={"seat"})
+    attempts.note(pairing, exploration(outcome(LOST)), fork, taken={"seat"})
     finding = attempts.finding(Place(test="test_it", number=2, call="shop.book"))
 
     assert (finding.test, finding.number, finding.call) == ("test_it", 2, "shop.book")
@@ -235,7 +271,7 @@ def test_against_a_lock_order_no_other_lock_is_tried(remedies: list[str]) -> Non
     remedies.append("with a lock")
     attempts = Attempts(candidate("a", kind="lock-order"))
     fork: Any = Fork()
-    attempts.note(TWICE, exploration(outcome(DEADLOCK)), fork, tables={"seat"})
+    attempts.note(TWICE, exploration(outcome(DEADLOCK)), fork, taken={"seat"})
 
     assert attempts.finding(Place()).remedy == ""
 
@@ -267,7 +303,7 @@ def test_what_is_confirmed_already_is_not_held_against_others(difference: str, v
 def test_a_run_that_shows_it_in_the_data_is_enough(differences: tuple[str, ...], is_shown: bool) -> None:
     run = replace(run_of("AB"), differences=differences)
 
-    assert Attempts(candidate("a")).is_shown_by(run, tables={"seat"}) is is_shown
+    assert Attempts(candidate("a")).is_shown_by(run, taken={"seat"}) is is_shown
 
 
 def test_of_two_users_who_write_the_same_rows_only_the_serial_order_is_run() -> None:
@@ -284,8 +320,8 @@ def test_a_race_of_one_user_is_not_counted_as_one_of_two() -> None:
     attempts = Attempts(candidate("a"))
     fork: Any = Fork()
     alone = exploration(outcome(holds=True))
-    attempts.note(TWICE, alone, fork, tables={"seat"})
-    attempts.note(TWO_USERS, replace(alone, schedules=1, left=5), fork, tables={"seat"}, twice=alone)
+    attempts.note(TWICE, alone, fork, taken={"seat"})
+    attempts.note(TWO_USERS, replace(alone, schedules=1, left=5), fork, taken={"seat"}, twice=alone)
 
     assert attempts.finding(Place()).reason == (
         "6 schedules (the request twice) leave in seat what serial orders do; not the request by two users: one after "
@@ -299,7 +335,7 @@ def test_no_candidate_takes_more_than_its_share_of_a_round(tmp_path: Path) -> No
     wanted = [confirmation._attempts_on(one) for one in found.candidates.values()]
     run, runs = run_of("AB" * 60), 0
     for rounds in (1, 4):
-        while not confirmation._is_enough(run, wanted, tables=set(), twice=None):
+        while not confirmation._is_enough(run, wanted, taken=set(), twice=None):
             runs += 1
         runs += 1
         # Two candidates share the schedules.
@@ -311,15 +347,15 @@ def test_no_candidate_takes_more_than_its_share_of_a_round(tmp_path: Path) -> No
 def test_a_search_that_was_cut_off_goes_on_in_the_next_round_and_others_do_not() -> None:
     attempts, fork = Attempts(candidate("a")), cast("Any", Fork())
     first, second, third = (Place(test=name) for name in ("test_a", "test_b", "test_c"))
-    attempts.note(TWICE, exploration(outcome(holds=True)), fork, tables={"seat"}, place=first)
+    attempts.note(TWICE, exploration(outcome(holds=True)), fork, taken={"seat"}, place=first)
     attempts.note_obstacle(TWICE, "a reason", place=second)
-    attempts.note(TWICE, replace(exploration(outcome(holds=True)), left=5), fork, tables={"seat"}, place=third)
+    attempts.note(TWICE, replace(exploration(outcome(holds=True)), left=5), fork, taken={"seat"}, place=third)
     attempts.begin_round(4)
 
     assert attempts.again == {"test_c"}
     assert [attempts.is_open_to(TWICE, place=place) for place in (first, second, third)] == [False, False, True]
     # Its first schedules are run again, and are not counted twice.
-    attempts.note(TWICE, exploration(outcome(holds=True)), fork, tables={"seat"}, place=third)
+    attempts.note(TWICE, exploration(outcome(holds=True)), fork, taken={"seat"}, place=third)
     assert attempts.finding(Place()).schedules == 12
     assert not attempts.cut_off
 
@@ -327,7 +363,7 @@ def test_a_search_that_was_cut_off_goes_on_in_the_next_round_and_others_do_not()
 @pytest.mark.parametrize(("is_left", "verdict"), [(True, "not decided"), (False, "not confirmed")])
 def test_what_is_left_is_not_decided(is_left: bool, verdict: str) -> None:
     attempts, fork = Attempts(candidate("a")), cast("Any", Fork())
-    attempts.note(TWICE, exploration(outcome(holds=True)), fork, tables={"seat"})
+    attempts.note(TWICE, exploration(outcome(holds=True)), fork, taken={"seat"})
     finding = attempts.finding(Place(), is_left=is_left)
 
     assert finding.verdict == verdict

@@ -119,12 +119,11 @@ def test_what_one_test_approves_another_one_cancels(project: Project) -> None:
     assert "2 passed" in printed, printed
     assert found.keys() == {APPROVE, CANCEL}, printed
     assert [finding.reason for finding in found.values() if finding.verdict != "confirmed"] == [], printed
-    for finding in found.values():
-        assert finding.pairing in {
-            f"`{APPROVE}` with `{CANCEL}` of another test",
-            f"`{CANCEL}` with `{APPROVE}` of another test",
-        }
-        assert {actor[3:] for actor in finding.actors} == {"POST /orders/1/approve/", "POST /orders/1/cancel/"}
+    # Together they are one finding; the other one is that each of them may be sent twice.
+    partners = {f"`{APPROVE}` with `{CANCEL}` of another test", f"`{CANCEL}` with `{APPROVE}` of another test"}
+    assert len(partners & {finding.pairing for finding in found.values()}) == 1
+    paths = {actor[3:] for finding in found.values() if finding.partner_test for actor in finding.actors}
+    assert paths == {"POST /orders/1/approve/", "POST /orders/1/cancel/"}
 
     for number, finding in enumerate(found.values()):
         (project.folder / "cinema" / f"test_race_{number}.py").write_text(finding.test_file)

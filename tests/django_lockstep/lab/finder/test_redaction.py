@@ -36,8 +36,8 @@ LONG = replace(
         replace(step("B", 1), sql=f"SELECT '{OTHER}' FROM \"seat\"", params=str([(NOTE, 1), (UNKNOWN, 2)])),
     ),
     state={"seat": [{"note": NOTE, "price": 123456789012345678901234, "tags": {"note": NOTE}}]},
-    results={"A": NOTE, "B": "200"},
-    differences=(f"seat: note {NOTE} instead of {OTHER}, price 1 instead of 2",),
+    results={"A": f"status 302 to /{NOTE}/", "B": "status 500 TransactionManagementError"},
+    differences=(f"seat: note {NOTE} instead of {OTHER}, price 1 instead of 2", f"B returned status 302 to /{OTHER}/"),
     reason=f"ends with {NOTE}",
     raised={"B": Raised(type="ValueError", message=f"not {NOTE}", source="box/office.py:3")},
 )  # fmt: skip
@@ -45,7 +45,10 @@ OUTCOME = Outcome(
     errors={}, results=LONG.results, state=LONG.state, holds=False, count=1, schedule="AB",
     reason=LONG.reason, differences=LONG.differences,
 )  # fmt: skip
-RIGHT = replace(OUTCOME, holds=True, state={"seat": [{"note": OTHER}]}, reason="", differences=())
+RIGHT = replace(
+    OUTCOME, holds=True, state={"seat": [{"note": OTHER}]}, results={"B": f"status 302 to /{OTHER}/"},
+    reason="", differences=(),
+)  # fmt: skip
 
 
 def everything(outcome: Outcome, run: Run) -> str:
@@ -53,21 +56,29 @@ def everything(outcome: Outcome, run: Run) -> str:
 
 
 def test_no_long_string_is_left() -> None:
-    shown = everything(*redact(OUTCOME, LONG, ends=[RIGHT.state]))
+    shown = everything(*redact(OUTCOME, LONG, ends=[RIGHT.state, RIGHT.results]))
 
     for secret in (NOTE, repr(NOTE)[1:-1], OTHER, "known only here"):
         assert secret not in shown
 
 
 def test_keys_times_numbers_and_short_strings_stay() -> None:
-    shown = everything(*redact(OUTCOME, LONG, ends=[RIGHT.state]))
+    shown = everything(*redact(OUTCOME, LONG, ends=[RIGHT.state, RIGHT.results]))
 
-    for kept in (KEY, TIME, "123456789012345678901234", "Ada", "200", '\\"seat_with_quite_a_long_name\\"'):
+    for kept in (
+        KEY,
+        TIME,
+        "123456789012345678901234",
+        "Ada",
+        "status 302 to str#",
+        "status 500 TransactionManagementError",
+        '\\"seat_with_quite_a_long_name\\"',
+    ):
         assert kept in shown
 
 
 def test_equal_strings_have_one_name() -> None:
-    outcome, run = redact(OUTCOME, LONG, ends=[RIGHT.state])
+    outcome, run = redact(OUTCOME, LONG, ends=[RIGHT.state, RIGHT.results])
     name = run.steps[0].arguments[0]
 
     assert name.startswith("str#")
@@ -92,7 +103,7 @@ def test_findings_show_them_only_if_values_are_asked_for(*, values: bool) -> Non
         verdict="broken", reason="", actors=("A", "B"), schedules=4, redundant=0, unsteerable=0, yields=0, left=0,
         outcomes=(deadlocked, RIGHT), deadlocks=1, errors={}, waits={}, seconds=0.1, failure=LONG,
     )  # fmt: skip
-    attempts.note(Pairing(kind="request"), found, fork=Fork({}), tables={"seat"})
+    attempts.note(Pairing(kind="request"), found, fork=Fork({}), taken={"seat"})
     finding = attempts.finding(Place(test="test_it"))
 
     assert finding.verdict == "confirmed"
