@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,6 +43,11 @@ class UnitStep:
         types = self.statement.types
         return types[value.params[0]] if value.params and value.params[0] < len(types) else ""
 
+    @property
+    def advisory(self) -> tuple[str, ...]:
+        """What names the advisory lock that it takes or releases."""
+        return (self.template.advisory_key, *self.statement.params)
+
     def equals(self, table: str) -> dict[str, frozenset[str]]:
         """Return what the conditions compare the table's columns with."""
         found = [each for each in self.template.equalities if each.table == table]
@@ -60,12 +65,9 @@ class _Lock:
     rows: frozenset[Row] = frozenset()
     table: str = ""
     """The whole table, where it is locked."""
-    advisory: bool = False
+    advisory: tuple[str, ...] = ()
+    """What names an advisory lock."""
     of_session: bool = False
-
-    def covers(self, rows: Iterable[Row]) -> bool:
-        """Whether it is on one of the rows, or on a table of theirs; any advisory lock is taken to be meant so."""
-        return self.advisory or any(row in self.rows or row[0] == self.table for row in rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -160,8 +162,8 @@ class History:
 
     def _locks_of(self, step: UnitStep) -> Iterator[_Lock]:
         template, transaction = step.template, step.statement.transaction
-        if template.advisory:
-            yield _Lock(step.place, transaction, advisory=True, of_session=template.of_session)
+        if template.advisory == "lock":
+            yield _Lock(step.place, transaction, advisory=step.advisory, of_session=template.of_session)
         if template.verb == "LOCK":
             yield from (_Lock(step.place, transaction, table=table) for table in template.locked)
         elif rows := self.locked_rows(step):
@@ -182,26 +184,46 @@ class History:
 
     def references(self, step: UnitStep, table: str) -> frozenset[Row]:
         """Return the rows of other tables that the conditions, or the inserted values, refer to."""
-        given = step.equals(table)
+        return frozenset().union(*self.parents(step, table))
+
+    def parents(self, step: UnitStep, table: str) -> list[frozenset[Row]]:
+        """Return the same by column: all rows that match the conditions refer to rows of each of these sets."""
+        values = step.equals(table)
         if step.template.verb == "INSERT":
-            given = {name: frozenset(step.values(value)) for name, value in step.template.assignments.items()}
+            values = {name: frozenset(step.values(value)) for name, value in step.template.assignments.items()}
         keys = self.table(table).foreign_keys
-        return frozenset((key.parent, value) for key in keys for value in given.get(key.columns[0], ()))
+        return [frozenset((key.parent, value) for value in values.get(key.columns[0], ())) for key in keys]
 
-    def row_references(self, row: RowRead) -> frozenset[Row]:
-        """Return the rows that a row refers to."""
+    def row_references(self, row: RowRead) -> list[frozenset[Row]]:
+        """Return each row that a row refers to."""
         keys = self.table(row.table).foreign_keys
-        return frozenset((key.parent, row.values[key.columns[0]]) for key in keys if key.columns[0] in row.values)
+        return [frozenset({(key.parent, row.values[key.columns[0]])}) for key in keys if key.columns[0] in row.values]
 
-    def is_guarded(self, read: UnitStep, write: UnitStep, rows: Iterable[Row]) -> bool:
-        """Whether a lock on one of the rows is held from before the read until the write is committed."""
+    def is_guarded(self, read: UnitStep, write: UnitStep, *groups: Collection[Row]) -> bool:
+        """Whether all rows of a group are locked from before the read until the write is committed.
+
+        A group has the rows that another transaction has to lock as well. Any advisory lock is taken to be meant so.
+        """
         # The read may itself be the statement that locks.
-        wanted = tuple(rows)
-        return any(
-            lock.covers(wanted)
-            for lock in self.locks
-            if lock.place <= read.place and (lock.of_session or _same_transaction(lock.transaction, write))
+        held = [lock for lock in self.locks if lock.place <= read.place and self._is_held(lock, write)]
+        rows = {row for lock in held for row in lock.rows}
+        tables = {lock.table for lock in held}
+        is_covered = (group and all(row in rows or row[0] in tables for row in group) for group in groups)
+        return any(lock.advisory for lock in held) or any(is_covered)
+
+    def _is_held(self, lock: _Lock, write: UnitStep) -> bool:
+        """Whether the lock is still held when the write is committed."""
+        if not lock.of_session:
+            return _same_transaction(lock.transaction, write)
+        keys = {other.advisory for other in self.locks if other.of_session}
+        released = (
+            step
+            for step in self.steps[lock.place :]
+            # Another spelling of a key, or pg_advisory_unlock_all(), may be about each of the locks.
+            if step.template.advisory == "unlock" and (step.advisory == lock.advisory or step.advisory not in keys)
         )
+        step = next(released, None)
+        return step is None or (step.place > write.place and not _same_transaction(step.statement.transaction, write))
 
     @staticmethod
     def has_snapshot(read: UnitStep, write: UnitStep, *levels: str) -> bool:

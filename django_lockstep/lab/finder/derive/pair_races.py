@@ -91,10 +91,11 @@ def _unguarded(history: History, read: UnitStep, write: UnitStep) -> frozenset[t
         return frozenset()
     seen = read.template.tested | read.template.summed
     tables = {table for table, _ in seen if not _is_unique(history, table, seen, write)}
-    rows: dict[str, set[Row]] = {
-        table: {(table, ""), *history.references(read, table), *_rows(history, read, table)} for table in tables
+    kept = {
+        table
+        for table in tables
+        if history.is_guarded(read, write, {(table, "")}, _rows(history, read, table), *history.parents(read, table))
     }
-    kept = {table for table in tables if history.is_guarded(read, write, rows[table])}
     # Keys do not change: what was found by them alone will be found again.
     keys = {(table, column) for table in tables for column in history.table(table).key}
     return frozenset(each for each in seen - keys if each[0] in tables - kept)

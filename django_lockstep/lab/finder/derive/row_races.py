@@ -77,7 +77,7 @@ def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value)
     # save() writes all columns back: those with the value that was read are not what it is about.
     if not in_place and (len(after) != 1 or after[0] == before.values[column]):
         return None
-    if history.is_guarded(read, write, {row, *history.row_references(before)}):
+    if history.is_guarded(read, write, {row}, *history.row_references(before)):
         return _reread(history, write, row, column, read)
     kind, rank, sentence = _consequence(history, write, row, column, after, in_place=in_place)
     if _is_locked_between(history, read, write, row):
@@ -136,7 +136,7 @@ def _reread(history: History, write: UnitStep, row: Row, column: str, locked: Un
     if row not in history.locked_rows(locked):
         return None
     earlier = next(_reads(history, locked.place, write.statement.alias, row, column), None)
-    if earlier is None or history.is_guarded(earlier[0], write, {row, *history.row_references(earlier[1])}):
+    if earlier is None or history.is_guarded(earlier[0], write, {row}, *history.row_references(earlier[1])):
         return None
     return _make(history, "late-lock", RANK_REREAD, _LATE, column=column, read=earlier[0], write=write)
 
@@ -236,6 +236,5 @@ def _is_kept_apart(history: History, read: UnitStep, write: UnitStep) -> bool:
     compared &= set(write.template.assignments)
     if any(compared >= {*index.columns, *index.predicate} for index in history.table(table).unique if index.columns):
         return True
-    # Inserts of children are kept apart where each locks the parent first.
-    references = history.references(read, table) | history.references(write, table)
-    return history.is_guarded(read, write, {*references, (table, "")})
+    # A lock on a parent of the look: a parent of the inserted row alone may be another one next time.
+    return history.is_guarded(read, write, {(table, "")}, *history.parents(read, table))
