@@ -11,7 +11,7 @@ from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witn
 from django_lockstep.lab.finder.derive.history import History, Hit, UnitStep
 from django_lockstep.lab.finder.derive.pair_races import lock_orders, mails_before_commit, write_skews
 from django_lockstep.lab.finder.derive.row_races import insert_races, row_races
-from django_lockstep.lab.finder.record.recording import Recording, Table, Unit
+from django_lockstep.lab.finder.record.recording import PASSED_ROW, Recording, Table, Unit
 from django_lockstep.lab.wording import listed
 
 __all__ = ["find_candidates"]
@@ -170,4 +170,6 @@ def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], par
 
 def _at(step: UnitStep | None) -> str:
     site = step.statement.site if step else None
+    if step and site and step.statement.sql == PASSED_ROW:
+        return f" by the caller of {site.function}()"
     return f" at {site}" if site else ""
