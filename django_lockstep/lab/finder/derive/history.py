@@ -44,6 +44,12 @@ class UnitStep:
         return types[value.params[0]] if value.params and value.params[0] < len(types) else ""
 
     @property
+    def sees_many(self) -> bool:
+        """Whether it looks at more than a single row; what is read of one and then written is of `row_races`."""
+        looks_at_all = self.template.looks in {"aggregate", "exists"}
+        return self.template.is_select and (looks_at_all or (self.statement.rows or 0) > 1)
+
+    @property
     def advisory(self) -> tuple[str, ...]:
         """What names the advisory lock that it takes or releases."""
         return (self.template.advisory_key, *self.statement.params)

@@ -73,23 +73,18 @@ def _skews(history: History) -> Iterator[_Skew]:
         if write.template.verb != "INSERT" and history.changed_rows(write) & history.made:
             continue
         for read in history.steps[: write.place]:
-            if _sees_many(read) and read.statement.alias == write.statement.alias:
+            if read.sees_many and read.statement.alias == write.statement.alias:
                 seen = _unguarded(history, read, write)
                 if seen:
                     yield _Skew(history, read, seen, write)
-
-
-def _sees_many(read: UnitStep) -> bool:
-    # A single row that is read and then written is of the kinds of `row_races`.
-    template, rows = read.template, read.statement.rows or 0
-    return template.is_select and (template.looks in {"aggregate", "exists"} or rows > 1)
 
 
 def _unguarded(history: History, read: UnitStep, write: UnitStep) -> frozenset[tuple[str, str]]:
     """Return the tables and columns that the look depends on, and that nothing keeps as they are."""
     if history.has_snapshot(read, write, "serializable"):
         return frozenset()
-    seen = read.template.tested | read.template.summed
+    # Of a look without conditions, all rows: such as DELETE takes.
+    seen = read.template.tested | read.template.summed or {(table, "") for table in read.template.tables}
     tables = {table for table, _ in seen if not _is_unique(history, table, seen, write)}
     kept = {
         table

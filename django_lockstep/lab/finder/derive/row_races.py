@@ -1,22 +1,25 @@
 """Candidates in which a row is written that was read before, or inserted after a look: C1 to C3 of a lost update.
 
-A read that holds its row locked, a write that is conditional on what it changes, and a snapshot that refuses to
-overwrite what is newer are none. Sessions and times of the change neither.
+A read that holds its row locked, and a snapshot that refuses to overwrite what is newer, are none. Neither are sessions
+and times of the change, nor a write that is conditional on what it changes, unless others follow whatever it changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from django_lockstep.lab.explorer.effects.statement_text import Value
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
-from django_lockstep.lab.finder.record.recording import RowRead
+from django_lockstep.lab.finder.record.recording import RowRead, Unit
 
-__all__ = ["insert_races", "row_races"]
+__all__ = ["insert_races", "row_races", "whole_row_races"]
 
 _NUMBERS = frozenset({"smallint", "integer", "bigint", "numeric", "real", "double precision"})
 _DATES = frozenset({"date", "timestamp with time zone", "timestamp without time zone"})
 RANK_NUMBER, RANK_IN_PLACE, RANK_DATE, RANK_STATE, RANK_LATE, RANK_REREAD, RANK_EDIT = 10, 15, 25, 30, 35, 70, 90
+RANK_DELETED, RANK_UNREAD, RANK_WHOLE, RANK_AGAIN, RANK_DELETED_TWICE = 30, 65, 33, 34, 95
 
 _COMPUTED = (
     "{name} {be} read{read} without a lock, and written{write} with another value: what another transaction commits in "
@@ -28,17 +31,50 @@ _IN_PLACE = (
 )
 _STATE = "{name} {be} read{read} without a lock, and set{write}: two transactions can both see the old value and go on."
 _EDIT = "{name} {be} written{write} from the input, over what was read{read}: the last writer wins."
+_DELETED = "A row of {name} is read{read} without a lock, and deleted{write}: two transactions can both use it."
+_UNREAD = (
+    "{name} {be} read{read} without a lock, and changed{write} on a condition: two transactions can both go on, unless "
+    "the count of changed rows is looked at."
+)
 _LATE = "{name} {be} read{read} before its row is locked, and written{write}: what was read may no longer be true."
 
 
 def row_races(history: History) -> Iterator[Hit]:
     """Yield the candidates of one unit."""
-    for write in history.writes("UPDATE"):
-        if _is_conditional(history, write):
-            continue
-        # No other transaction can change a row that this one has made.
-        rows = history.changed_rows(write) - history.made
-        yield from _of_write(list(_hits(history, write, rows)))
+    last = max((step.place for step in history.writes("INSERT", "UPDATE", "DELETE", "SEND")), default=0)
+    for write in history.writes("UPDATE", "DELETE"):
+        conditions = _conditions(history, write)
+        if write.template.verb == "DELETE":
+            yield from _use_of_deleted(history, write)
+        elif not conditions:
+            # No other transaction can change a row that this one has made.
+            rows = history.changed_rows(write) - history.made
+            yield from _of_write(list(_hits(history, write, rows)))
+        # It matters whether the count of changed rows is looked at, if more is written whatever it is.
+        elif write.place < last and (read := _read_of(history, write, min(conditions))):
+            hit = _make(
+                history, "check-then-act", RANK_UNREAD, _UNREAD, column=min(conditions), read=read[0], write=write
+            )
+            yield hit
+
+
+def _use_of_deleted(history: History, write: UnitStep) -> Iterator[Hit]:
+    read = _read_of(history, write)
+    # What Django reads to delete a row is read in the same line. Looks at several rows are for `write_skews`.
+    if read and read[0].statement.site != write.statement.site and not read[0].sees_many:
+        rank = RANK_DELETED_TWICE if history.unit.name.startswith("DELETE ") else RANK_DELETED
+        yield _make(history, "check-then-act", rank, _DELETED, column="", read=read[0], write=write)
+
+
+def _read_of(history: History, write: UnitStep, column: str = "") -> tuple[UnitStep, RowRead, Row] | None:
+    """Return where a row that it writes was read last, if nothing protects that."""
+    for row in sorted(history.changed_rows(write) - history.made):
+        for read, before in _reads(history, write.place, write.statement.alias, row, column):
+            groups = ({row}, *history.row_references(before))
+            if not history.has_snapshot(read, write) and not history.is_guarded(read, write, *groups):
+                return read, before, row
+            break
+    return None
 
 
 def _hits(history: History, write: UnitStep, rows: frozenset[Row]) -> Iterator[Hit]:
@@ -55,11 +91,11 @@ def _of_write(hits: list[Hit]) -> list[Hit]:
     return [hit for hit in hits if hit.kind == worst]
 
 
-def _is_conditional(history: History, write: UnitStep) -> bool:
-    """Whether a column that it sets is also tested: a version, a state, an amount that has to suffice."""
+def _conditions(history: History, write: UnitStep) -> set[str]:
+    """Return the columns that it both sets and tests: a version, a state, an amount that has to suffice."""
     table = write.template.table
     tested = {column for name, column in write.template.tested if name == table}
-    return bool(tested & set(write.template.assignments) - set(history.table(table).key))
+    return tested & set(write.template.assignments) - set(history.table(table).key)
 
 
 def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value) -> Hit | None:
@@ -91,7 +127,7 @@ def _make(
     return Hit(
         kind=kind,
         table=write.template.table,
-        columns=frozenset({column}),
+        columns=frozenset(filter(None, [column])),
         unit=history.unit,
         read=read,
         write=write,
@@ -101,12 +137,12 @@ def _make(
 
 
 def _reads(history: History, end: int, alias: str, row: Row, column: str) -> Iterator[tuple[UnitStep, RowRead]]:
-    """Yield the statements before a place that returned the row's column, the last first."""
+    """Yield the statements before a place that returned the row's column, or any, the last first."""
     for step in reversed(history.steps[:end]):
         if step.statement.alias != alias:
             continue
         for each in step.statement.read:
-            if each.table == row[0] and column in each.values and history.key_of(step, each) == row[1]:
+            if each.table == row[0] and (not column or column in each.values) and history.key_of(step, each) == row[1]:
                 yield step, each
                 break
 
@@ -158,6 +194,56 @@ def _consequence(
     if table.types.get(column, "") in _NUMBERS and not is_reference and after[0] != "NULL":
         return "read-modify-write", RANK_NUMBER, _COMPUTED
     return "check-then-act", RANK_STATE, _STATE
+
+
+# Candidates of save(), which writes all columns: those that were not changed as they were read, over what another unit
+# has written in between; and if the row was deleted, by an INSERT.
+
+_WHOLE = "{name} {be} read{read} and written back{write} as before: what {partner} writes in between is lost."
+_AGAIN = "A row of {name} is read{read} and saved as a whole{write}: if {partner} deletes it in between, it comes back."
+
+
+def whole_row_races(histories: Sequence[History]) -> Iterator[Hit]:
+    """Yield the candidates of units with others that change, or delete, what they save."""
+    seen = [
+        (history, write, read, _unchanged(write, before, row))
+        for history in histories
+        for write in history.writes("UPDATE")
+        if not _conditions(history, write) and (found := _read_of(history, write)) is not None
+        for read, before, row in [found]
+    ]
+    unchanged = {(history, write.place): columns for history, write, _, columns in seen}
+    # One of each unit: in a large suite hundreds of tests have the same request sent. Calls are raced within a test.
+    writers: dict[tuple[str, str, str], dict[str, Unit]] = defaultdict(dict)
+    for history in histories:
+        for step in history.writes("UPDATE", "DELETE"):
+            columns = step.template.assignments if step.template.verb == "UPDATE" else [""]
+            for column in set(columns) - unchanged.get((history, step.place), frozenset()):
+                place = _test_of(history.unit)
+                writers[step.template.table, column, place].setdefault(history.unit.name, history.unit)
+    for history, write, read, columns in seen:
+        table = history.table(write.template.table)
+        is_whole = table.types.keys() <= {*write.template.assignments, *table.key}
+        for kind, rank, sentence, names in (
+            ("whole-row-write", RANK_WHOLE, _WHOLE, columns),
+            ("deleted-row-write", RANK_AGAIN, _AGAIN, [""] if is_whole else []),
+        ):
+            for column in names:
+                units = writers[table.name, column, _test_of(history.unit)]
+                others = [unit for name, unit in units.items() if name != history.unit.name]
+                if others:
+                    hit = _make(history, kind, rank, sentence, column=column, read=read, write=write)
+                    yield replace(hit, partners=tuple(others))
+
+
+def _test_of(unit: Unit) -> str:
+    return "" if unit.kind == "request" else f"{unit.kind} {unit.test}"
+
+
+def _unchanged(write: UnitStep, before: RowRead, row: Row) -> frozenset[str]:
+    """Return the columns that it sets to what was read."""
+    values = {name: write.values(write.value_for(row[1], value)) for name, value in write.template.assignments.items()}
+    return frozenset(name for name, texts in values.items() if texts == (before.values.get(name),))
 
 
 # Candidates in which a row is inserted after a look that such an insert would have changed: check-then-insert. A unique
