@@ -28,7 +28,10 @@ from django_lockstep.lab.explorer.effects.queries import (
 __all__ = ["Condition", "StatementText", "Value", "columns_of", "read_parts", "read_statement"]
 
 _QUOTED = re.compile(r'"\w+"\.(?=")|"')
-_ADVISORY = re.compile(r"\bpg_(?:try_)?advisory_(xact_)?(lock|unlock)(?:_all)?\s*\((.*)", re.IGNORECASE | re.DOTALL)
+_ADVISORY = re.compile(
+    r"\bpg_(?:try_)?advisory_(?P<of_transaction>xact_)?(?P<verb>lock|unlock)(?:_all)?\s*\((?P<key>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
 """Of locks that keep others out: of a shared one many sessions may have a share."""
 _LOCK_TABLE = re.compile(r'\s*LOCK\s+(?:TABLE\s+)?(?:ONLY\s+)?(?:"?public"?\.)?"?([^"\s;]+)"?', re.IGNORECASE)
 _SHARED_TABLE = re.compile(r"\bIN\s+((ACCESS\s+|ROW\s+)?SHARE|ROW\s+EXCLUSIVE)\s+MODE\b", re.IGNORECASE)
@@ -123,22 +126,9 @@ class StatementText:
         return frozenset({match[1]} if match else ())
 
     @property
-    def advisory(self) -> str:
-        """``lock`` or ``unlock`` if it takes or releases an advisory lock, and no shared one."""
-        match = _ADVISORY.search(self._sql) if self.is_select else None
-        return match[2].lower() if match else ""
-
-    @property
-    def advisory_key(self) -> str:
-        """What follows in the parentheses, with placeholders."""
-        match = _ADVISORY.search(self._sql)
-        return match[3] if match else ""
-
-    @property
-    def of_session(self) -> bool:
-        """Whether that lock outlives the transaction."""
-        match = _ADVISORY.search(self._sql)
-        return match is not None and not match[1]
+    def advisory(self) -> re.Match[str] | None:
+        """What takes or releases an advisory lock that is not shared: ``of_transaction``, ``verb`` and ``key``."""
+        return _ADVISORY.search(self._sql) if self.is_select else None
 
     @property
     def upsert(self) -> bool:

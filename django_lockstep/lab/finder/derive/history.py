@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from django_lockstep.lab.explorer.effects.statement_text import StatementText, Value, read_statement
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RowRead, Table, Unit
@@ -51,8 +52,15 @@ class UnitStep:
 
     @property
     def advisory(self) -> tuple[str, ...]:
-        """What names the advisory lock that it takes or releases."""
-        return (self.template.advisory_key, *self.statement.params)
+        """Names the advisory lock that it takes or releases; empty if there is none."""
+        match = self.template.advisory
+        return (match["key"], *self.statement.params) if match else ()
+
+    def releases(self, lock: _Lock, keys: Collection[tuple[str, ...]]) -> bool:
+        """Whether it releases this advisory lock: by its key, or by none of these keys and thereby maybe any lock."""
+        match = self.template.advisory
+        is_release = match is not None and match["verb"].lower() == "unlock"
+        return is_release and (self.advisory == lock.advisory or self.advisory not in keys)
 
     def equals(self, table: str) -> dict[str, frozenset[str]]:
         """Return what the conditions compare the table's columns with."""
@@ -103,6 +111,11 @@ class History:
         self.steps = [
             UnitStep(place, statement, read_statement(statement.sql)) for place, statement in enumerate(unit.statements)
         ]
+
+    def hit(self, kind: str, sentence: str, *, write: UnitStep, column: str = "", **fields: Any) -> Hit:
+        """Return a candidate of this unit, on the table of the write unless ``fields`` name another one."""
+        place = {"table": write.template.table, "columns": frozenset(filter(None, [column]))}
+        return Hit(kind=kind, sentence=sentence, unit=self.unit, write=write, **{**place, **fields})
 
     def table(self, name: str) -> Table:
         return self.tables.get(name) or Table(name=name)
@@ -168,8 +181,8 @@ class History:
 
     def _locks_of(self, step: UnitStep) -> Iterator[_Lock]:
         template, transaction = step.template, step.statement.transaction
-        if template.advisory == "lock":
-            yield _Lock(step.place, transaction, advisory=step.advisory, of_session=template.of_session)
+        if (match := template.advisory) and match["verb"].lower() == "lock":
+            yield _Lock(step.place, transaction, advisory=step.advisory, of_session=not match["of_transaction"])
         if template.verb == "LOCK":
             yield from (_Lock(step.place, transaction, table=table) for table in template.locked)
         elif rows := self.locked_rows(step):
@@ -221,14 +234,9 @@ class History:
         """Whether the lock is still held when the write is committed."""
         if not lock.of_session:
             return _same_transaction(lock.transaction, write)
+        # Another spelling of a key, or pg_advisory_unlock_all(), may be about each of the locks.
         keys = {other.advisory for other in self.locks if other.of_session}
-        released = (
-            step
-            for step in self.steps[lock.place :]
-            # Another spelling of a key, or pg_advisory_unlock_all(), may be about each of the locks.
-            if step.template.advisory == "unlock" and (step.advisory == lock.advisory or step.advisory not in keys)
-        )
-        step = next(released, None)
+        step = next((step for step in self.steps[lock.place :] if step.releases(lock, keys)), None)
         return step is None or (step.place > write.place and not _same_transaction(step.statement.transaction, write))
 
     @staticmethod

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from django_lockstep.lab.explorer.effects.statement_text import Value
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
@@ -52,10 +51,8 @@ def row_races(history: History) -> Iterator[Hit]:
             yield from _of_write(list(_hits(history, write, rows)))
         # It matters whether the count of changed rows is looked at, if more is written whatever it is.
         elif write.place < last and (read := _read_of(history, write, min(conditions))):
-            hit = _make(
-                history, "check-then-act", RANK_UNREAD, _UNREAD, column=min(conditions), read=read[0], write=write
-            )
-            yield hit
+            column = min(conditions)
+            yield history.hit("check-then-act", _UNREAD, rank=RANK_UNREAD, column=column, read=read[0], write=write)
 
 
 def _use_of_deleted(history: History, write: UnitStep) -> Iterator[Hit]:
@@ -63,7 +60,7 @@ def _use_of_deleted(history: History, write: UnitStep) -> Iterator[Hit]:
     # What Django reads to delete a row is read in the same line. Looks at several rows are for `write_skews`.
     if read and read[0].statement.site != write.statement.site and not read[0].sees_many:
         rank = RANK_DELETED_TWICE if history.unit.name.startswith("DELETE ") else RANK_DELETED
-        yield _make(history, "check-then-act", rank, _DELETED, column="", read=read[0], write=write)
+        yield history.hit("check-then-act", _DELETED, rank=rank, read=read[0], write=write)
 
 
 def _read_of(history: History, write: UnitStep, column: str = "") -> tuple[UnitStep, RowRead, Row] | None:
@@ -118,22 +115,7 @@ def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value)
     kind, rank, sentence = _consequence(history, write, row, column, after, in_place=in_place)
     if _is_locked_between(history, read, write, row):
         kind, rank, sentence = "late-lock", max(rank, RANK_LATE), _LATE
-    return _make(history, kind, rank, sentence, column=column, read=read, write=write)
-
-
-def _make(
-    history: History, kind: str, rank: int, sentence: str, *, column: str, read: UnitStep, write: UnitStep
-) -> Hit:
-    return Hit(
-        kind=kind,
-        table=write.template.table,
-        columns=frozenset(filter(None, [column])),
-        unit=history.unit,
-        read=read,
-        write=write,
-        rank=rank,
-        sentence=sentence,
-    )
+    return history.hit(kind, sentence, rank=rank, column=column, read=read, write=write)
 
 
 def _reads(history: History, end: int, alias: str, row: Row, column: str) -> Iterator[tuple[UnitStep, RowRead]]:
@@ -174,7 +156,7 @@ def _reread(history: History, write: UnitStep, row: Row, column: str, locked: Un
     earlier = next(_reads(history, locked.place, write.statement.alias, row, column), None)
     if earlier is None or history.is_guarded(earlier[0], write, {row}, *history.row_references(earlier[1])):
         return None
-    return _make(history, "late-lock", RANK_REREAD, _LATE, column=column, read=earlier[0], write=write)
+    return history.hit("late-lock", _LATE, rank=RANK_REREAD, column=column, read=earlier[0], write=write)
 
 
 def _consequence(
@@ -202,48 +184,43 @@ def _consequence(
 _WHOLE = "{name} {be} read{read} and written back{write} as before: what {partner} writes in between is lost."
 _AGAIN = "A row of {name} is read{read} and saved as a whole{write}: if {partner} deletes it in between, it comes back."
 
+_SAVES = {True: ("whole-row-write", RANK_WHOLE, _WHOLE), False: ("deleted-row-write", RANK_AGAIN, _AGAIN)}
+"""By whether other columns are written back, or the row comes back: kind, rank and sentence."""
+
 
 def whole_row_races(histories: Sequence[History]) -> Iterator[Hit]:
     """Yield the candidates of units with others that change, or delete, what they save."""
-    seen = [
-        (history, write, read, _unchanged(write, before, row))
-        for history in histories
-        for write in history.writes("UPDATE")
-        if not _conditions(history, write) and (found := _read_of(history, write)) is not None
-        for read, before, row in [found]
-    ]
-    unchanged = {(history, write.place): columns for history, write, _, columns in seen}
-    # One of each unit: in a large suite hundreds of tests have the same request sent. Calls are raced within a test.
+    # One of each unit: in a large suite hundreds of tests have the same request sent.
     writers: dict[tuple[str, str, str], dict[str, Unit]] = defaultdict(dict)
     for history in histories:
         for step in history.writes("UPDATE", "DELETE"):
-            columns = step.template.assignments if step.template.verb == "UPDATE" else [""]
-            for column in set(columns) - unchanged.get((history, step.place), frozenset()):
-                place = _test_of(history.unit)
-                writers[step.template.table, column, place].setdefault(history.unit.name, history.unit)
-    for history, write, read, columns in seen:
+            changed = step.template.assignments.keys() - _unchanged(history, step)
+            for column in changed if step.template.verb == "UPDATE" else [""]:
+                writers[step.template.table, column, _test_of(history.unit)].setdefault(history.unit.name, history.unit)
+    saves = [(history, write) for history in histories for write in history.writes("UPDATE")]
+    for history, write in saves:
+        seen = None if _conditions(history, write) else _read_of(history, write)
         table = history.table(write.template.table)
         is_whole = table.types.keys() <= {*write.template.assignments, *table.key}
-        for kind, rank, sentence, names in (
-            ("whole-row-write", RANK_WHOLE, _WHOLE, columns),
-            ("deleted-row-write", RANK_AGAIN, _AGAIN, [""] if is_whole else []),
-        ):
-            for column in names:
-                units = writers[table.name, column, _test_of(history.unit)]
-                others = [unit for name, unit in units.items() if name != history.unit.name]
-                if others:
-                    hit = _make(history, kind, rank, sentence, column=column, read=read, write=write)
-                    yield replace(hit, partners=tuple(others))
+        for column in [*sorted(_unchanged(history, write)), *([""] if is_whole else [])] if seen else []:
+            units = writers[table.name, column, _test_of(history.unit)].values()
+            if seen and (partners := tuple(unit for unit in units if unit.name != history.unit.name)):
+                kind, rank, text = _SAVES[bool(column)]
+                yield history.hit(kind, text, rank=rank, column=column, read=seen[0], write=write, partners=partners)
 
 
 def _test_of(unit: Unit) -> str:
+    """Return what units have in common that may be raced: calls, the test."""
     return "" if unit.kind == "request" else f"{unit.kind} {unit.test}"
 
 
-def _unchanged(write: UnitStep, before: RowRead, row: Row) -> frozenset[str]:
-    """Return the columns that it sets to what was read."""
-    values = {name: write.values(write.value_for(row[1], value)) for name, value in write.template.assignments.items()}
-    return frozenset(name for name, texts in values.items() if texts == (before.values.get(name),))
+def _unchanged(history: History, write: UnitStep) -> frozenset[str]:
+    """Return the columns that it sets to what was read of its row."""
+    for row in sorted(history.changed_rows(write)):
+        for _, before in _reads(history, write.place, write.statement.alias, row, ""):
+            values = {name: write.value_for(row[1], value) for name, value in write.template.assignments.items()}
+            return frozenset(name for name in values if write.values(values[name]) == (before.values.get(name),))
+    return frozenset()
 
 
 # Candidates in which a row is inserted after a look that such an insert would have changed: check-then-insert. A unique
@@ -281,9 +258,7 @@ def _insert_hit(history: History, read: UnitStep, write: UnitStep) -> Hit | None
     rank, sentence = _insert_consequence(read)
     if not rank or not _would_match(history, read, write) or _is_kept_apart(history, read, write):
         return None
-    return Hit(
-        kind="check-then-insert", table=table, unit=history.unit, read=read, write=write, rank=rank, sentence=sentence
-    )
+    return history.hit("check-then-insert", sentence, rank=rank, read=read, write=write)
 
 
 def _insert_consequence(read: UnitStep) -> tuple[int, str]:

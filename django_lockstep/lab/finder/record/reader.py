@@ -97,7 +97,7 @@ class StatementReader:
         for column in instance._meta.concrete_fields if values else ():
             with suppress(Exception):  # of a field of the project's own, or for an expression
                 value = column.get_db_prep_save(instance.__dict__[column.attname], connection)
-                if self._fingerprints.of(value) == values[column.column]:
+                if self._fingerprints.of(value) == values[str(column.column)]:
                     names.append(column.attname)
         return names
 
