@@ -80,7 +80,6 @@ class StatementReader:
         """
         connection: Any = connections[instance._state.db or DEFAULT_DB_ALIAS]
         driver, pk = connection.connection, instance.pk
-        # A value that cannot be a key would have the test's transaction aborted.
         if not hasattr(driver, "pgconn") or not isinstance(pk, int | str | UUID):
             return ()
         rows = RowReader(self._catalog(connection), self._fingerprints)
@@ -277,12 +276,17 @@ def _ask(driver: Any, sql: str, *params: str) -> Any:
     """Return the result of a query; None where it fails.
 
     It goes past Django's and the driver's cursors, so that no counter of statements counts it, and is not sent in an
-    aborted transaction, or amid a pipeline.
+    aborted transaction, or amid a pipeline. In a savepoint, for a failure would abort the test's transaction.
     """
     connection = driver.pgconn
     if connection.pipeline_status or connection.transaction_status not in _USABLE:
         return None
+    in_transaction = connection.transaction_status == TransactionStatus.INTRANS
+    if in_transaction:
+        connection.exec_(b"SAVEPOINT lockstep_read")
     result = connection.exec_params(sql.encode(), [param.encode() for param in params])
+    if in_transaction:
+        connection.exec_(b"ROLLBACK TO SAVEPOINT lockstep_read; RELEASE SAVEPOINT lockstep_read")
     return result if result.status == ExecStatus.TUPLES_OK else None
 
 

@@ -95,12 +95,14 @@ def test_a_request_is_a_unit_with_its_route_and_its_input(tape: Tape, seat: Plai
 
 
 def test_the_row_of_an_instance_that_is_passed_was_read_by_the_caller(tape: Tape, seat: PlainSeat) -> None:
+    nowhere = PlainSeat.objects.get(pk=seat.pk)
+    nowhere.pk = "no key"  # which aborts no transaction
     with tape(), CaptureQueriesContext(connection) as queries:
-        office.raise_passed(seat, [PlainSeat(), None], by=Decimal(5))
+        office.raise_passed(seat, [PlainSeat(), None, nowhere], by=Decimal(5))
 
     (unit,) = tape.units
     row = unit.statements[0].read[0]
-    assert (len(queries), verbs(unit)) == (1, ["PASSED", "UPDATE"])
+    assert (len(queries), verbs(unit)) == (1, ["PASSED", "PASSED", "UPDATE"])
     # As it was before, although the instance had another price when its first statement was sent.
     assert (row.table, row.key, row.values["price"]) == ("shop_plainseat", PLAIN.of(seat.pk), PLAIN.of(10))
     assert str(unit.statements[0].site).partition(":")[0] == "tests/testapps/shop/office.py"
