@@ -174,7 +174,7 @@ class Attempts:
         right = [f"{listed(counts)} leave in {self.candidate.table} what serial orders do"] if counts else []
         wrong = [f"but not in {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
         skipped = [_PASSED_OVER] if self._passed_over else []
-        left = ["more is left to try, with a larger budget"] if is_left else []
+        left = ["more is left to try, with a larger budget"] if is_left and counts else []
         return "; ".join(
             [*right, *wrong, *skipped, *left, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())]
         )
