@@ -20,6 +20,12 @@ def raise_price(pk: int, amount: Decimal) -> None:
     PlainSeat.objects.filter(pk=seat.pk).update(price=seat.price + amount)
 
 
+def raise_passed(seat: PlainSeat, others: list[Any], *, by: Decimal) -> None:
+    """Compute from what the caller has read, before the first statement is sent."""
+    seat.price += by
+    PlainSeat.objects.filter(pk=seat.pk).update(price=seat.price)
+
+
 @transaction.atomic
 def raise_price_locked(pk: int, amount: Decimal) -> None:
     """Do the same under a lock, and say so."""

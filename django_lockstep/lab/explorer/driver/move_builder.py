@@ -45,7 +45,8 @@ class MoveBuilder:
         number = len(self.trace.moves)
         parts = {index: self._end(index, number, chosen, was_waiting) for index in self._just_ended(chosen)}
         sent = self.state.current[chosen].operation
-        writes = self.transaction(chosen, sent).statement(sent).may_change
+        statement = self.transaction(chosen, sent).statement(sent)
+        writes = statement.may_change
         admitted = writes and self.admissions.is_first(chosen)
         # A step that only begins to wait is a move too: its place in the queue decides who gets the lock next.
         if chosen in self.state.waiting:
@@ -60,6 +61,7 @@ class MoveBuilder:
             actor=chosen,
             footprint=_union(parts),
             writes=writes,
+            tables=statement.changed_tables,
             admitted=admitted,
             admits=self.admissions.note_begun(self.state.ended | ({chosen} if writes else set())),
             woken=woken if contest is None else woken | contest.contenders,

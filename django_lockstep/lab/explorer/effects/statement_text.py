@@ -28,8 +28,13 @@ from django_lockstep.lab.explorer.effects.queries import (
 __all__ = ["Condition", "StatementText", "Value", "columns_of", "read_parts", "read_statement"]
 
 _QUOTED = re.compile(r'"\w+"\.(?=")|"')
-_ADVISORY = re.compile(r"\bpg_(?:try_)?advisory_(xact_)?lock(?:_shared)?\s*\(", re.IGNORECASE)
+_ADVISORY = re.compile(
+    r"\bpg_(?:try_)?advisory_(?P<of_transaction>xact_)?(?P<verb>lock|unlock)(?:_all)?\s*\((?P<key>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Of locks that keep others out: of a shared one many sessions may have a share."""
 _LOCK_TABLE = re.compile(r'\s*LOCK\s+(?:TABLE\s+)?(?:ONLY\s+)?(?:"?public"?\.)?"?([^"\s;]+)"?', re.IGNORECASE)
+_SHARED_TABLE = re.compile(r"\bIN\s+((ACCESS\s+|ROW\s+)?SHARE|ROW\s+EXCLUSIVE)\s+MODE\b", re.IGNORECASE)
 _MOST_REMEMBERED = 8192
 
 
@@ -104,11 +109,11 @@ class StatementText:
 
     @cached_property
     def locked(self) -> frozenset[str]:
-        """Tables whose rows a SELECT locks so that others cannot change them, or that LOCK TABLE locks."""
-        tables = self._lock_table
+        """Tables whose rows a SELECT locks as only one transaction can, or that LOCK TABLE locks so."""
+        tables = frozenset() if _SHARED_TABLE.search(self._sql) else self._lock_table
         for lock in self._query.tree.args.get("locks") or () if self.is_select else ():
-            if lock.args.get("key") and not lock.args.get("update"):
-                continue  # KEY SHARE
+            if not lock.args.get("update"):
+                continue  # SHARE and KEY SHARE, which two transactions hold together
             # Without OF, the rows of all tables are locked.
             names = [identifier(node) for node in lock.expressions]
             tables |= {_name(self._query.aliases.get(name, name)) for name in names} or self.tables
@@ -121,15 +126,9 @@ class StatementText:
         return frozenset({match[1]} if match else ())
 
     @property
-    def advisory(self) -> bool:
-        """Whether it takes an advisory lock."""
-        return self.is_select and _ADVISORY.search(self._sql) is not None
-
-    @property
-    def of_session(self) -> bool:
-        """Whether that lock outlives the transaction."""
-        match = _ADVISORY.search(self._sql)
-        return match is not None and not match[1]
+    def advisory(self) -> re.Match[str] | None:
+        """What takes or releases an advisory lock that is not shared: ``of_transaction``, ``verb`` and ``key``."""
+        return _ADVISORY.search(self._sql) if self.is_select else None
 
     @property
     def upsert(self) -> bool:

@@ -147,6 +147,12 @@ class Statement:
         """Whether it writes or locks, or may do so because it is not understood."""
         return self.kind == "UNKNOWN" or bool(self.writes or self.locks)
 
+    @property
+    def changed_tables(self) -> frozenset[str]:
+        """The tables whose rows it writes or locks; that an inserted row refers to another row is no change of that."""
+        locked = {table for (table, _), mode in self.locks if mode is not Mode.KEY_SHARE}
+        return frozenset(locked | {table for table, _ in self.writes})
+
     @cached_property
     def locks_only_rows(self) -> bool:
         """Whether it locks nothing but `row_locks`, and those rows that these refer to."""

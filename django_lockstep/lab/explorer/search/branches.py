@@ -25,6 +25,8 @@ class Move:
     """What the step and the woken steps touched, and what they would have published had they not waited or failed."""
     writes: bool = False
     """Whether the statement that it sent writes or locks, or is not understood."""
+    tables: frozenset[str] = frozenset()
+    """Tables whose rows that statement writes or locks, also under a lock that its transaction holds already."""
     woken: frozenset[int] = frozenset()
     """Actors whose waiting steps ended with it, or that competed then."""
     waits_for: frozenset[int] = frozenset()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.effects.footprints import Footprint, Mode, dependent
+from django_lockstep.lab.explorer.effects.footprints import dependent
 from django_lockstep.lab.explorer.search.branches import Move, State, related
 from django_lockstep.lab.explorer.search.schedules import SinglePreemption
 from django_lockstep.lab.explorer.search.symmetry import originals
@@ -107,7 +107,7 @@ class DirectedSearch:
         # A transaction that only reads may still see the others' changes in parts.
         writes = [number for number, move in enumerate(moves) if move.writes] or range(len(moves))
         if self._tables:
-            writes = [number for number in writes if self._is_concerned(moves[number].footprint)]
+            writes = [number for number in writes if self._is_concerned(moves[number])]
         cuts = {_postponed(number + after, concerning) for number in writes for after in (0, 1)}
         # At its beginning or its end the actor is not interrupted: these are the serial orders.
         return cuts - {0, len(moves)}
@@ -130,11 +130,9 @@ class DirectedSearch:
                 break
         return max(done, steps)
 
-    def _is_concerned(self, touched: Footprint) -> bool:
-        # That an inserted row refers to another one is no change of that.
-        locked = {table for (table, _), mode in touched.locks | touched.tried if mode is not Mode.KEY_SHARE}
-        written = {table for table, _ in touched.publishes}
-        return touched.opaque or not self._tables.isdisjoint(locked | written)
+    def _is_concerned(self, move: Move) -> bool:
+        # Not by the footprint: a write under a lock that is held already takes none, and publishes nothing yet.
+        return move.footprint.opaque or not self._tables.isdisjoint(move.tables)
 
 
 def _postponed(number: int, concerning: Sequence[bool]) -> int:

@@ -349,8 +349,8 @@ class Confirmation:
             attempts.is_news = False
 
     def _add(self, finding: Finding) -> None:
-        # Without a reason, the time was over before the first try at its place.
-        reason = finding.reason or "the time was over"
+        # Without a reason, there was no try at its place.
+        reason = finding.reason or ("the time was over" if self._is_over else "its partner was not reached there")
         finding = replace(finding, reason=reason, spent=round(self._spent, 1))
         self._found.add(finding)
         self._on_finding(finding)
@@ -365,15 +365,16 @@ class Confirmation:
             self._partners.capture(self._test, point, shown)
 
     def _pairings(self, point: Point, here: Mapping[str, Candidate], related: Sequence[Candidate]) -> Iterator[_Paired]:
-        actor, candidates = point.actor, list(here.values())
-        if here:
+        actor, candidates = point.actor, [one for one in here.values() if one.may_race(point.name, point.name)]
+        if candidates:
             yield Pairing(kind=point.kind), with_itself(actor), candidates
         for earlier in self._earlier:
             if earlier.point.kind == point.kind:
                 pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
-                also = [one for one in related if one.id not in here]
-                yield pairing, with_earlier(earlier, actor), candidates + also
-        if here and isinstance(actor, RequestActor):
+                pair = {**here, **{one.id: one for one in related}}.values()
+                names = (earlier.point.name, point.name)
+                yield pairing, with_earlier(earlier, actor), [one for one in pair if one.may_race(*names)]
+        if candidates and isinstance(actor, RequestActor):
             yield Pairing(kind=point.kind, two_users=True), with_another_user(actor), candidates
 
 

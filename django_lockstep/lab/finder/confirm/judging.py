@@ -275,11 +275,14 @@ _LOCK = "lock the row with select_for_update() before it is read, in the transac
 _CONDITION = "compute and check in the UPDATE itself: filter(pk=..., field__gte=n).update(field=F('field') - n)"
 _VERSION = "put the version that was read into the WHERE clause of the write, and refuse or retry if no row is left"
 _UNIQUE = "a unique constraint, and get_or_create() or an IntegrityError that is handled"
+_FIELDS = "write only what was changed: save(update_fields=[...]), or filter(pk=...).update(...)"
 _PARENT = "lock the row that the new ones belong to before they are looked for"
 REMEDIES = {
     "read-modify-write": (_CONDITION, _LOCK, _VERSION),
     "check-then-act": (_CONDITION, _LOCK, _VERSION),
     "check-then-insert": (_UNIQUE, _PARENT),
+    "whole-row-write": (_FIELDS, _LOCK, _VERSION),
+    "deleted-row-write": (_FIELDS, _LOCK),
     "write-skew": (_PARENT, "SERIALIZABLE transactions, retried when the server refuses one"),
     "lock-order": ("lock several rows in one order everywhere, such as that of their primary keys",),
     "late-lock": (_LOCK,),

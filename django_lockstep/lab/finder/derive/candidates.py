@@ -13,12 +13,16 @@ KINDS = {
     "read-modify-write": "A value is written that was computed from one read before without a lock.",
     "check-then-act": "A row's state is set, or a number raised in place, after it was read without a lock.",
     "check-then-insert": "A row is inserted after a look that found none, or counted, and nothing keeps two apart.",
+    "whole-row-write": "A row is saved with columns as they were read, which another unit writes.",
+    "deleted-row-write": "A row is saved after it was read, which another unit deletes.",
     "write-skew": "Two transactions read what the other one changes.",
     "lock-order": "Rows are locked in different orders, so that two transactions may wait for each other.",
     "late-lock": "A row is locked only after it was read, and then written.",
     "effect-before-commit": "Something leaves the process before its transaction is committed.",
 }
 """What each kind means."""
+_WITH_PARTNER = frozenset({"whole-row-write", "deleted-row-write"})
+"""Kinds that no unit shows beside itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +80,10 @@ class Candidate:
     rank: int
     """The lower, the worse the consequence."""
     sentence: str
+
+    def may_race(self, name: str, other: str) -> bool:
+        """Whether units of these names may show it."""
+        return self.kind not in _WITH_PARTNER or {name, other} == {self.unit, self.partner}
 
 
 def candidate_id(kind: str, table: str, write: Access, *, nth: int) -> str:

@@ -10,8 +10,8 @@ from itertools import chain
 from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness, candidate_id
 from django_lockstep.lab.finder.derive.history import History, Hit, UnitStep
 from django_lockstep.lab.finder.derive.pair_races import lock_orders, mails_before_commit, write_skews
-from django_lockstep.lab.finder.derive.row_races import insert_races, row_races
-from django_lockstep.lab.finder.record.recording import Recording, Table, Unit
+from django_lockstep.lab.finder.derive.row_races import insert_races, row_races, whole_row_races
+from django_lockstep.lab.finder.record.recording import PASSED_ROW, Recording, Table, Unit
 from django_lockstep.lab.wording import listed
 
 __all__ = ["find_candidates"]
@@ -39,6 +39,7 @@ def find_candidates(recording: Recording) -> list[Candidate]:
 def _hits(histories: Sequence[History]) -> Iterator[Hit]:
     for history in histories:
         yield from chain(row_races(history), insert_races(history), mails_before_commit(history))
+    yield from whole_row_races(histories)
     yield from write_skews(histories)
     yield from lock_orders(histories)
 
@@ -141,21 +142,21 @@ def _writers(histories: Sequence[History]) -> Mapping[_Key, list[Unit]]:
     return writers
 
 
+_COUNTERPARTS = {"INSERT": ("INSERT", "DELETE"), "DELETE": ("INSERT", "DELETE")}
+"""By the verb of a write, what changes the rows that were read before it; a deletion last, for most writes then find
+none."""
+
+
 def _partners(hit: Hit, hits: list[Hit], columns: Sequence[str], writers: Mapping[_Key, list[Unit]]) -> list[Unit]:
-    """Return the units of another name that write what this one reads, or else delete it, all of one name."""
-    known = [unit for each in hits for unit in each.partners]
-
-    def others(verb: str, *names: str) -> list[Unit]:
-        found = known or [unit for name in names for unit in writers.get((verb, hit.table, (name, "", 0)), ())]
-        return [unit for unit in found if unit.name != hit.unit.name]
-
-    is_insert = hit.kind == "check-then-insert"
-    # A DELETE only where nobody updates: after it most writes find no row, and all is well.
-    found = others("INSERT", "") if is_insert else others("UPDATE", *columns) or others("DELETE", "")
-    if not found:
-        return known
-    shortest = min(found, key=lambda unit: (len(unit.statements), unit.name))
-    return [unit for unit in found if unit.name == shortest.name]
+    """Return units that write what this one reads, all of one name, and of another one if there are such."""
+    units = [unit for each in hits for unit in each.partners]
+    for verb in _COUNTERPARTS.get(hit.write.template.verb, ("UPDATE", "DELETE")):
+        keys = [(verb, hit.table, (name, "", 0)) for name in (columns if verb == "UPDATE" else [""])]
+        units = units or [unit for key in keys for unit in writers.get(key, ()) if unit.name != hit.unit.name]
+    units = [unit for unit in units if unit.name != hit.unit.name] or units
+    # Of the unit's kind: requests of another test can be moved, and calls be raced with those of the same test.
+    order = {(unit.kind != hit.unit.kind, len(unit.statements), unit.name) for unit in units}
+    return [unit for unit in units if unit.name == min(order)[-1]]
 
 
 def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], partner: str) -> str:
@@ -170,4 +171,6 @@ def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], par
 
 def _at(step: UnitStep | None) -> str:
     site = step.statement.site if step else None
+    if step and site and step.statement.sql == PASSED_ROW:
+        return f" by the caller of {site.function}()"
     return f" at {site}" if site else ""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from django_lockstep.lab.explorer.effects.statement_text import StatementText, Value, read_statement
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RowRead, Table, Unit
@@ -43,6 +44,24 @@ class UnitStep:
         types = self.statement.types
         return types[value.params[0]] if value.params and value.params[0] < len(types) else ""
 
+    @property
+    def sees_many(self) -> bool:
+        """Whether it looks at more than a single row; what is read of one and then written is of `row_races`."""
+        looks_at_all = self.template.looks in {"aggregate", "exists"}
+        return self.template.is_select and (looks_at_all or (self.statement.rows or 0) > 1)
+
+    @property
+    def advisory(self) -> tuple[str, ...]:
+        """Names the advisory lock that it takes or releases; empty if there is none."""
+        match = self.template.advisory
+        return (match["key"], *self.statement.params) if match else ()
+
+    def releases(self, lock: _Lock, keys: Collection[tuple[str, ...]]) -> bool:
+        """Whether it releases this advisory lock: by its key, or by none of these keys and thereby maybe any lock."""
+        match = self.template.advisory
+        is_release = match is not None and match["verb"].lower() == "unlock"
+        return is_release and (self.advisory == lock.advisory or self.advisory not in keys)
+
     def equals(self, table: str) -> dict[str, frozenset[str]]:
         """Return what the conditions compare the table's columns with."""
         found = [each for each in self.template.equalities if each.table == table]
@@ -60,12 +79,9 @@ class _Lock:
     rows: frozenset[Row] = frozenset()
     table: str = ""
     """The whole table, where it is locked."""
-    advisory: bool = False
+    advisory: tuple[str, ...] = ()
+    """What names an advisory lock."""
     of_session: bool = False
-
-    def covers(self, rows: Iterable[Row]) -> bool:
-        """Whether it is on one of the rows, or on a table of theirs; any advisory lock is taken to be meant so."""
-        return self.advisory or any(row in self.rows or row[0] == self.table for row in rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,6 +111,11 @@ class History:
         self.steps = [
             UnitStep(place, statement, read_statement(statement.sql)) for place, statement in enumerate(unit.statements)
         ]
+
+    def hit(self, kind: str, sentence: str, *, write: UnitStep, column: str = "", **fields: Any) -> Hit:
+        """Return a candidate of this unit, on the table of the write unless ``fields`` name another one."""
+        place = {"table": write.template.table, "columns": frozenset(filter(None, [column]))}
+        return Hit(kind=kind, sentence=sentence, unit=self.unit, write=write, **{**place, **fields})
 
     def table(self, name: str) -> Table:
         return self.tables.get(name) or Table(name=name)
@@ -160,8 +181,8 @@ class History:
 
     def _locks_of(self, step: UnitStep) -> Iterator[_Lock]:
         template, transaction = step.template, step.statement.transaction
-        if template.advisory:
-            yield _Lock(step.place, transaction, advisory=True, of_session=template.of_session)
+        if (match := template.advisory) and match["verb"].lower() == "lock":
+            yield _Lock(step.place, transaction, advisory=step.advisory, of_session=not match["of_transaction"])
         if template.verb == "LOCK":
             yield from (_Lock(step.place, transaction, table=table) for table in template.locked)
         elif rows := self.locked_rows(step):
@@ -182,26 +203,41 @@ class History:
 
     def references(self, step: UnitStep, table: str) -> frozenset[Row]:
         """Return the rows of other tables that the conditions, or the inserted values, refer to."""
-        given = step.equals(table)
+        return frozenset().union(*self.parents(step, table))
+
+    def parents(self, step: UnitStep, table: str) -> list[frozenset[Row]]:
+        """Return the same by column: all rows that match the conditions refer to rows of each of these sets."""
+        values = step.equals(table)
         if step.template.verb == "INSERT":
-            given = {name: frozenset(step.values(value)) for name, value in step.template.assignments.items()}
+            values = {name: frozenset(step.values(value)) for name, value in step.template.assignments.items()}
         keys = self.table(table).foreign_keys
-        return frozenset((key.parent, value) for key in keys for value in given.get(key.columns[0], ()))
+        return [frozenset((key.parent, value) for value in values.get(key.columns[0], ())) for key in keys]
 
-    def row_references(self, row: RowRead) -> frozenset[Row]:
-        """Return the rows that a row refers to."""
+    def row_references(self, row: RowRead) -> list[frozenset[Row]]:
+        """Return each row that a row refers to."""
         keys = self.table(row.table).foreign_keys
-        return frozenset((key.parent, row.values[key.columns[0]]) for key in keys if key.columns[0] in row.values)
+        return [frozenset({(key.parent, row.values[key.columns[0]])}) for key in keys if key.columns[0] in row.values]
 
-    def is_guarded(self, read: UnitStep, write: UnitStep, rows: Iterable[Row]) -> bool:
-        """Whether a lock on one of the rows is held from before the read until the write is committed."""
+    def is_guarded(self, read: UnitStep, write: UnitStep, *groups: Collection[Row]) -> bool:
+        """Whether all rows of a group are locked from before the read until the write is committed.
+
+        A group has the rows that another transaction has to lock as well. Any advisory lock is taken to be meant so.
+        """
         # The read may itself be the statement that locks.
-        wanted = tuple(rows)
-        return any(
-            lock.covers(wanted)
-            for lock in self.locks
-            if lock.place <= read.place and (lock.of_session or _same_transaction(lock.transaction, write))
-        )
+        held = [lock for lock in self.locks if lock.place <= read.place and self._is_held(lock, write)]
+        rows = {row for lock in held for row in lock.rows}
+        tables = {lock.table for lock in held}
+        is_covered = (group and all(row in rows or row[0] in tables for row in group) for group in groups)
+        return any(lock.advisory for lock in held) or any(is_covered)
+
+    def _is_held(self, lock: _Lock, write: UnitStep) -> bool:
+        """Whether the lock is still held when the write is committed."""
+        if not lock.of_session:
+            return _same_transaction(lock.transaction, write)
+        # Another spelling of a key, or pg_advisory_unlock_all(), may be about each of the locks.
+        keys = {other.advisory for other in self.locks if other.of_session}
+        step = next((step for step in self.steps[lock.place :] if step.releases(lock, keys)), None)
+        return step is None or (step.place > write.place and not _same_transaction(step.statement.transaction, write))
 
     @staticmethod
     def has_snapshot(read: UnitStep, write: UnitStep, *levels: str) -> bool:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.record.recording import Unit
@@ -73,28 +74,21 @@ def _skews(history: History) -> Iterator[_Skew]:
         if write.template.verb != "INSERT" and history.changed_rows(write) & history.made:
             continue
         for read in history.steps[: write.place]:
-            if _sees_many(read) and read.statement.alias == write.statement.alias:
+            if read.sees_many and read.statement.alias == write.statement.alias:
                 seen = _unguarded(history, read, write)
                 if seen:
                     yield _Skew(history, read, seen, write)
-
-
-def _sees_many(read: UnitStep) -> bool:
-    # A single row that is read and then written is of the kinds of `row_races`.
-    template, rows = read.template, read.statement.rows or 0
-    return template.is_select and (template.looks in {"aggregate", "exists"} or rows > 1)
 
 
 def _unguarded(history: History, read: UnitStep, write: UnitStep) -> frozenset[tuple[str, str]]:
     """Return the tables and columns that the look depends on, and that nothing keeps as they are."""
     if history.has_snapshot(read, write, "serializable"):
         return frozenset()
-    seen = read.template.tested | read.template.summed
+    # Of a look without conditions, all rows: such as DELETE takes.
+    seen = read.template.tested | read.template.summed or frozenset((table, "") for table in read.template.tables)
     tables = {table for table, _ in seen if not _is_unique(history, table, seen, write)}
-    rows: dict[str, set[Row]] = {
-        table: {(table, ""), *history.references(read, table), *_rows(history, read, table)} for table in tables
-    }
-    kept = {table for table in tables if history.is_guarded(read, write, rows[table])}
+    groups = {table: ({(table, "")}, _rows(history, read, table), *history.parents(read, table)) for table in tables}
+    kept = {table for table in tables if history.is_guarded(read, write, *groups[table])}
     # Keys do not change: what was found by them alone will be found again.
     keys = {(table, column) for table in tables for column in history.table(table).key}
     return frozenset(each for each in seen - keys if each[0] in tables - kept)
@@ -113,25 +107,16 @@ def _rows(history: History, read: UnitStep, table: str) -> set[Row]:
 
 
 def _skew_hit(skew: _Skew, rank: int, sentence: str, partners: tuple[Unit, ...]) -> Hit:
-    template = skew.write.template
-    return Hit(
-        kind="write-skew",
-        table=template.table,
-        columns=frozenset(template.assignments) & {column for _, column in skew.seen},
-        unit=skew.history.unit,
-        read=skew.read,
-        write=skew.write,
-        rank=rank,
-        sentence=sentence,
-        partners=partners,
-    )
+    columns = frozenset(skew.write.template.assignments) & {column for _, column in skew.seen}
+    places: dict[str, Any] = {"read": skew.read, "write": skew.write, "columns": columns}
+    return skew.history.hit("write-skew", sentence, rank=rank, partners=partners, **places)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
     """Two locks that one transaction took one after the other."""
 
-    unit: Unit
+    history: History
     first: UnitStep
     second: UnitStep
     tables: tuple[str, str]
@@ -151,17 +136,9 @@ def lock_orders(histories: Sequence[History]) -> Iterator[Hit]:
         # Both ways by what the caller gives, as long as only one way was seen once or twice.
         is_single = first == second and pair.first.statement.site != pair.second.statement.site
         if reverse or (is_single and len(known[first, second]) <= 1):
-            partners = tuple(other.unit for other in reverse)
-            yield Hit(
-                kind="lock-order",
-                table=second,
-                unit=pair.unit,
-                read=pair.first,
-                write=pair.second,
-                rank=RANK_ORDER,
-                sentence=_ORDER,
-                partners=partners,
-            )
+            partners = tuple(other.history.unit for other in reverse)
+            places: dict[str, Any] = {"read": pair.first, "write": pair.second, "table": second}
+            yield pair.history.hit("lock-order", _ORDER, rank=RANK_ORDER, partners=partners, **places)
 
 
 def _lock_pairs(history: History) -> Iterator[_Pair]:
@@ -180,7 +157,7 @@ def _lock_pairs(history: History) -> Iterator[_Pair]:
     for (first, one), (second, other) in combinations(taken, 2):
         if first.statement.transaction == second.statement.transaction:
             ascending = order[one[1]] < order[other[1]] if one[1] in order and other[1] in order else None
-            yield _Pair(history.unit, first, second, (one[0], other[0]), ascending if one[0] == other[0] else None)
+            yield _Pair(history, first, second, (one[0], other[0]), ascending if one[0] == other[0] else None)
 
 
 def mails_before_commit(history: History) -> Iterator[Hit]:
@@ -191,12 +168,5 @@ def mails_before_commit(history: History) -> Iterator[Hit]:
         inside = (each for each in history.writes("INSERT", "UPDATE", "DELETE"))
         written = next((each for each in inside if each.statement.transaction == step.statement.transaction), None)
         if written is not None:
-            yield Hit(
-                kind="effect-before-commit",
-                table=written.template.table,
-                unit=history.unit,
-                read=None,
-                write=step,
-                rank=RANK_EFFECT,
-                sentence=_EFFECT,
-            )
+            places: dict[str, Any] = {"read": None, "write": step, "table": written.template.table}
+            yield history.hit("effect-before-commit", _EFFECT, rank=RANK_EFFECT, **places)

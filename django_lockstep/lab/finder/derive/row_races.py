@@ -1,22 +1,24 @@
 """Candidates in which a row is written that was read before, or inserted after a look: C1 to C3 of a lost update.
 
-A read that holds its row locked, a write that is conditional on what it changes, and a snapshot that refuses to
-overwrite what is newer are none. Sessions and times of the change neither.
+A read that holds its row locked, and a snapshot that refuses to overwrite what is newer, are none. Neither are sessions
+and times of the change, nor a write that is conditional on what it changes, unless others follow whatever it changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from django_lockstep.lab.explorer.effects.statement_text import Value
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
-from django_lockstep.lab.finder.record.recording import RowRead
+from django_lockstep.lab.finder.record.recording import RowRead, Unit
 
-__all__ = ["insert_races", "row_races"]
+__all__ = ["insert_races", "row_races", "whole_row_races"]
 
 _NUMBERS = frozenset({"smallint", "integer", "bigint", "numeric", "real", "double precision"})
 _DATES = frozenset({"date", "timestamp with time zone", "timestamp without time zone"})
 RANK_NUMBER, RANK_IN_PLACE, RANK_DATE, RANK_STATE, RANK_LATE, RANK_REREAD, RANK_EDIT = 10, 15, 25, 30, 35, 70, 90
+RANK_DELETED, RANK_UNREAD, RANK_WHOLE, RANK_AGAIN, RANK_DELETED_TWICE = 30, 65, 33, 34, 95
 
 _COMPUTED = (
     "{name} {be} read{read} without a lock, and written{write} with another value: what another transaction commits in "
@@ -28,17 +30,48 @@ _IN_PLACE = (
 )
 _STATE = "{name} {be} read{read} without a lock, and set{write}: two transactions can both see the old value and go on."
 _EDIT = "{name} {be} written{write} from the input, over what was read{read}: the last writer wins."
+_DELETED = "A row of {name} is read{read} without a lock, and deleted{write}: two transactions can both use it."
+_UNREAD = (
+    "{name} {be} read{read} without a lock, and changed{write} on a condition: two transactions can both go on, unless "
+    "the count of changed rows is looked at."
+)
 _LATE = "{name} {be} read{read} before its row is locked, and written{write}: what was read may no longer be true."
 
 
 def row_races(history: History) -> Iterator[Hit]:
     """Yield the candidates of one unit."""
-    for write in history.writes("UPDATE"):
-        if _is_conditional(history, write):
-            continue
-        # No other transaction can change a row that this one has made.
-        rows = history.changed_rows(write) - history.made
-        yield from _of_write(list(_hits(history, write, rows)))
+    last = max((step.place for step in history.writes("INSERT", "UPDATE", "DELETE", "SEND")), default=0)
+    for write in history.writes("UPDATE", "DELETE"):
+        conditions = _conditions(history, write)
+        if write.template.verb == "DELETE":
+            yield from _use_of_deleted(history, write)
+        elif not conditions:
+            # No other transaction can change a row that this one has made.
+            rows = history.changed_rows(write) - history.made
+            yield from _of_write(list(_hits(history, write, rows)))
+        # It matters whether the count of changed rows is looked at, if more is written whatever it is.
+        elif write.place < last and (read := _read_of(history, write, min(conditions))):
+            column = min(conditions)
+            yield history.hit("check-then-act", _UNREAD, rank=RANK_UNREAD, column=column, read=read[0], write=write)
+
+
+def _use_of_deleted(history: History, write: UnitStep) -> Iterator[Hit]:
+    read = _read_of(history, write)
+    # What Django reads to delete a row is read in the same line. Looks at several rows are for `write_skews`.
+    if read and read[0].statement.site != write.statement.site and not read[0].sees_many:
+        rank = RANK_DELETED_TWICE if history.unit.name.startswith("DELETE ") else RANK_DELETED
+        yield history.hit("check-then-act", _DELETED, rank=rank, read=read[0], write=write)
+
+
+def _read_of(history: History, write: UnitStep, column: str = "") -> tuple[UnitStep, RowRead, Row] | None:
+    """Return where a row that it writes was read last, if nothing protects that."""
+    for row in sorted(history.changed_rows(write) - history.made):
+        for read, before in _reads(history, write.place, write.statement.alias, row, column):
+            groups = ({row}, *history.row_references(before))
+            if not history.has_snapshot(read, write) and not history.is_guarded(read, write, *groups):
+                return read, before, row
+            break
+    return None
 
 
 def _hits(history: History, write: UnitStep, rows: frozenset[Row]) -> Iterator[Hit]:
@@ -55,11 +88,11 @@ def _of_write(hits: list[Hit]) -> list[Hit]:
     return [hit for hit in hits if hit.kind == worst]
 
 
-def _is_conditional(history: History, write: UnitStep) -> bool:
-    """Whether a column that it sets is also tested: a version, a state, an amount that has to suffice."""
+def _conditions(history: History, write: UnitStep) -> set[str]:
+    """Return the columns that it both sets and tests: a version, a state, an amount that has to suffice."""
     table = write.template.table
     tested = {column for name, column in write.template.tested if name == table}
-    return bool(tested & set(write.template.assignments) - set(history.table(table).key))
+    return tested & set(write.template.assignments) - set(history.table(table).key)
 
 
 def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value) -> Hit | None:
@@ -77,36 +110,21 @@ def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value)
     # save() writes all columns back: those with the value that was read are not what it is about.
     if not in_place and (len(after) != 1 or after[0] == before.values[column]):
         return None
-    if history.is_guarded(read, write, {row, *history.row_references(before)}):
+    if history.is_guarded(read, write, {row}, *history.row_references(before)):
         return _reread(history, write, row, column, read)
     kind, rank, sentence = _consequence(history, write, row, column, after, in_place=in_place)
     if _is_locked_between(history, read, write, row):
         kind, rank, sentence = "late-lock", max(rank, RANK_LATE), _LATE
-    return _make(history, kind, rank, sentence, column=column, read=read, write=write)
-
-
-def _make(
-    history: History, kind: str, rank: int, sentence: str, *, column: str, read: UnitStep, write: UnitStep
-) -> Hit:
-    return Hit(
-        kind=kind,
-        table=write.template.table,
-        columns=frozenset({column}),
-        unit=history.unit,
-        read=read,
-        write=write,
-        rank=rank,
-        sentence=sentence,
-    )
+    return history.hit(kind, sentence, rank=rank, column=column, read=read, write=write)
 
 
 def _reads(history: History, end: int, alias: str, row: Row, column: str) -> Iterator[tuple[UnitStep, RowRead]]:
-    """Yield the statements before a place that returned the row's column, the last first."""
+    """Yield the statements before a place that returned the row's column, or any, the last first."""
     for step in reversed(history.steps[:end]):
         if step.statement.alias != alias:
             continue
         for each in step.statement.read:
-            if each.table == row[0] and column in each.values and history.key_of(step, each) == row[1]:
+            if each.table == row[0] and (not column or column in each.values) and history.key_of(step, each) == row[1]:
                 yield step, each
                 break
 
@@ -136,9 +154,9 @@ def _reread(history: History, write: UnitStep, row: Row, column: str, locked: Un
     if row not in history.locked_rows(locked):
         return None
     earlier = next(_reads(history, locked.place, write.statement.alias, row, column), None)
-    if earlier is None or history.is_guarded(earlier[0], write, {row, *history.row_references(earlier[1])}):
+    if earlier is None or history.is_guarded(earlier[0], write, {row}, *history.row_references(earlier[1])):
         return None
-    return _make(history, "late-lock", RANK_REREAD, _LATE, column=column, read=earlier[0], write=write)
+    return history.hit("late-lock", _LATE, rank=RANK_REREAD, column=column, read=earlier[0], write=write)
 
 
 def _consequence(
@@ -158,6 +176,51 @@ def _consequence(
     if table.types.get(column, "") in _NUMBERS and not is_reference and after[0] != "NULL":
         return "read-modify-write", RANK_NUMBER, _COMPUTED
     return "check-then-act", RANK_STATE, _STATE
+
+
+# Candidates of save(), which writes all columns: those that were not changed as they were read, over what another unit
+# has written in between; and if the row was deleted, by an INSERT.
+
+_WHOLE = "{name} {be} read{read} and written back{write} as before: what {partner} writes in between is lost."
+_AGAIN = "A row of {name} is read{read} and saved as a whole{write}: if {partner} deletes it in between, it comes back."
+
+_SAVES = {True: ("whole-row-write", RANK_WHOLE, _WHOLE), False: ("deleted-row-write", RANK_AGAIN, _AGAIN)}
+"""By whether other columns are written back, or the row comes back: kind, rank and sentence."""
+
+
+def whole_row_races(histories: Sequence[History]) -> Iterator[Hit]:
+    """Yield the candidates of units with others that change, or delete, what they save."""
+    # One of each unit: in a large suite hundreds of tests have the same request sent.
+    writers: dict[tuple[str, str, str], dict[str, Unit]] = defaultdict(dict)
+    for history in histories:
+        for step in history.writes("UPDATE", "DELETE"):
+            changed = step.template.assignments.keys() - _unchanged(history, step)
+            for column in changed if step.template.verb == "UPDATE" else [""]:
+                writers[step.template.table, column, _test_of(history.unit)].setdefault(history.unit.name, history.unit)
+    saves = [(history, write) for history in histories for write in history.writes("UPDATE")]
+    for history, write in saves:
+        seen = None if _conditions(history, write) else _read_of(history, write)
+        table = history.table(write.template.table)
+        is_whole = table.types.keys() <= {*write.template.assignments, *table.key}
+        for column in [*sorted(_unchanged(history, write)), *([""] if is_whole else [])] if seen else []:
+            units = writers[table.name, column, _test_of(history.unit)].values()
+            if seen and (partners := tuple(unit for unit in units if unit.name != history.unit.name)):
+                kind, rank, text = _SAVES[bool(column)]
+                yield history.hit(kind, text, rank=rank, column=column, read=seen[0], write=write, partners=partners)
+
+
+def _test_of(unit: Unit) -> str:
+    """Return what units have in common that may be raced: calls, the test."""
+    return "" if unit.kind == "request" else f"{unit.kind} {unit.test}"
+
+
+def _unchanged(history: History, write: UnitStep) -> frozenset[str]:
+    """Return the columns that it sets to what was read of its row."""
+    for row in sorted(history.changed_rows(write)):
+        for _, before in _reads(history, write.place, write.statement.alias, row, ""):
+            values = {name: write.value_for(row[1], value) for name, value in write.template.assignments.items()}
+            return frozenset(name for name in values if write.values(values[name]) == (before.values.get(name),))
+    return frozenset()
 
 
 # Candidates in which a row is inserted after a look that such an insert would have changed: check-then-insert. A lock
@@ -201,9 +264,7 @@ def _insert_hit(history: History, read: UnitStep, write: UnitStep) -> Hit | None
         return None
     if _is_refused(history, read, write):
         rank, sentence = RANK_REFUSED, _REFUSED
-    return Hit(
-        kind="check-then-insert", table=table, unit=history.unit, read=read, write=write, rank=rank, sentence=sentence
-    )
+    return history.hit("check-then-insert", sentence, rank=rank, read=read, write=write)
 
 
 def _insert_consequence(read: UnitStep) -> tuple[int, str]:
@@ -246,6 +307,5 @@ def _is_kept_apart(history: History, read: UnitStep, write: UnitStep) -> bool:
     table = write.template.table
     if history.has_snapshot(read, write, "serializable"):
         return True
-    # Inserts of children are kept apart where each locks the parent first.
-    references = history.references(read, table) | history.references(write, table)
-    return history.is_guarded(read, write, {*references, (table, "")})
+    # A lock on a parent of the look: a parent of the inserted row alone may be another one next time.
+    return history.is_guarded(read, write, {(table, "")}, *history.parents(read, table))

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
+from django_lockstep.lab.finder.record.fingerprints import Fingerprints
+from django_lockstep.lab.finder.record.reader import StatementReader, instances
+
 __all__ = ["Call", "intercept_calls"]
 
 _ASYNCHRONOUS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -24,6 +27,15 @@ class Call:
     function: FunctionType
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    loaded: tuple[list[str], ...]
+    """Of each instance of a model among the arguments, the fields that its caller has loaded and not set."""
+
+    @classmethod
+    def of(cls, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Return a call that is about to happen, while the rows of its arguments are as its caller has loaded them."""
+        reader = StatementReader(Fingerprints(None), lambda tables: None)
+        passed = instances([*args, *kwargs.values()])
+        return cls(function, args, kwargs, tuple(map(reader.loaded_fields, passed)))
 
     @property
     def title(self) -> str:
@@ -31,8 +43,14 @@ class Call:
         return f"{self.function.__module__}.{self.function.__qualname__}()"
 
     def __call__(self, fixture: object) -> Any:
-        """Make it, with copies of the arguments: two processes would each have loaded objects of their own."""
-        return self.function(*map(_copied, self.args), **{name: _copied(value) for name, value in self.kwargs.items()})
+        """Make it as another process would: with copies of the arguments, and rows loaded now."""
+        args, kwargs = tuple(map(_copied, self.args)), {name: _copied(value) for name, value in self.kwargs.items()}
+        copies, originals = instances([*args, *kwargs.values()]), instances([*self.args, *self.kwargs.values()])
+        for instance, original, fields in zip(copies, originals, self.loaded, strict=True):
+            # What cannot be copied is the test's own.
+            if fields and instance is not original:
+                instance.refresh_from_db(fields=fields)
+        return self.function(*args, **kwargs)
 
 
 def _copied(value: Any) -> Any:
@@ -89,7 +107,7 @@ def _intercepted(function: FunctionType, on_call: Callable[[Call], None]) -> Ite
             return original(*args, **kwargs)
         inside = True
         try:
-            on_call(Call(original, args, kwargs))
+            on_call(Call.of(original, args, kwargs))
             return original(*args, **kwargs)
         finally:
             inside = False

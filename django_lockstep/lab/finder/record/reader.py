@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.apps import apps
+from django.db import DEFAULT_DB_ALIAS, connections, models
 from django.utils import timezone
 from psycopg.pq import ExecStatus, TransactionStatus
 
@@ -23,7 +26,7 @@ from django_lockstep.lab.explorer.effects.catalog import (
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints, comparable
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RowRead, Table
 
-__all__ = ["StatementReader", "first", "is_of_interest"]
+__all__ = ["StatementReader", "first", "instances", "is_of_interest"]
 
 _OF_INTEREST = re.compile(r"[\s(]*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|LOCK)\b", re.IGNORECASE)
 
@@ -31,6 +34,15 @@ _OF_INTEREST = re.compile(r"[\s(]*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|LOCK
 def is_of_interest(sql: str) -> bool:
     """Whether the statement reads, writes or locks; not that it is one of a transaction, or of the schema."""
     return _OF_INTEREST.match(sql) is not None
+
+
+def instances(values: Iterable[object]) -> Iterator[models.Model]:
+    """Yield the instances of models among the values, and in their lists and tuples, that have a row."""
+    for value in values:
+        for element in value if isinstance(value, list | tuple) else (value,):
+            # By the type: isinstance() would have a lazy object evaluated.
+            if issubclass(type(element), models.Model) and not element._state.adding and element.pk is not None:
+                yield element
 
 
 class StatementReader:
@@ -60,6 +72,33 @@ class StatementReader:
             alias=connection.alias,
             **where,
         )
+
+    def read_instance(self, instance: models.Model, *, keys: dict[str, int | str]) -> tuple[RowRead, ...]:
+        """Return the instance's row as it is now, and those of the models that it inherits; add their keys to ``keys``.
+
+        None are returned where no statement can be sent now.
+        """
+        connection: Any = connections[instance._state.db or DEFAULT_DB_ALIAS]
+        driver, pk = connection.connection, instance.pk
+        if not hasattr(driver, "pgconn") or not isinstance(pk, int | str | UUID):
+            return ()
+        rows = RowReader(self._catalog(connection), self._fingerprints)
+        quote = connection.ops.quote_name
+        owners = dict.fromkeys(column.model._meta for column in instance._meta.concrete_fields)
+        queries = (f"SELECT * FROM {quote(meta.db_table)} WHERE {quote(meta.pk.column)} = $1" for meta in owners)
+        return tuple(row for query in queries for row in rows.read(_ask(driver, query, str(pk)), driver, keys))
+
+    def loaded_fields(self, instance: models.Model) -> list[str]:
+        """Return the fields whose values are those of the row; the others were set, or are deferred."""
+        values = {name: text for row in self.read_instance(instance, keys={}) for name, text in row.values.items()}
+        connection = connections[instance._state.db or DEFAULT_DB_ALIAS]
+        names = []
+        for column in instance._meta.concrete_fields if values else ():
+            with suppress(Exception):  # of a field of the project's own, or for an expression
+                value = column.get_db_prep_save(instance.__dict__[column.attname], connection)
+                if self._fingerprints.of(value) == values[str(column.column)]:
+                    names.append(column.attname)
+        return names
 
     def _catalog(self, connection: Any) -> TableCatalog:
         # Not by alias: a mirror's alias reaches the same tables.
@@ -219,13 +258,8 @@ class TableCatalog:
             self._load(driver)
 
     def _load(self, driver: Any) -> bool:
-        # Past Django's and the driver's cursors, so that no counter of statements counts this one, and never where
-        # it would fail: in an aborted transaction, or amid a pipeline.
-        connection = driver.pgconn
-        if connection.pipeline_status or connection.transaction_status not in _USABLE:
-            return False
-        result = connection.exec_(_TABLES.encode())
-        if result.status != ExecStatus.TUPLES_OK:
+        result = _ask(driver, _TABLES)
+        if result is None:
             return False
         listed = json.loads(result.get_value(0, 0))
         # A proxy has the table of its model, which is the one to name.
@@ -236,6 +270,24 @@ class TableCatalog:
 
 
 _USABLE = frozenset({TransactionStatus.IDLE, TransactionStatus.INTRANS})
+
+
+def _ask(driver: Any, sql: str, *params: str) -> Any:
+    """Return the result of a query; None where it fails.
+
+    It goes past Django's and the driver's cursors, so that no counter of statements counts it, and is not sent in an
+    aborted transaction, or amid a pipeline. In a savepoint, for a failure would abort the test's transaction.
+    """
+    connection = driver.pgconn
+    if connection.pipeline_status or connection.transaction_status not in _USABLE:
+        return None
+    in_transaction = connection.transaction_status == TransactionStatus.INTRANS
+    if in_transaction:
+        connection.exec_(b"SAVEPOINT lockstep_read")
+    result = connection.exec_params(sql.encode(), [param.encode() for param in params])
+    if in_transaction:
+        connection.exec_(b"ROLLBACK TO SAVEPOINT lockstep_read; RELEASE SAVEPOINT lockstep_read")
+    return result if result.status == ExecStatus.TUPLES_OK else None
 
 
 def _server_table(listed: dict[str, Any], model: Any) -> ServerTable:

@@ -16,15 +16,21 @@ from unittest import mock
 from weakref import WeakSet
 
 from django.core.mail.backends import locmem
-from django.db import connections
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from django_lockstep.lab.explorer.effects.operations import caller_of, text_of
 from django_lockstep.lab.explorer.tables.databases import is_test_database
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
-from django_lockstep.lab.finder.record.reader import StatementReader, is_of_interest
-from django_lockstep.lab.finder.record.recording import SENT_MAIL, RecordedStatement, RecordingWriter, Site
+from django_lockstep.lab.finder.record.reader import StatementReader, instances, is_of_interest
+from django_lockstep.lab.finder.record.recording import (
+    PASSED_ROW,
+    SENT_MAIL,
+    RecordedStatement,
+    RecordingWriter,
+    Site,
+)
 from django_lockstep.lab.finder.record.redaction import mask_message
 from django_lockstep.lab.finder.record.requests import (
     CallNext,
@@ -35,7 +41,14 @@ from django_lockstep.lab.finder.record.requests import (
     intercept_async,
 )
 from django_lockstep.lab.finder.record.stack import CodeMap
-from django_lockstep.lab.finder.record.units import Calls, Draft, Transactions, call_inputs, request_inputs
+from django_lockstep.lab.finder.record.units import (
+    Calls,
+    Draft,
+    Transactions,
+    call_arguments,
+    plain_values,
+    request_inputs,
+)
 
 __all__ = ["Recorder"]
 
@@ -106,30 +119,36 @@ class Recorder:
                 connection.execute_wrappers.remove(self._executed)
 
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
-        # Before it is noted: only what has succeeded is recorded, with the rows that came back.
+        # Located before, since it may change the rows that a call was passed. Noted afterwards: only what has succeeded
+        # is recorded, with the rows that came back.
+        place = self._safely(self._place_of, sql, context) if self._test else None
         result = execute(sql, params, many, context)
         if self._test:
-            self._safely(self._note, sql, params, many, context)
+            self._safely(self._note, sql, params, many, context, place)
         return result
 
-    def _safely(self, note: Callable[..., None], *arguments: Any) -> None:
-        """Note something; the test goes on whatever comes of it."""
+    def _safely(self, note: Callable[..., Any], *arguments: Any) -> Any:
+        """Note something, and return what comes of it; the test goes on whatever that is."""
         try:
-            note(*arguments)
+            return note(*arguments)
         except Exception as error:  # noqa: BLE001  # a fault of the recorder must not fail a test of the project
             why = f"{type(error).__name__}: {mask_message(str(error))}"
             self.notes[f"Some statements could not be recorded: {why}"] = None
 
     # Statements
 
-    def _note(self, sql: Any, params: Any, many: bool, context: Any) -> None:
+    def _place_of(self, sql: Any, context: Any) -> tuple[Draft | None, Site | None] | None:
+        connection: BaseDatabaseWrapper = context["connection"]
+        if not is_of_interest(text_of(sql, connection.connection)) or not self._is_recordable(connection):
+            return None
+        return self._locate(caller_of(context["cursor"], sys._getframe()))
+
+    def _note(self, sql: Any, params: Any, many: bool, context: Any, place: Any) -> None:
         connection: BaseDatabaseWrapper = context["connection"]
         text = text_of(sql, connection.connection)
         # Also of statements that are not recorded: SET TRANSACTION is one.
         self._transactions.note_statement(connection, text)
-        if not is_of_interest(text) or not self._is_recordable(connection):
-            return
-        draft, site = self._locate(caller_of(context["cursor"], sys._getframe()))
+        draft, site = place or (None, None)
         if draft is None or draft.is_full:
             return
         statement = self._reader.read(
@@ -224,8 +243,18 @@ class Recorder:
 
     def _begin_call(self, frame: Any, number: int) -> Draft:
         name = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"
-        inputs = {known for value in call_inputs(frame) for known in self._fingerprints.of_input(value)}
-        return Draft(test=self._test, kind="call", number=number, name=name, inputs=inputs)
+        arguments = call_arguments(frame)
+        inputs = {text for value in plain_values(arguments) for text in self._fingerprints.of_input(value)}
+        draft = Draft(test=self._test, kind="call", number=number, name=name, inputs=inputs)
+        for instance in instances(arguments):
+            alias = instance._state.db or DEFAULT_DB_ALIAS
+            if self._is_recordable(connections[alias]):
+                rows = self._reader.read_instance(instance, keys=draft.keys)
+                statement = RecordedStatement(
+                    sql=PASSED_ROW, read=rows, rows=len(rows), alias=alias, site=self._code.definition(frame)
+                )
+                draft.statements.append(statement)
+        return draft
 
     def _write(self, draft: Draft) -> None:
         unit = draft.finish()

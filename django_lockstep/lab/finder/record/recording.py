@@ -14,6 +14,7 @@ from django_lockstep.lab.explorer.effects.catalog import ForeignKey, UniqueIndex
 from django_lockstep.lab.finder.errors import NotARecording
 
 __all__ = [
+    "PASSED_ROW",
     "SENT_MAIL",
     "RecordedStatement",
     "Recording",
@@ -28,6 +29,8 @@ __all__ = [
 
 SENT_MAIL = "SEND MAIL"
 """Stands where SQL would, for e-mail that was sent."""
+PASSED_ROW = "PASSED ROW"
+"""Stands where SQL would, for a row that a call is passed as a model's instance: its caller has read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sysconfig
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -77,14 +77,16 @@ class CodeMap:
         site = sites.get(_Kind.PROJECT) or sites.get(_Kind.APP)
         return Found(self._site(site) if site else None, calls.get(_Kind.PROJECT) or calls.get(_Kind.APP))
 
-    def _site(self, frame: FrameType) -> Site:
+    def definition(self, frame: FrameType) -> Site:
+        """Return the first line of the frame's function."""
         code = frame.f_code
-        key = (code.co_filename, frame.f_lineno, code.co_qualname)
-        known = self._sites.get(key)
-        if known is None:
-            path = self._relative(code.co_filename)
-            known = self._sites[key] = Site(path=path, line=frame.f_lineno, function=code.co_qualname)
-        return known
+        return Site(path=self._relative(code.co_filename), line=code.co_firstlineno, function=code.co_qualname)
+
+    def _site(self, frame: FrameType) -> Site:
+        key = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+        if key not in self._sites:
+            self._sites[key] = replace(self.definition(frame), line=frame.f_lineno)
+        return self._sites[key]
 
     def _relative(self, filename: str) -> str:
         # The root comes last: a virtual environment may be inside of it.

@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from traceback import walk_stack
@@ -26,7 +26,7 @@ from psycopg import IsolationLevel
 from django_lockstep.lab.explorer.effects.sql import isolation_level_set
 from django_lockstep.lab.finder.record.recording import SENT_MAIL, RecordedStatement, Unit
 
-__all__ = ["Calls", "Draft", "Transactions", "call_inputs", "request_inputs"]
+__all__ = ["Calls", "Draft", "Transactions", "call_arguments", "plain_values", "request_inputs"]
 
 _MATTERS = re.compile(
     rf"\s*(?:INSERT|UPDATE|DELETE|MERGE|LOCK)\b|{SENT_MAIL}|\bFOR\s+(?:NO\s+KEY\s+)?(?:UPDATE|SHARE)\b|"
@@ -190,13 +190,16 @@ def _json_values(body: bytes) -> Iterator[object]:
             yield value
 
 
-def call_inputs(frame: FrameType) -> Iterator[object]:
-    """Yield the plain values among the arguments; what is computed from an object is not from outside."""
+def call_arguments(frame: FrameType) -> list[object]:
+    """Return the arguments that have names, those of an object as the object."""
     code = frame.f_code
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     values = frame.f_locals
-    for name in names:
-        value = values.get(name)
+    return [values.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
+
+
+def plain_values(arguments: Iterable[object]) -> Iterator[object]:
+    """Yield the plain values among the arguments; what is computed from an object is not from outside."""
+    for value in arguments:
         # By the type alone: to compare or to print a model's instance may send a query.
         if value is not None and type(value).__module__ in {"builtins", "decimal", "datetime", "uuid"}:
             yield from value if isinstance(value, list | tuple) else (value,)

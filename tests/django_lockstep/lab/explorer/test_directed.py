@@ -31,7 +31,8 @@ def move(actor: int, step: str) -> Move:
     if kind == "r":
         return Move(actor=actor, footprint=Footprint(reads=keys))
     locks = frozenset({((row, 1), Mode.UPDATE)})
-    return Move(actor=actor, footprint=Footprint(locks=locks, publishes=keys, releases=locks), writes=True)
+    footprint = Footprint(locks=locks, publishes=keys, releases=locks)
+    return Move(actor=actor, footprint=footprint, writes=True, tables=frozenset({row}))
 
 
 def run(search: DirectedSearch, programs: Programs) -> str:
@@ -163,6 +164,22 @@ def test_a_deadlock_is_found() -> None:
 
     assert found.verdict == "broken"
     assert "Deadlock of A, B" in found.reason
+
+
+@pytest.mark.parametrize("tables", [True, ["shop_seat"]])
+def test_a_write_under_a_lock_that_is_held_is_interrupted_too(tables: bool | list[str]) -> None:
+    def reserve(place: int) -> stories.Actor:
+        def actor(pks: list[int]) -> None:
+            with transaction.atomic():
+                seat = Seat.objects.select_for_update().get(pk=pks[place])
+                if not Seat.objects.filter(guest="Ada").exists():
+                    Seat.objects.filter(pk=seat.pk).update(guest="Ada")
+
+        return actor
+
+    scenario = Scenario(set_up=stories.two_seats, actors=[reserve(0), reserve(1)])
+
+    assert explore(scenario, directed=tables).verdict == "broken"
 
 
 def test_a_reader_that_sees_half_of_a_change_is_found() -> None:

@@ -66,7 +66,8 @@ def test_what_a_select_tells(sql: str, looks: str, summed: set[tuple[str, str]])
         ("FOR UPDATE", {"t", "u"}),
         ("FOR NO KEY UPDATE", {"t", "u"}),
         ('FOR UPDATE OF "t" SKIP LOCKED', {"t"}),
-        ("FOR SHARE OF T2 NOWAIT", {"u"}),
+        ("FOR UPDATE OF T2 NOWAIT", {"u"}),
+        ("FOR SHARE", set()),
         ("FOR KEY SHARE", set()),
         ("", set()),
     ],
@@ -106,17 +107,17 @@ def test_an_upsert(action: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "of_session"),
+    ("sql", "groups"),
     [
-        ("SELECT pg_advisory_xact_lock(%s)", False),
-        ("SELECT pg_try_advisory_xact_lock_shared(1, 2)", False),
-        ("SELECT pg_advisory_lock(%s)", True),
+        ("SELECT pg_advisory_xact_lock(%s)", ("xact_", "lock", "%s)")),
+        ("SELECT pg_try_advisory_xact_lock_shared(1, 2)", None),
+        ("SELECT pg_advisory_unlock_all()", (None, "unlock", ")")),
     ],
 )
-def test_advisory_locks(sql: str, of_session: bool) -> None:
-    text = read_statement(sql)
+def test_advisory_locks(sql: str, groups: tuple[str | None, ...] | None) -> None:
+    match = read_statement(sql).advisory
 
-    assert (text.advisory, text.of_session) == (True, of_session)
+    assert (match and match.groups()) == groups
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from django.db import transaction
 
 from django_lockstep.lab.finder.record.calls import Call, intercept_calls
+from tests.testapps.shop.models import PlainSeat
 
 
 def plain(a: Any, b: Any = 2) -> tuple[Any, Any]:
@@ -186,6 +187,20 @@ def test_arguments_are_copied_and_what_cannot_be_is_shared() -> None:
     given.clear()
     assert (appended(None), appended(None), given) == ([0], [0], [])
     assert shared(None)[0] is lock
+
+
+@pytest.mark.django_db
+def test_rows_of_arguments_are_loaded_when_the_call_is_made_and_what_was_set_is_kept() -> None:
+    seat = PlainSeat.objects.create(price=10, guest="Ada", wishes=["aisle"])
+    seat.row = "C"
+    with seen(plain) as found:
+        plain([seat])
+    PlainSeat.objects.update(price=20, guest="Bob", row="B", wishes=[])
+
+    ((_, call),) = found
+    ((loaded,), *_) = call(None)
+    assert (loaded.price, loaded.guest, loaded.row, loaded.wishes) == (20, "Bob", "C", [])
+    assert (seat.price, seat.guest) == (10, "Ada")
 
 
 def test_generators_and_coroutines_are_left_alone() -> None:

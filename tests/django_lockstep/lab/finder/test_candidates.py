@@ -225,6 +225,15 @@ def test_what_is_no_write_skew(statements: list[RecordedStatement]) -> None:
     assert kinds(unit(*statements)) == []
 
 
+def test_a_lock_on_some_of_the_rows_read_is_no_protection_from_write_skew() -> None:
+    both = sent('SELECT "seat"."id" FROM "seat" WHERE NOT "seat"."sold"', read=[row("seat", 7), row("seat", 8)])
+
+    locks = [sent(LOCK, key, read=[row("seat", key)]) for key in (7, 8)]
+
+    assert kinds(unit(locks[0], both, sent(SELL, True, 7))) == ["write-skew"]
+    assert "write-skew" not in kinds(unit(*locks, both, sent(SELL, True, 7)))
+
+
 def test_a_unique_index_over_what_was_looked_for_keeps_a_change_apart_too() -> None:
     look_for_guest = 'SELECT 1 AS "a" FROM "seat" WHERE "seat"."guest" = %s LIMIT 1'
     rename = 'UPDATE "seat" SET "guest" = %s WHERE "seat"."id" = %s'

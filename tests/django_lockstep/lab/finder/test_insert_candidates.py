@@ -9,6 +9,7 @@ from tests.django_lockstep.lab.finder.builders import (
     ADVISORY,
     BOOKING,
     INSERT,
+    LOCK_EVENT,
     found,
     insert,
     kinds,
@@ -50,6 +51,34 @@ def test_a_row_that_the_look_would_have_found_is_one(read: RecordedStatement) ->
 )
 def test_what_is_no_doubled_row(statements: list[RecordedStatement]) -> None:
     assert kinds(unit(*statements)) == []
+
+
+COUNT_ALL = 'SELECT COUNT(*) AS "n" FROM "booking"'
+TRY = "SELECT pg_try_advisory_lock(%s)"
+UNLOCK = "SELECT pg_advisory_unlock(%s)"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param([lock_event(), sent(COUNT_ALL, rows=1), insert()], id="a parent that the look does not name"),
+        pytest.param([sent(LOCK_EVENT.replace("UPDATE", "SHARE"), 3), look(), insert()], id="a shared lock of the row"),
+        pytest.param([sent('LOCK TABLE "booking" IN ROW EXCLUSIVE MODE'), look(), insert()], id="of the table"),
+        pytest.param([sent("SELECT pg_advisory_xact_lock_shared(%s)", 5), look(), insert()], id="an advisory one"),
+        pytest.param([sent(TRY, 5), look(), insert(), sent(UNLOCK, 5)], id="given back before COMMIT"),
+        pytest.param([sent(TRY, 5), look(), insert(), sent("SELECT pg_advisory_unlock_all()")], id="all of them"),
+        pytest.param([sent(TRY, 5), look(), sent(UNLOCK, 5), insert(in_=None)], id="given back before the write"),
+    ],
+)
+def test_what_protects_from_nobody(statements: list[RecordedStatement]) -> None:
+    assert kinds(unit(*statements)) == ["check-then-insert"]
+
+
+def test_the_advisory_lock_of_a_session_protects_until_it_is_given_back() -> None:
+    other = [sent(TRY, 6), sent(UNLOCK, 6)]
+
+    assert kinds(unit(sent(TRY, 5), *other, look(), insert(), sent(UNLOCK, 5, in_=None))) == []
+    assert kinds(unit(sent(TRY, 5), look(in_=None), insert(in_=None), sent(UNLOCK, 5, in_=None))) == []
 
 
 def test_the_new_row_may_have_the_number_of_its_parent() -> None:

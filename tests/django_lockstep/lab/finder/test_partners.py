@@ -20,6 +20,7 @@ from django.db import models
 
 class Order(models.Model):
     status = models.CharField(max_length=20, default="open")
+    note = models.CharField(max_length=20)
 
 class Shipment(models.Model):
     order = models.ForeignKey(Order, models.CASCADE)
@@ -54,9 +55,14 @@ def cancel(request, pk):
         Refund.objects.get_or_create(order=order)
     return HttpResponse()
 
+def annotate(request, pk):
+    Order.objects.filter(pk=pk).update(note="urgent")
+    return HttpResponse()
+
 ORDERS = Order.objects.all()
 
 urlpatterns = [
+    path("orders/<int:pk>/note/", annotate),
     path("orders/<int:pk>/approve/", approve),
     path("orders/<int:pk>/cancel/", cancel),
 ]
@@ -83,6 +89,10 @@ class ApproveTests(OrderTests):
     def test_approve(self):
         self.assertEqual(self.decided("/orders/{}/approve/"), "approved")
 
+class NoteTests(OrderTests):
+    def test_annotate(self):
+        self.assertEqual(self.decided("/orders/{}/note/"), "open")
+
 class CancelTests(OrderTests):
     others = 3
 
@@ -106,17 +116,21 @@ def project(tmp_path: Path, db: None) -> Project:
     return made
 
 
-def decided(project: Project) -> dict[str, Finding]:
+def decided(project: Project, kind: str) -> dict[str, Finding]:
     """Return what became of the candidates on orders, by unit."""
     pairs = Findings.on(project.folder / "races.jsonl").pairs()
-    return {candidate.unit: finding for candidate, finding in pairs if candidate.table == "cinema_order"}
+    return {one.unit: finding for one, finding in pairs if (one.table, one.kind) == ("cinema_order", kind)}
 
 
 def test_what_one_test_approves_another_one_cancels(project: Project) -> None:
     printed = project.pytest("--find-races", "--race-record=races.jsonl")
-    found = decided(project)
+    found = decided(project, "check-then-act")
 
-    assert "2 passed" in printed, printed
+    assert "3 passed" in printed, printed
+    # Their save() writes back the note as it was; beside one another, that is not what goes wrong.
+    whole = decided(project, "whole-row-write").values()
+    assert [finding.verdict for finding in whole] == ["confirmed"] * 2, printed
+    assert all("`POST orders/<int:pk>/note/`" in finding.pairing for finding in whole)
     assert found.keys() == {APPROVE, CANCEL}, printed
     assert [finding.reason for finding in found.values() if finding.verdict != "confirmed"] == [], printed
     # Together they are one finding; the other one is that each of them may be sent twice.

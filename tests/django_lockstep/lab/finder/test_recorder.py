@@ -20,6 +20,7 @@ from django.test import Client, override_settings
 from django.test.client import ClientHandler
 from django.test.utils import CaptureQueriesContext
 
+from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import SENT_MAIL, Recording, RecordingWriter, Unit, read_recording
@@ -91,6 +92,23 @@ def test_a_request_is_a_unit_with_its_route_and_its_input(tape: Tape, seat: Plai
     assert (unit.test, unit.kind, unit.name, unit.number) == ("test_it", "request", "POST seats/<int:pk>/raise/", 0)
     assert {PLAIN.of(value) for value in (seat.pk, "query", Decimal("2.5"))} <= unit.inputs
     assert verbs(unit) == ["SELECT", "UPDATE"]
+
+
+def test_the_row_of_an_instance_that_is_passed_was_read_by_the_caller(tape: Tape, seat: PlainSeat) -> None:
+    nowhere = PlainSeat.objects.get(pk=seat.pk)
+    nowhere.pk = "no key"  # which aborts no transaction
+    with tape(), CaptureQueriesContext(connection) as queries:
+        office.raise_passed(seat, [PlainSeat(), None, nowhere], by=Decimal(5))
+
+    (unit,) = tape.units
+    row = unit.statements[0].read[0]
+    assert (len(queries), verbs(unit)) == (1, ["PASSED", "PASSED", "UPDATE"])
+    # As it was before, although the instance had another price when its first statement was sent.
+    assert (row.table, row.key, row.values["price"]) == ("shop_plainseat", PLAIN.of(seat.pk), PLAIN.of(10))
+    assert str(unit.statements[0].site).partition(":")[0] == "tests/testapps/shop/office.py"
+    (candidate,) = find_candidates(tape.recording)
+    assert (candidate.kind, candidate.columns) == ("read-modify-write", ("price",))
+    assert "price is read by the caller of raise_passed() without a lock, and written at" in candidate.sentence
 
 
 def test_requests_are_numbered_over_all_views_and_those_that_only_read_are_left_out(

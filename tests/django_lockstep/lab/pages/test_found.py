@@ -39,7 +39,7 @@ def test_without_a_recording_it_says_how_to_make_one(shown: Any) -> None:
 def test_each_candidate_has_its_two_sites_its_timeline_and_a_test(shown: Any) -> None:
     text = shown(RECORDING)
 
-    assert re.search(r"17 candidates in \d+ units of work that write, from 54 tests", text)
+    assert re.search(r"19 candidates in \d+ units of work that write, from 54 tests", text)
     assert text.count('class="verdict confirmed"') == 13
     assert text.count("<h3>Reads racing_product</h3>") == text.count("<h3>Writes racing_product</h3>") == 1
     assert text.count("A test that fails as long as the race is there") == text.count("</svg>") == 13
@@ -52,7 +52,7 @@ def test_the_code_beside_a_site_is_that_of_today(shown: Any) -> None:
     text = shown(RECORDING)
     marked = [part.partition("</mark>")[0].rpartition("</span>")[2].strip() for part in text.split("<mark>")[1:]]
 
-    assert len(marked) == 34
+    assert len(marked) == 38
     assert "Coupon.objects.filter(pk=coupon.pk).update(used=F(&quot;used&quot;) + 1)" in marked
 
 
