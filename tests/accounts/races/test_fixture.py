@@ -70,6 +70,7 @@ def test_no_trigger_no_trouble(fixture: Fixture) -> None:
     assert not Entry.objects.exists()
 
 
+@pytest.mark.slow
 def test_who_is_in_the_way_is_not_waited_for_long(fixture: Fixture, other: Session) -> None:
     pk = used(fixture)
     other.begin()

@@ -23,6 +23,7 @@ def number_in(path: Path) -> int | None:
     return int(path.read_text()) if path.exists() and path.read_text().endswith("\n") else None
 
 
+@pytest.mark.slow
 def test_a_command_that_ends_while_it_is_being_killed_takes_its_children_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

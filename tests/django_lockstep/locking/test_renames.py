@@ -147,6 +147,7 @@ def functions() -> list[str]:
         return sorted(name for (name,) in cursor.fetchall())
 
 
+@pytest.mark.slow
 def test_each_step_there_and_back(wares: None) -> None:
     for step in [*NAMES, *reversed(NAMES)]:
         call_command("migrate", "wares", step, verbosity=0)

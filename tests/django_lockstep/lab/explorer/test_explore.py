@@ -107,6 +107,7 @@ def test_deadlocks_are_reported_with_their_cycle_and_the_last_to_wait_loses() ->
     assert run.errors == {"B": "40P01"}
 
 
+@pytest.mark.slow
 def test_who_may_not_set_the_deadlock_timeout_is_told_that_the_victim_may_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -198,6 +199,7 @@ def test_the_first_run_of_some_kind_may_end_the_search() -> None:
     assert found.left > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("actor", [stories.locked, stories.optimistic, stories.computed])
 def test_three_actors(actor: stories.Actor) -> None:
     assert explore(stories.raising(actor, actors=3)).verdict == "holds"
@@ -236,6 +238,7 @@ def endless(pk: int) -> None:
         str(pk)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("actor", "at"), [(sleeper, "pg_sleep"), (endless, "test_explore.py")])
 def test_a_step_that_never_ends_is_reported_and_stopped(actor: stories.Actor, at: str) -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), step_timeout=1.0)

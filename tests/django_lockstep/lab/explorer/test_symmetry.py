@@ -145,7 +145,7 @@ def raises_if_late(pk: int) -> str:
     return "in time"
 
 
-@pytest.mark.parametrize("actors", [2, 3])
+@pytest.mark.parametrize("actors", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "actor", [stories.naive, stories.locked, stories.optimistic, stories.serializable, raises_if_late]
 )
@@ -223,6 +223,7 @@ def test_an_invariant_about_the_results_of_all_is_not() -> None:
     assert (full.verdict, symmetric.verdict) == ("holds", "holds")
 
 
+@pytest.mark.slow
 def test_on_the_shell() -> None:
     def schedules(reduction: str) -> int:
         out = StringIO()

@@ -141,7 +141,7 @@ def locks_and_inserts_that_of_the_set_up(key: str) -> None:
 
 
 @pytest.mark.parametrize("actor", [inserts_that_of_the_set_up, locks_and_inserts_that_of_the_set_up])
-@pytest.mark.parametrize("actors", [2, 3])
+@pytest.mark.parametrize("actors", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_same_key_is_the_same_where_each_run_has_another_one(actor: Actor, actors: int) -> None:
     reduced, full = both(*[actor] * actors, set_up=lambda: str(uuid4()), observe=lambda key: "")
     assert len({tuple(outcome.errors) for outcome in reduced.outcomes}) == actors

@@ -136,6 +136,7 @@ def test_what_a_loop_has_bound_is_no_argument() -> None:
     assert explore(scenario).verdict == "holds"
 
 
+@pytest.mark.slow
 def test_results_that_no_order_gives_are_wrong() -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[redeem] * 2))
 
@@ -143,6 +144,7 @@ def test_results_that_no_order_gives_are_wrong() -> None:
     assert "returned True instead of False" in found.reason
 
 
+@pytest.mark.slow
 def test_two_successes_where_one_must_fail_are_wrong() -> None:
     def redeem_or_raise(pk: int) -> None:
         if not redeem(pk):
