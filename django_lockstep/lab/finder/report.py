@@ -9,7 +9,7 @@ import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,8 @@ class Entry:
     finding: Finding
     suppressed: str = ""
     """Why it is accepted, if it is confirmed."""
+    same_as: str = ""
+    """The id of a worse candidate that the same schedule has confirmed: both are one race."""
 
     @property
     def status(self) -> str:
@@ -157,7 +159,14 @@ def entries_of(pairs: Iterable[tuple[Candidate, Finding]], suppressed: Sequence[
     for candidate, finding in pairs:
         covering = (one.reason for one in suppressed if finding.verdict == "confirmed" and one.covers(candidate))
         entries.append(Entry(candidate=candidate, finding=finding, suppressed=next(covering, "")))
-    return tuple(sorted(entries, key=lambda entry: STATUSES.index(entry.status)))
+    races: dict[object, str] = {}
+    for number, entry in enumerate(entries):
+        finding = entry.finding
+        if finding.verdict == "confirmed":
+            race = finding.test, finding.schedule, finding.differences, entry.suppressed
+            first = races.setdefault(race, entry.candidate.id)
+            entries[number] = replace(entry, same_as="" if first == entry.candidate.id else first)
+    return tuple(sorted(entries, key=lambda entry: (STATUSES.index(entry.status), bool(entry.same_as))))
 
 
 def as_json(report: Report) -> str:
@@ -174,6 +183,7 @@ def _facts(entry: Entry) -> Iterator[tuple[str, Any]]:
     yield "write", _access(candidate.write)
     yield "tests", entry.tests
     yield "suppressed", entry.suppressed
+    yield "same_as", entry.same_as
     names = ("verdict", "reason", "consequence", "pairing", "test", "number", "schedules", "schedule", "seconds")
     yield from ((name, getattr(finding, name)) for name in names)
     yield "actors", finding.actors
@@ -222,6 +232,8 @@ def as_text(report: Report) -> str:
     """Return the confirmed races with how they end and what helps, a line each of the others, and `Report.obstacle`."""
     verdicts = [entry.finding.verdict for entry in report.entries]
     counts = [f"{verdicts.count(name)} {name}" for name in VERDICTS if name in verdicts or name not in _IF_SOME]
+    if shared := sum(bool(entry.same_as) for entry in report.entries):
+        counts[0] += f" ({counted(verdicts.count(_CONFIRMED) - shared, 'race')})"
     lines = [*report.notes, f"{counted(len(verdicts), 'candidate')}: {', '.join(counts)}"]
     for entry in report.entries:
         confirmed = entry.finding.verdict == "confirmed"
@@ -239,6 +251,9 @@ def _paragraph(entry: Entry) -> Iterator[str]:
     candidate, finding = entry.candidate, entry.finding
     yield ""
     yield f"CONFIRMED: {candidate.kind} {candidate.id} in {candidate.unit} ({finding.consequence})"
+    if entry.same_as:
+        yield f"  shown by the schedule of {entry.same_as}: one race"
+        return
     if entry.suppressed:
         yield f"  suppressed: {entry.suppressed}"
     yield f"  {candidate.sentence}"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from django_lockstep.lab.explorer.effects.statement_text import StatementText
 from django_lockstep.lab.explorer.render.summaries import is_time, relevant_columns, summarize
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
+from django_lockstep.lab.explorer.tables.final_state import REMOVED
 
 __all__ = ["Explanation", "explain", "find_explanation"]
 
@@ -48,9 +49,17 @@ def explain(run: Run) -> str:
 
 def find_explanation(run: Run) -> Explanation:
     """Return what happened, and at which step; see `explain`."""
+    # What a difference is about, rather than what happened beside it, such as to a session that nobody compares.
+    tables = {difference.partition(":")[0].removesuffix(REMOVED) for difference in run.differences}
+    aside: list[Explanation] = []
     for kind, find in () if run.holds else _ANOMALIES:
         for step, sentence in find(run):
-            return Explanation(kind=kind, text=f"{kind}: {sentence}", step=step)
+            explanation = Explanation(kind=kind, text=f"{kind}: {sentence}", step=step)
+            if summarize(step).table in tables:
+                return explanation
+            aside.append(explanation)
+    if aside:
+        return aside[0]
     for deadlock in run.deadlocks:
         return _deadlock(run, deadlock)
     for step in [] if run.holds else [step for step in run.steps if step.constraint]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from django_lockstep.lab.explorer import Outcome, Run, Step
 from django_lockstep.lab.explorer.results import Raised
+from django_lockstep.lab.explorer.tables.final_state import FinalState
 
 __all__ = ["hide_strings", "mask_message", "redact"]
 
@@ -38,11 +39,14 @@ _IN_MESSAGE = re.compile(
 )
 
 
-def redact(outcome: Outcome, run: Run, *, ends: Iterable[object]) -> tuple[Outcome, Run]:
-    """Return both without long strings; differences also name those in ``ends``, in which other runs ended."""
+def redact(outcome: Outcome, run: Run, *, ends: Iterable[tuple[FinalState, Mapping[str, str]]]) -> tuple[Outcome, Run]:
+    """Return both without long strings; ``ends`` are the states and results of other runs, which differences name."""
     names = _Names()
     names.add_all([[step.arguments, step.values] for step in run.steps])
-    names.add_all([run.results, run.state, outcome.state, *ends])
+    for state, results in [(run.state, run.results), (outcome.state, {}), *ends]:
+        # Of the rows: tables and columns keep their names.
+        rows = () if isinstance(state, str) else [row for table in state.values() for row in table]
+        names.add_all([state if isinstance(state, str) else "", [list(row.values()) for row in rows], results])
     for step in run.steps:
         names.add_all(_LITERAL.findall(step.sql))
         names.add_all(_WRITTEN.findall(step.params))

@@ -12,7 +12,7 @@ from django_lockstep.lab.explorer import Scenario, explain, explore, replay, tim
 from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.locking.transactions import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
-from tests.testapps.shop.models import Seat
+from tests.testapps.shop.models import PlainSeat, Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -235,3 +235,25 @@ def test_safe_code_is_not_explained_even_if_its_end_is_called_wrong(name: str) -
 @pytest.mark.parametrize("name", [name for name, race in RACES.items() if not race.holds and name not in NAMELESS])
 def test_wrong_ends_of_ready_made_races_have_a_name(name: str) -> None:
     assert failure_of(RACES[name].scenario) != "unexplained"
+
+
+def test_what_differs_is_explained_and_not_what_nobody_compares() -> None:
+    def set_up() -> None:
+        Seat.objects.create()
+        PlainSeat.objects.create()
+
+    def raise_both(fixture: Any) -> None:
+        seat, plain = Seat.objects.get(), PlainSeat.objects.get()
+        Seat.objects.update(price=seat.price + 1)
+        PlainSeat.objects.update(price=plain.price + 1)
+
+    scenario = Scenario(set_up=set_up, actors=[raise_both] * 2)
+    tables = []
+    for ignored in ("shop_seat.*", "shop_plainseat.*"):
+        failure = explore(scenario, directed=True, ignore=[ignored], stop_on_first=True).failure
+        assert failure is not None
+        explanation = find_explanation(replay(scenario, failure.schedule, ignore=[ignored]))
+        assert explanation.step is not None
+        tables.append(explanation.step.sql.split()[1])
+
+    assert tables == ['"shop_plainseat"', '"shop_seat"']

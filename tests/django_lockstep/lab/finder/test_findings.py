@@ -222,3 +222,16 @@ def test_one_that_goes_on_beside_another_worker_has_not_died(tmp_path: Path) -> 
 
 def test_findings_stand_beside_the_recording() -> None:
     assert findings_path(Path("cache/races.jsonl")) == Path("cache/races.jsonl.findings")
+
+
+def test_candidates_that_one_schedule_confirms_are_one_race(tmp_path: Path) -> None:
+    found = findings(tmp_path, "a", "b", "c")
+    for name, schedule in {"a": "ABBA", "b": "ABBA", "c": "AABB"}.items():
+        found.add(confirmed(name, schedule=schedule, test="test_it"))
+    report = report_on(found, [], root=tmp_path)
+    text = as_text(report)
+
+    assert {entry.candidate.id: entry.same_as for entry in report.entries} == {"a": "", "b": "a", "c": ""}
+    assert "3 candidates: 3 confirmed (2 races), " in text
+    assert text.count("schedule ABBA of") == 1
+    assert "shown by the schedule of a: one race" in text

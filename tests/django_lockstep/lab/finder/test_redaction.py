@@ -56,14 +56,14 @@ def everything(outcome: Outcome, run: Run) -> str:
 
 
 def test_no_long_string_is_left() -> None:
-    shown = everything(*redact(OUTCOME, LONG, ends=[RIGHT.state, RIGHT.results]))
+    shown = everything(*redact(OUTCOME, LONG, ends=[(RIGHT.state, RIGHT.results)]))
 
     for secret in (NOTE, repr(NOTE)[1:-1], OTHER, "known only here"):
         assert secret not in shown
 
 
 def test_keys_times_numbers_and_short_strings_stay() -> None:
-    shown = everything(*redact(OUTCOME, LONG, ends=[RIGHT.state, RIGHT.results]))
+    shown = everything(*redact(OUTCOME, LONG, ends=[(RIGHT.state, RIGHT.results)]))
 
     for kept in (
         KEY,
@@ -78,7 +78,7 @@ def test_keys_times_numbers_and_short_strings_stay() -> None:
 
 
 def test_equal_strings_have_one_name() -> None:
-    outcome, run = redact(OUTCOME, LONG, ends=[RIGHT.state, RIGHT.results])
+    outcome, run = redact(OUTCOME, LONG, ends=[(RIGHT.state, RIGHT.results)])
     name = run.steps[0].arguments[0]
 
     assert name.startswith("str#")
@@ -92,6 +92,14 @@ def test_a_table_that_is_called_like_a_value_keeps_its_name() -> None:
     _, run = redact(OUTCOME, named, ends=[])
 
     assert run.steps[0].sql == named.steps[0].sql
+
+
+def test_tables_and_columns_of_differences_keep_their_names() -> None:
+    state = {"seat_with_quite_a_long_name": [{"note_with_quite_a_long_name": NOTE}]}
+    outcome = replace(OUTCOME, differences=(f"seat_with_quite_a_long_name: note_with_quite_a_long_name {NOTE}",))
+    shown, _ = redact(outcome, LONG, ends=[(state, {})])
+
+    assert shown.differences[0].startswith("seat_with_quite_a_long_name: note_with_quite_a_long_name str#")
 
 
 @pytest.mark.parametrize("values", [False, True])
