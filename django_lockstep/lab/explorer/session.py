@@ -39,7 +39,7 @@ from django_lockstep.lab.explorer.tables.databases import (
     require_connections,
     require_disposable,
 )
-from django_lockstep.lab.explorer.tables.final_state import StateRow, label_text
+from django_lockstep.lab.explorer.tables.final_state import StateRow
 from django_lockstep.lab.explorer.watches import LockWatch, RowWatch, written_tables
 from django_lockstep.lab.scenario import Scenario
 
@@ -68,6 +68,8 @@ class ExplorationSession:
         self.options = options
         self.oracle = Oracle(scenario, ignore=options.ignore, raises=options.raises, run_serially=self._run_serially)
         self.caches: RowCaches | None = None
+        self.marks_keys = True
+        """Whether keys of new rows are like no other number; not where a run is to be told with its numbers."""
         self._servers: dict[tuple[str, ...], Server] = {}
         self._by_alias: dict[str, Server] = {}
         self._detailed = False
@@ -174,6 +176,9 @@ class ExplorationSession:
             self.caches.restore()
         self.clock.reset()
         fixture = self._call_set_up()
+        # Not before: rows of the set-up have the keys that they would have anyway, and the same in every run.
+        for server in self._servers.values() if self.marks_keys else ():
+            server.tables.mark_keys()
         # After set_up, which may have cleared them.
         self._leftovers = describe_leftovers()
         return fixture
@@ -359,7 +364,7 @@ class ExplorationSession:
         if observe is None:
             return RunResult(fixture=fixture, state=state, results=results, errors=errors, labels=labels)
         with self._naming_holders("observe"):
-            text = label_text(str(observe(fixture)), labels)
+            text = str(observe(fixture))
         return RunResult(fixture=fixture, state=text, results=results, errors=errors, labels=labels)
 
     def _run_serially(self, order: Sequence[int]) -> RunResult | None:

@@ -95,6 +95,7 @@ class _Recorder:
             return session.run_until_stable(lambda: self._record(session, chooser))
 
     def _record(self, session: ExplorationSession, chooser: Chooser) -> Spec:
+        session.marks_keys = False
         session.warm_up()
         trace = play_copy(session, chooser)
         self._tables.update(self._touched_tables(session, [step.operation for step in trace.steps]))

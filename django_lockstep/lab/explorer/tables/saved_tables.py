@@ -165,9 +165,6 @@ _SEQUENCE = """
 SELECT {literal}, last_value, is_called, CASE WHEN seqincrement > 0 THEN seqmax ELSE 0 END
 FROM {name}, pg_sequence WHERE seqrelid = {literal}::regclass
 """
-_HIGHEST = """
-SELECT pg_get_serial_sequence({literal}, {pk})::regclass::text, coalesce(max({column}), 0) FROM ONLY {name}
-"""
 MOST_ROWS = 20_000
 """A table with more rows is not copied and put back for every schedule."""
 _TIMEOUT = "5s"
@@ -213,8 +210,11 @@ class SavedTables:
         self._driver = session.driver
         self._catalog = catalog
         self._copies: dict[str, TableCopy] = {}
-        self._sequences: dict[str, str] = {}
-        """Sequences that are put back; one may number several tables. And the SQL that leaves it as it was."""
+        self._sequences: set[str] = set()
+        """Sequences that are put back; one may number several tables."""
+        self._mark_sql = ""
+        self._marks = False
+        """Whether `mark_keys` counts."""
         self._empty_sql = ""
         self._fill_sql = ""
         # Rows of transactions from this one on may belong to the exploration.
@@ -227,9 +227,7 @@ class SavedTables:
         """Whether all tables are copied."""
 
     def close(self) -> None:
-        """Leave sequences and storage as they were; the copies are dropped with the session's release."""
-        if self._storage is not None and self._sequences:
-            self._driver.execute("".join(self._sequences.values()).encode())
+        """Leave the tables' storage to the server again; the copies are dropped with the session's release."""
         if self._storage is not None:
             self._storage.close()
 
@@ -273,7 +271,7 @@ class SavedTables:
             self._copies[copy.name] = copy
         self._save_sequences(
             {sequence for name in names if (table := self._catalog.get(name)) for sequence in table.sequences},
-            highest=self._highest_keys(copies),
+            self._numbered_by(copies),
         )
 
     def _layouts(self, names: Sequence[str]) -> Mapping[str, TableLayout]:
@@ -305,43 +303,52 @@ class SavedTables:
         pk = known.pk if known is not None else None
         return TableCopy(name=name, layout=layout, rows=rows, pk=pk, since=self._since)
 
-    def _highest_keys(self, copies: Iterable[TableCopy]) -> dict[str, int]:
-        """Return the highest key of each table whose keys may be any numbers, by the sequence that gives them."""
-        queries = [
-            _HIGHEST.format(
-                literal=quote_literal(quote_name(copy.name)),
-                name=quote_name(copy.name),
-                pk=quote_literal(copy.pk),
-                column=quote_name(copy.pk),
-            )
-            for copy in copies
-            if copy.pk and (table := self._catalog.get(copy.name)) and copy.pk in table.numbered
-        ]
-        return dict(self._session.query(" UNION ALL ".join(queries))) if queries else {}
+    def _numbered_by(self, copies: Iterable[TableCopy]) -> dict[str, TableCopy]:
+        """Return those of the tables whose keys may be any numbers, by the sequence that gives them."""
+        tables = {
+            copy.name: copy for copy in copies if copy.pk in getattr(self._catalog.get(copy.name), "numbered", ())
+        }
+        queries = (
+            f"SELECT pg_get_serial_sequence({quote_literal(quote_name(name))}, {quote_literal(copy.pk or '')})"
+            f"::regclass::text, {quote_literal(name)}"
+            for name, copy in tables.items()
+        )
+        found = self._session.query(" UNION ALL ".join(queries)) if tables else ()
+        return {sequence: tables[name] for sequence, name in found}
 
-    def _save_sequences(self, names: Iterable[str], *, highest: Mapping[str, int] = MappingProxyType({})) -> None:
-        if not (new := sorted(set(names) - self._sequences.keys())):
+    def _save_sequences(self, names: Iterable[str], numbered: Mapping[str, TableCopy] = MappingProxyType({})) -> None:
+        if not (new := sorted(set(names) - self._sequences)):
             return
         queries = (_SEQUENCE.format(literal=quote_literal(name), name=name) for name in new)
-        first_sql = ""
+        mark_sql = ""
         for name, last, called, most in self._session.query(" UNION ALL ".join(queries)):
-            self._sequences[name] = sql = f"SELECT setval({quote_literal(name)}, {last}, {str(called).lower()}); "
-            first = FIRST_KEY + len(self._sequences) * _KEYS
-            # Keys of runs are to be like no other number. But a sequence that is behind its table has to meet its rows.
-            is_ahead = highest.get(name, most) < last + called
-            if self._storage is not None and is_ahead and last < first < most - _KEYS:
-                sql = f"SELECT setval({quote_literal(name)}, {first}); "
-                first_sql += sql
             # Sequences are not transactional: nextval() of a run stays, whatever its transaction did.
-            self._fill_sql += sql
-        if first_sql:
-            self._driver.execute(first_sql.encode())
+            self._fill_sql += f"SELECT setval({quote_literal(name)}, {last}, {str(called).lower()}); "
+            self._sequences.add(name)
+            first = FIRST_KEY + len(self._sequences) * _KEYS
+            if name in numbered and self._storage is not None and last < first < most - _KEYS:
+                table = numbered[name]
+                # A sequence that is behind its table has to meet its rows.
+                mark_sql += (
+                    f"SELECT setval({quote_literal(name)}, {first}) FROM {name} WHERE last_value + is_called::int > "
+                    f"(SELECT coalesce(max({quote_name(table.pk or '')}), 0) FROM ONLY {quote_name(table.name)}); "
+                )
+        self._mark_sql += mark_sql
+        if mark_sql and self._marks:
+            self._driver.execute(mark_sql.encode())
+
+    def mark_keys(self) -> None:
+        """Have keys that sequences give from here on be like no other number, until the tables are put back."""
+        self._marks = True
+        if self._mark_sql:
+            self._driver.execute(self._mark_sql.encode())
 
     def put_back(self) -> None:
         """Put every saved table back. Raises `ExplorerError` where another session holds a lock on one.
 
         `NotExplorable` is raised where the tables' own triggers have kept rows from being put back.
         """
+        self._marks = False
         if not self._copies:
             return
         self._put_back()
