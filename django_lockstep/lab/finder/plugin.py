@@ -38,7 +38,7 @@ def add_options(group: Any) -> None:
     for name, text in _FILES.items():
         group.addoption(name, type=Path, default=None, metavar="FILE", help=text)
     for name, (default, metavar, text) in _VALUES.items():
-        group.addoption(name, type=int if default == 1 else str, default=default, metavar=metavar, help=text)
+        group.addoption(name, type=type(default or ""), default=default, metavar=metavar, help=text)
     # What one of them has to try.
     group.addoption("--race-share", default=None, help=argparse.SUPPRESS)
 

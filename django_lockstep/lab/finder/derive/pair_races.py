@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.record.recording import Unit
@@ -108,8 +107,9 @@ def _rows(history: History, read: UnitStep, table: str) -> set[Row]:
 
 def _skew_hit(skew: _Skew, rank: int, sentence: str, partners: tuple[Unit, ...]) -> Hit:
     columns = frozenset(skew.write.template.assignments) & {column for _, column in skew.seen}
-    places: dict[str, Any] = {"read": skew.read, "write": skew.write, "columns": columns}
-    return skew.history.hit("write-skew", sentence, rank=rank, partners=partners, **places)
+    return skew.history.hit(
+        "write-skew", sentence, rank=rank, partners=partners, read=skew.read, write=skew.write, columns=columns
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,15 @@ def lock_orders(histories: Sequence[History]) -> Iterator[Hit]:
         is_single = first == second and pair.first.statement.site != pair.second.statement.site
         if reverse or (is_single and len(known[first, second]) <= 1):
             partners = tuple(other.history.unit for other in reverse)
-            places: dict[str, Any] = {"read": pair.first, "write": pair.second, "table": second}
-            yield pair.history.hit("lock-order", _ORDER, rank=RANK_ORDER, partners=partners, **places)
+            yield pair.history.hit(
+                "lock-order",
+                _ORDER,
+                rank=RANK_ORDER,
+                partners=partners,
+                read=pair.first,
+                write=pair.second,
+                table=second,
+            )
 
 
 def _lock_pairs(history: History) -> Iterator[_Pair]:
@@ -168,5 +175,5 @@ def mails_before_commit(history: History) -> Iterator[Hit]:
         inside = (each for each in history.writes("INSERT", "UPDATE", "DELETE"))
         written = next((each for each in inside if each.statement.transaction == step.statement.transaction), None)
         if written is not None:
-            places: dict[str, Any] = {"read": None, "write": step, "table": written.template.table}
-            yield history.hit("effect-before-commit", _EFFECT, rank=RANK_EFFECT, **places)
+            table = written.template.table
+            yield history.hit("effect-before-commit", _EFFECT, rank=RANK_EFFECT, read=None, write=step, table=table)

@@ -42,16 +42,15 @@ def row_races(history: History) -> Iterator[Hit]:
     """Yield the candidates of one unit."""
     last = max((step.place for step in history.writes("INSERT", "UPDATE", "DELETE", "SEND")), default=0)
     for write in history.writes("UPDATE", "DELETE"):
-        conditions = _conditions(history, write)
+        column = min(_conditions(history, write), default="")
         if write.template.verb == "DELETE":
             yield from _use_of_deleted(history, write)
-        elif not conditions:
+        elif not column:
             # No other transaction can change a row that this one has made.
             rows = history.changed_rows(write) - history.made
             yield from _of_write(list(_hits(history, write, rows)))
         # It matters whether the count of changed rows is looked at, if more is written whatever it is.
-        elif write.place < last and (read := _read_of(history, write, min(conditions))):
-            column = min(conditions)
+        elif write.place < last and (read := _read_of(history, write, column)):
             yield history.hit("check-then-act", _UNREAD, rank=RANK_UNREAD, column=column, read=read[0], write=write)
 
 
@@ -192,19 +191,24 @@ def whole_row_races(histories: Sequence[History]) -> Iterator[Hit]:
     """Yield the candidates of units with others that change, or delete, what they save."""
     # One of each unit: in a large suite hundreds of tests have the same request sent.
     writers: dict[tuple[str, str, str], dict[str, Unit]] = defaultdict(dict)
-    for history in histories:
-        for step in history.writes("UPDATE", "DELETE"):
-            changed = step.template.assignments.keys() - _unchanged(history, step)
-            for column in changed if step.template.verb == "UPDATE" else [""]:
-                writers[step.template.table, column, _test_of(history.unit)].setdefault(history.unit.name, history.unit)
-    saves = [(history, write) for history in histories for write in history.writes("UPDATE")]
-    for history, write in saves:
-        seen = None if _conditions(history, write) else _read_of(history, write)
+    saves = [
+        (history, write, _unchanged(history, write)) for history in histories for write in history.writes("UPDATE")
+    ]
+    changes = [
+        *((history.unit, write, write.template.assignments.keys() - unchanged) for history, write, unchanged in saves),
+        *((history.unit, write, {""}) for history in histories for write in history.writes("DELETE")),
+    ]
+    for unit, write, columns in changes:
+        for column in columns:
+            writers[write.template.table, column, _test_of(unit)].setdefault(unit.name, unit)
+    for history, write, unchanged in saves:
+        if _conditions(history, write) or (seen := _read_of(history, write)) is None:
+            continue
         table = history.table(write.template.table)
         is_whole = table.types.keys() <= {*write.template.assignments, *table.key}
-        for column in [*sorted(_unchanged(history, write)), *([""] if is_whole else [])] if seen else []:
+        for column in [*sorted(unchanged), *([""] if is_whole else [])]:
             units = writers[table.name, column, _test_of(history.unit)].values()
-            if seen and (partners := tuple(unit for unit in units if unit.name != history.unit.name)):
+            if partners := tuple(unit for unit in units if unit.name != history.unit.name):
                 kind, rank, text = _SAVES[bool(column)]
                 yield history.hit(kind, text, rank=rank, column=column, read=seen[0], write=write, partners=partners)
 

@@ -30,13 +30,6 @@ class Call:
     loaded: tuple[list[str], ...]
     """Of each instance of a model among the arguments, the fields that its caller has loaded and not set."""
 
-    @classmethod
-    def of(cls, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """Return a call that is about to happen, while the rows of its arguments are as its caller has loaded them."""
-        reader = StatementReader(Fingerprints(None), lambda tables: None)
-        passed = instances([*args, *kwargs.values()])
-        return cls(function, args, kwargs, tuple(map(reader.loaded_fields, passed)))
-
     @property
     def title(self) -> str:
         """The function, such as ``shop.services.book()``."""
@@ -68,10 +61,12 @@ def intercept_calls(names: Collection[str], on_call: Callable[[str, Call], None]
     since tests have imported it; only its code is another one meanwhile. (A profiling hook would see the calls as well,
     but makes CPython 3.11 hang.) Functions that cannot be found by their names, and asynchronous ones, are left alone.
     """
+    # One for all calls: it reads a database's catalog once.
+    reader = StatementReader(Fingerprints(None), lambda tables: None)
     with ExitStack() as stack:
         for name in names:
             if (function := _find(name)) is not None:
-                stack.enter_context(_intercepted(function, lambda call, name=name: on_call(name, call)))  # type: ignore[misc]
+                stack.enter_context(_intercepted(function, lambda call, name=name: on_call(name, call), reader))  # type: ignore[misc]
         yield
 
 
@@ -92,7 +87,7 @@ def _find(name: str) -> FunctionType | None:
 
 
 @contextmanager
-def _intercepted(function: FunctionType, on_call: Callable[[Call], None]) -> Iterator[None]:
+def _intercepted(function: FunctionType, on_call: Callable[[Call], None], reader: StatementReader) -> Iterator[None]:
     # A second function with this code: the first one's is about to be replaced.
     original = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
@@ -107,7 +102,9 @@ def _intercepted(function: FunctionType, on_call: Callable[[Call], None]) -> Ite
             return original(*args, **kwargs)
         inside = True
         try:
-            on_call(Call.of(original, args, kwargs))
+            # Now, while the rows of the arguments are as the caller has loaded them.
+            loaded = tuple(map(reader.loaded_fields, instances([*args, *kwargs.values()])))
+            on_call(Call(original, args, kwargs, loaded))
             return original(*args, **kwargs)
         finally:
             inside = False
@@ -123,7 +120,7 @@ def _intercepted(function: FunctionType, on_call: Callable[[Call], None]) -> Ite
 def _passing_on(called: Callable[..., Any], *, like: CodeType) -> CodeType:
     """Return code that passes all arguments on, with the free variables of the code that it replaces."""
     # Compiled with as many of them, not given them by replace(): the compiler writes COPY_FREE_VARS for them, and
-    # without that instruction CPython 3.11 and 3.12 crash when somebody reads f_locals, as pytest does of a failure.
+    # without that instruction CPython 3.11 and 3.12 crash when f_locals are read, as pytest does of a failure.
     cells = ", ".join(f"cell_{number}" for number in range(len(like.co_freevars)))
     scope: dict[str, Any] = {}
     exec(_TEMPLATE.format(cells=cells), scope)  # noqa: S102 - a constant, and names that are made here

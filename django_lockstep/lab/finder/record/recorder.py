@@ -121,10 +121,10 @@ class Recorder:
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         # Located before, since it may change the rows that a call was passed. Noted afterwards: only what has succeeded
         # is recorded, with the rows that came back.
-        place = self._safely(self._place_of, sql, context) if self._test else None
+        sent = self._safely(self._locate_statement, sql, context) if self._test else None
         result = execute(sql, params, many, context)
-        if self._test:
-            self._safely(self._note, sql, params, many, context, place)
+        if sent is not None and self._test:
+            self._safely(self._note, sent, params, many, context)
         return result
 
     def _safely(self, note: Callable[..., Any], *arguments: Any) -> Any:
@@ -137,18 +137,19 @@ class Recorder:
 
     # Statements
 
-    def _place_of(self, sql: Any, context: Any) -> tuple[Draft | None, Site | None] | None:
-        connection: BaseDatabaseWrapper = context["connection"]
-        if not is_of_interest(text_of(sql, connection.connection)) or not self._is_recordable(connection):
-            return None
-        return self._locate(caller_of(context["cursor"], sys._getframe()))
-
-    def _note(self, sql: Any, params: Any, many: bool, context: Any, place: Any) -> None:
+    def _locate_statement(self, sql: Any, context: Any) -> tuple[str, Draft | None, Site | None]:
+        """Return the statement's text, the unit that sends it, if it is to be recorded, and the line of code."""
         connection: BaseDatabaseWrapper = context["connection"]
         text = text_of(sql, connection.connection)
+        if not is_of_interest(text) or not self._is_recordable(connection):
+            return text, None, None
+        return text, *self._locate(caller_of(context["cursor"], sys._getframe()))
+
+    def _note(self, sent: tuple[str, Draft | None, Site | None], params: Any, many: bool, context: Any) -> None:
+        connection: BaseDatabaseWrapper = context["connection"]
+        text, draft, site = sent
         # Also of statements that are not recorded: SET TRANSACTION is one.
         self._transactions.note_statement(connection, text)
-        draft, site = place or (None, None)
         if draft is None or draft.is_full:
             return
         statement = self._reader.read(

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def taken() -> bool:
-    """Take the only use, unless it is taken; the row ends the same whoever takes it, and how often."""
+    """Take the only use, unless it is taken; the row ends the same, by whom and how often it may be taken."""
     coupon = Coupon.objects.get()
     if coupon.used:
         return False
