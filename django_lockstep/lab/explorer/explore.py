@@ -71,9 +71,8 @@ def explore(
     A race in which an actor sends nothing, or raises in every schedule, is vacuous, unless an error is a conflict in
     the database or one that ``raises`` names (a class or a tuple), or in which no actor ever succeeds. With
     ``no_deadlock`` a run with a deadlock counts as wrong. ``ignore`` names columns that are not compared, such as
-    ``auth_user.password``; those that differ when a schedule is run again are ignored by themselves. ``warm_up`` first
-    runs the actors one after the other, to fill caches. With ``virtual_sleep``, `time.sleep` in an actor advances its
-    clock and lets others run.
+    ``auth_user.password``; those that differ when a schedule is run again are ignored by themselves. ``warm_up`` fills
+    caches by a serial run. With ``virtual_sleep``, `time.sleep` in an actor advances its clock and lets others run.
 
     ``victim`` loses a deadlock: the ``last`` to wait, or the ``first``, whose time-out expires first in production. One
     step may take ``step_timeout`` seconds without waiting for another actor; ``set_up`` waits as long for a lock.

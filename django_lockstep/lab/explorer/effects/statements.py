@@ -149,7 +149,7 @@ class Statement:
 
     @property
     def changed_tables(self) -> frozenset[str]:
-        """The tables whose rows it writes or locks; that an inserted row refers to another row is no change of that."""
+        """The tables whose rows it writes or locks, but for those that an inserted row refers to."""
         locked = {table for (table, _), mode in self.locks if mode is not Mode.KEY_SHARE}
         return frozenset(locked | {table for table, _ in self.writes})
 

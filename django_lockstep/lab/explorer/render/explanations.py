@@ -8,12 +8,27 @@ documentation, section 13.2), so that no run can contain one.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.effects.statement_text import StatementText
 from django_lockstep.lab.explorer.render.summaries import is_time, relevant_columns, summarize
+from django_lockstep.lab.explorer.render.visibility import (
+    changes_between,
+    is_same_search,
+    looks_before,
+    may_see,
+    misses,
+    overtaken,
+    pairs,
+    read_twice,
+    reads,
+    same_transaction,
+    visible_from,
+    writes,
+)
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
 from django_lockstep.lab.explorer.tables.final_state import REMOVED
 
@@ -49,17 +64,16 @@ def explain(run: Run) -> str:
 
 def find_explanation(run: Run) -> Explanation:
     """Return what happened, and at which step; see `explain`."""
-    # What a difference is about, rather than what happened beside it, such as to a session that nobody compares.
-    tables = {difference.partition(":")[0].removesuffix(REMOVED) for difference in run.differences}
-    aside: list[Explanation] = []
-    for kind, find in () if run.holds else _ANOMALIES:
-        for step, sentence in find(run):
-            explanation = Explanation(kind=kind, text=f"{kind}: {sentence}", step=step)
-            if summarize(step).table in tables:
-                return explanation
-            aside.append(explanation)
-    if aside:
-        return aside[0]
+    anomalies = (
+        Explanation(kind=kind, text=f"{kind}: {sentence}", step=step)
+        for kind, find in (() if run.holds else _ANOMALIES)
+        for step, sentence in find(run)
+    )
+    if (first := next(anomalies, None)) is not None:
+        # That of a table which differs, before what happened beside it, such as to a session that is not compared.
+        tables = {difference.partition(":")[0].removesuffix(REMOVED) for difference in run.differences}
+        compared = itertools.chain([first], anomalies) if tables else ()
+        return next((it for it in compared if it.step and summarize(it.step).table in tables), first)
     for deadlock in run.deadlocks:
         return _deadlock(run, deadlock)
     for step in [] if run.holds else [step for step in run.steps if step.constraint]:
@@ -70,7 +84,6 @@ def find_explanation(run: Run) -> Explanation:
 
 
 _Found = Iterator[tuple[Step, str]]
-_Triples = Iterator[tuple[Step, Step, Step]]
 
 
 def _lost_update(run: Run) -> _Found:
@@ -247,7 +260,7 @@ def _found_none(step: Step) -> bool:
 def _read_skew(run: Run, *, autocommit: bool = False) -> _Found:
     """Find an actor that read one row before and another row after a change of both (A5A)."""
     for first, second in pairs(reads(run), same_actor=True):
-        again = any(_is_same_search(first, step) for step in reads(run) if step.begun > first.begun)
+        again = any(is_same_search(first, step) for step in reads(run) if step.begun > first.begun)
         # One row read twice would be a non-repeatable read; the same search again is another attempt.
         if again or summarize(first).may_touch(summarize(second)) or autocommit is same_transaction(first, second):
             continue
@@ -259,12 +272,6 @@ def _read_skew(run: Run, *, autocommit: bool = False) -> _Found:
                     f"both{_at(first, second)}"
                 )
                 yield second, sentence
-
-
-def _is_same_search(first: Step, second: Step) -> bool:
-    same = (first.actor, first.arguments) == (second.actor, second.arguments)
-    # Whether its rows are locked or not.
-    return same and _LOCKING.sub("", first.sql) == _LOCKING.sub("", second.sql)
 
 
 def _out_of_order(run: Run) -> _Found:
@@ -352,108 +359,3 @@ def _change(step: Step) -> str:
 
 def _value(value: str | None) -> str:
     return "NULL" if value is None else value or "''"
-
-
-# Which actor read and wrote what, and when others could see it.
-
-_LOCKING = re.compile(r" FOR (?:NO KEY |KEY )?(?:UPDATE|SHARE)\b.*$", re.IGNORECASE)
-
-
-def reads(run: Run) -> list[Step]:
-    return [step for step in run.steps if summarize(step).verb == "SELECT" and step.sqlstate is None]
-
-
-def writes(run: Run, *verbs: str) -> list[Step]:
-    """Return the writes, by default of all kinds, that changed something and were not rolled back."""
-    kinds = verbs or ("UPDATE", "INSERT", "DELETE")
-    return [step for step in run.steps if summarize(step).verb in kinds and step.rows != 0 and not undone(run, step)]
-
-
-def pairs(steps: list[Step], *, same_actor: bool = False) -> Iterator[tuple[Step, Step]]:
-    """Yield pairs of steps of different actors, or of the same actor, the earlier step first."""
-    for index, later in enumerate(steps):
-        yield from ((earlier, later) for earlier in steps[:index] if (earlier.actor == later.actor) is same_actor)
-
-
-def same_transaction(one: Step, other: Step) -> bool:
-    return one.actor == other.actor and one.transaction == other.transaction is not None
-
-
-def looks_before(run: Run, step: Step, table: str = "") -> list[Step]:
-    """Return the reads, UPDATEs and DELETEs, all of which look for rows, that the step may be based on."""
-    return [
-        look
-        for look in run.steps
-        if look.actor == step.actor
-        and look.ended < step.begun
-        and look.sqlstate is None
-        and summarize(look).verb in {"SELECT", "UPDATE", "DELETE"}
-        and table in {"", summarize(look).table, *summarize(look).tables}
-        # Not those of transactions that failed and were run again.
-        and (same_transaction(look, step) or not undone(run, look))
-    ]
-
-
-def overtaken(run: Run, steps: list[Step], relevant: Callable[[Step, Step], bool] = lambda *_: True) -> _Triples:
-    """Yield the last relevant read of each step's row, another actor's change of the row after it, and the step."""
-    for step in steps:
-        table = summarize(step).table
-        looks = [look for look in looks_before(run, step, table) if summarize(look).verb == "SELECT"]
-        # Of a joined table the keys are not known, as where a model has rows in two tables.
-        near = [look for look in looks if summarize(look).table != table or summarize(look).may_touch(summarize(step))]
-        # What was read last counts: an earlier attempt may have read, failed, and begun again.
-        for source in [look for look in near if relevant(look, step)][-1:]:
-            for change in changes_between(run, source, step):
-                if summarize(change).same_row(summarize(step)):
-                    yield source, change, step
-
-
-def read_twice(run: Run) -> _Triples:
-    """Yield equal reads of one transaction with different results, and the change by another actor between them."""
-    for first, second in pairs(reads(run), same_actor=True):
-        if not (same_transaction(first, second) and _is_same_search(first, second)):
-            continue
-        # Its own writes explain a difference as well: a transaction sees them at every level.
-        own = any(first.begun < step.begun < second.begun and step.actor == first.actor for step in writes(run))
-        if not own and (first.rows, first.values) != (second.rows, second.values):
-            meanwhile = changes_between(run, first, second)
-            yield from ((first, second, between) for between in meanwhile if may_see(first, between))
-
-
-def changes_between(run: Run, first: Step, last: Step) -> Iterator[Step]:
-    """Yield other actors' changes that became visible after the first step and no later than the last."""
-    for step in writes(run):
-        if step.actor != first.actor and first.ended < visible_from(run, step) <= last.ended:
-            yield step
-
-
-def may_see(look: Step, change: Step) -> bool:
-    """Whether the look may be about rows and columns that the other statement changed, as far as their texts tell."""
-    summary, changed = summarize(look), summarize(change)
-    if changed.verb == "INSERT":
-        keys = {name: values for name, values in summary.keys.items() if name in changed.plain}
-        return summary.table == changed.table and all(changed.sets[name] in values for name, values in keys.items())
-    names = {*re.findall(r"\w+", look.sql), *(name for row in look.values for name in row)}
-    # A condition by another column than the change's may match the row.
-    return summary.may_touch(changed) and (changed.verb == "DELETE" or not names.isdisjoint(changed.sets))
-
-
-def misses(run: Run, look: Step, change: Step) -> bool:
-    """Whether the look may be about what another actor changed, and came before that could be seen."""
-    # A statement that waited for a row reads its new version, but rows inserted meanwhile are not in its snapshot
-    # (EvalPlanQual in PostgreSQL's executor).
-    seen = look.begun if summarize(change).verb == "INSERT" else look.ended
-    return look.actor != change.actor and seen < visible_from(run, change) and may_see(look, change)
-
-
-def visible_from(run: Run, step: Step) -> int:
-    """Return the move at which the step's change became visible."""
-    return max((other.ended for other in run.steps if same_transaction(step, other)), default=step.ended)
-
-
-def undone(run: Run, step: Step) -> bool:
-    """Whether the step failed, or its transaction was later rolled back, completely or to a savepoint."""
-    return step.sqlstate is not None or any(
-        other.sql.startswith("ROLLBACK") and other.begun > step.begun and same_transaction(step, other)
-        for other in run.steps
-    )

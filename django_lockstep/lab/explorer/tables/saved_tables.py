@@ -55,6 +55,8 @@ class TableCopy:
     """The primary key's column, if it is one."""
     since: int
     """The first transaction that may belong to the exploration."""
+    numbered: bool = False
+    """Whether a sequence gives its primary keys, which may be any numbers."""
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -64,11 +66,6 @@ class TableCopy:
     def partial(self) -> bool:
         """Whether only the rows written since are put back."""
         return self.rows >= LARGE and self.pk is not None
-
-    @property
-    def generates_keys(self) -> bool:
-        """Whether a sequence numbers its primary key."""
-        return any(column.generated and column.name == self.pk for column in self.columns)
 
     def copy_sql(self) -> str:
         return f"CREATE TEMP TABLE {self._copy} AS SELECT * FROM ONLY {self._table}"
@@ -299,15 +296,13 @@ class SavedTables:
         return counts
 
     def _copy(self, name: str, layout: TableLayout, *, rows: int) -> TableCopy:
-        known = self._catalog.get(name)
-        pk = known.pk if known is not None else None
-        return TableCopy(name=name, layout=layout, rows=rows, pk=pk, since=self._since)
+        table = self._catalog.get(name)
+        pk, numbered = (table.pk, table.pk in table.numbered) if table is not None else (None, False)
+        return TableCopy(name=name, layout=layout, rows=rows, pk=pk, since=self._since, numbered=numbered)
 
     def _numbered_by(self, copies: Iterable[TableCopy]) -> dict[str, TableCopy]:
-        """Return those of the tables whose keys may be any numbers, by the sequence that gives them."""
-        tables = {
-            copy.name: copy for copy in copies if copy.pk in getattr(self._catalog.get(copy.name), "numbered", ())
-        }
+        """Return those of the tables that are numbered, by the sequence of their keys."""
+        tables = {copy.name: copy for copy in copies if copy.numbered}
         queries = (
             f"SELECT pg_get_serial_sequence({quote_literal(quote_name(name))}, {quote_literal(copy.pk or '')})"
             f"::regclass::text, {quote_literal(name)}"
@@ -400,7 +395,7 @@ class SavedTables:
         if not self._copies:
             return {}, {}
         parts = [part for name in sorted(self._copies) for part in self._copies[name].difference_queries()]
-        numbered = [copy for copy in self._copies.values() if copy.layout.oid in makers and copy.generates_keys]
+        numbered = [copy for copy in self._copies.values() if copy.layout.oid in makers and copy.numbered]
         parts += [copy.new_keys_query() for copy in numbered]
         # Django has the driver return jsonb as text.
         rows: dict[str, str] = dict(

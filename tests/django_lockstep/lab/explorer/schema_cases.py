@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tests.django_lockstep.lab.explorer.schemas import trigger
+
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
@@ -22,13 +24,6 @@ COUNTER = (
     "CREATE FUNCTION made_seen() RETURNS int LANGUAGE sql AS 'SELECT n FROM made_counter'",
 )
 TWO = ("INSERT INTO made_a VALUES (1, 0), (2, 0)", "INSERT INTO made_counter VALUES (1, 1)")
-
-
-def trigger(body: str, when: str = "BEFORE INSERT OR UPDATE") -> tuple[str, str]:
-    return (
-        f"CREATE FUNCTION made_trigger() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$",
-        f"CREATE TRIGGER made_t {when} ON made_a FOR EACH ROW EXECUTE FUNCTION made_trigger()",
-    )
 
 
 def counting(*schema: str, one: str, other: str = "UPDATE made_counter SET n = 10") -> Case:

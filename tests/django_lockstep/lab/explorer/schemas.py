@@ -45,6 +45,14 @@ def run(sql: str, params: Any = None) -> list[Any]:
         return cursor.fetchall() if cursor.description else []
 
 
+def trigger(body: str, when: str = "BEFORE INSERT OR UPDATE") -> tuple[str, str]:
+    """Return what makes a trigger on the first table, with its function."""
+    return (
+        f"CREATE FUNCTION made_trigger() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$",
+        f"CREATE TRIGGER made_t {when} ON made_a FOR EACH ROW EXECUTE FUNCTION made_trigger()",
+    )
+
+
 def program(*statements: str) -> Callable[[Any], int]:
     """Return an actor that sends these in one transaction, and returns the sum of the numbers read."""
 

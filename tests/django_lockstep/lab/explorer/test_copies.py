@@ -9,8 +9,7 @@ from django.db.models import F
 
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, explore, replay
 from django_lockstep.lab.explorer.tables.saved_tables import LARGE
-from tests.django_lockstep.lab.explorer.schema_cases import trigger
-from tests.django_lockstep.lab.explorer.schemas import made, program, run
+from tests.django_lockstep.lab.explorer.schemas import made, program, run, trigger
 from tests.testapps.shop.models import PlainSeat, Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -1,0 +1,133 @@
+"""Which actor of a run read and wrote what, and when others could see it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from django_lockstep.lab.explorer.render.summaries import summarize
+from django_lockstep.lab.explorer.results import Run, Step
+
+__all__ = [
+    "changes_between",
+    "is_same_search",
+    "looks_before",
+    "may_see",
+    "misses",
+    "overtaken",
+    "pairs",
+    "read_twice",
+    "reads",
+    "same_transaction",
+    "visible_from",
+    "writes",
+]
+
+Triples = Iterator[tuple[Step, Step, Step]]
+_LOCKING = re.compile(r" FOR (?:NO KEY |KEY )?(?:UPDATE|SHARE)\b.*$", re.IGNORECASE)
+
+
+def reads(run: Run) -> list[Step]:
+    return [step for step in run.steps if summarize(step).verb == "SELECT" and step.sqlstate is None]
+
+
+def writes(run: Run, *verbs: str) -> list[Step]:
+    """Return the writes, by default of all kinds, that changed something and were not rolled back."""
+    kinds = verbs or ("UPDATE", "INSERT", "DELETE")
+    return [step for step in run.steps if summarize(step).verb in kinds and step.rows != 0 and not undone(run, step)]
+
+
+def pairs(steps: list[Step], *, same_actor: bool = False) -> Iterator[tuple[Step, Step]]:
+    """Yield pairs of steps of different actors, or of the same actor, the earlier step first."""
+    for index, later in enumerate(steps):
+        yield from ((earlier, later) for earlier in steps[:index] if (earlier.actor == later.actor) is same_actor)
+
+
+def same_transaction(one: Step, other: Step) -> bool:
+    return one.actor == other.actor and one.transaction == other.transaction is not None
+
+
+def looks_before(run: Run, step: Step, table: str = "") -> list[Step]:
+    """Return the reads, UPDATEs and DELETEs, all of which look for rows, that the step may be based on."""
+    return [
+        look
+        for look in run.steps
+        if look.actor == step.actor
+        and look.ended < step.begun
+        and look.sqlstate is None
+        and summarize(look).verb in {"SELECT", "UPDATE", "DELETE"}
+        and table in {"", summarize(look).table, *summarize(look).tables}
+        # Not those of transactions that failed and were run again.
+        and (same_transaction(look, step) or not undone(run, look))
+    ]
+
+
+def overtaken(run: Run, steps: list[Step], relevant: Callable[[Step, Step], bool] = lambda *_: True) -> Triples:
+    """Yield the last relevant read of each step's row, another actor's change of the row after it, and the step."""
+    for step in steps:
+        table = summarize(step).table
+        looks = [look for look in looks_before(run, step, table) if summarize(look).verb == "SELECT"]
+        # Of a joined table the keys are not known, as where a model has rows in two tables.
+        near = [look for look in looks if summarize(look).table != table or summarize(look).may_touch(summarize(step))]
+        # What was read last counts: an earlier attempt may have read, failed, and begun again.
+        for source in [look for look in near if relevant(look, step)][-1:]:
+            for change in changes_between(run, source, step):
+                if summarize(change).same_row(summarize(step)):
+                    yield source, change, step
+
+
+def read_twice(run: Run) -> Triples:
+    """Yield equal reads of one transaction with different results, and the change by another actor between them."""
+    for first, second in pairs(reads(run), same_actor=True):
+        if not (same_transaction(first, second) and is_same_search(first, second)):
+            continue
+        # Its own writes explain a difference as well: a transaction sees them at every level.
+        own = any(first.begun < step.begun < second.begun and step.actor == first.actor for step in writes(run))
+        if not own and (first.rows, first.values) != (second.rows, second.values):
+            meanwhile = changes_between(run, first, second)
+            yield from ((first, second, between) for between in meanwhile if may_see(first, between))
+
+
+def changes_between(run: Run, first: Step, last: Step) -> Iterator[Step]:
+    """Yield other actors' changes that became visible after the first step and no later than the last."""
+    for step in writes(run):
+        if step.actor != first.actor and first.ended < visible_from(run, step) <= last.ended:
+            yield step
+
+
+def may_see(look: Step, change: Step) -> bool:
+    """Whether the look may be about rows and columns that the other statement changed, as far as their texts tell."""
+    summary, changed = summarize(look), summarize(change)
+    if changed.verb == "INSERT":
+        keys = {name: values for name, values in summary.keys.items() if name in changed.plain}
+        return summary.table == changed.table and all(changed.sets[name] in values for name, values in keys.items())
+    names = {*re.findall(r"\w+", look.sql), *(name for row in look.values for name in row)}
+    # A condition by another column than the change's may match the row.
+    return summary.may_touch(changed) and (changed.verb == "DELETE" or not names.isdisjoint(changed.sets))
+
+
+def misses(run: Run, look: Step, change: Step) -> bool:
+    """Whether the look may be about what another actor changed, and came before that could be seen."""
+    # A statement that waited for a row reads its new version, but rows inserted meanwhile are not in its snapshot
+    # (EvalPlanQual in PostgreSQL's executor).
+    seen = look.begun if summarize(change).verb == "INSERT" else look.ended
+    return look.actor != change.actor and seen < visible_from(run, change) and may_see(look, change)
+
+
+def visible_from(run: Run, step: Step) -> int:
+    """Return the move at which the step's change became visible."""
+    return max((other.ended for other in run.steps if same_transaction(step, other)), default=step.ended)
+
+
+def undone(run: Run, step: Step) -> bool:
+    """Whether the step failed, or its transaction was later rolled back, completely or to a savepoint."""
+    return step.sqlstate is not None or any(
+        other.sql.startswith("ROLLBACK") and other.begun > step.begun and same_transaction(step, other)
+        for other in run.steps
+    )
+
+
+def is_same_search(first: Step, second: Step) -> bool:
+    same = (first.actor, first.arguments) == (second.actor, second.arguments)
+    # Whether its rows are locked or not.
+    return same and _LOCKING.sub("", first.sql) == _LOCKING.sub("", second.sql)
