@@ -82,12 +82,17 @@ def _client(address: str) -> Any:
         from distributed.comm.addressing import get_address_host_port
     except ImportError as error:
         raise ClusterUnavailable('A cluster needs Dask: pip install "django-lockstep-lab[cluster]"') from error
+    client: Any = Client.__new__(Client)
     try:
-        # Before a client is made, which has threads and connections to end.
+        # Before the client begins, which has threads and connections to end.
         get_address_host_port(address, strict=True)
-        return Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
+        client.__init__(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError):
+            # A client that could not connect counts as closed, and its thread goes on.
+            client._loop_runner.stop()
         raise ClusterUnavailable(f"No scheduler of Dask answers at {address!r}: {error}") from error
+    return client
 
 
 class _DaskExecutor(Executor):

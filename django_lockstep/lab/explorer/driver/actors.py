@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -392,6 +393,9 @@ class Unwinding:
             if actor.name not in self._lost:
                 actor.thread.join(_UNWIND_WITHIN)
         if self._interrupted:
-            gc.collect()  # an interrupt while connecting leaves an unreferenced session
+            # An interrupt while connecting leaves an unreferenced session. What others have left is not this run's.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                gc.collect()
         for alias, pid in self._cancelled:  # an interrupt right after sending leaves the statement running
             self._server(alias).terminate(pid)

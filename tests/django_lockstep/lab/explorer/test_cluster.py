@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -160,6 +161,7 @@ def test_a_cluster_that_does_not_answer_is_refused(empty_cluster: Cluster, monke
     empty_cluster.scheduler.kill()
     with pytest.raises(NotExplorable, match="No scheduler of Dask answers at 'tcp://127"):
         on(empty_cluster, NAIVE)
+    assert "IO loop" not in [thread.name for thread in threading.enumerate()]
 
 
 @pytest.mark.parametrize(
