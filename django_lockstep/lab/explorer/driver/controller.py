@@ -19,8 +19,8 @@ from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Event, Limits, StepRecord, Trace, describe_other_statements
 from django_lockstep.lab.explorer.driver.wait_monitor import QUICK, DeadlockPolicy, RunState, WaitMonitor
+from django_lockstep.lab.explorer.effects.footprints import Commits
 from django_lockstep.lab.explorer.effects.operations import Operation
-from django_lockstep.lab.explorer.effects.overlap import Overlap
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken
 from django_lockstep.lab.explorer.search.branches import Move
@@ -99,7 +99,7 @@ class Controller:
     ) -> None:
         self._state = self._monitor.state = RunState(actors=frozenset(range(len(self.actors))))
         self._transactions: dict[tuple[int, str], Transaction] = {}
-        self._overlap = Overlap()
+        self._commits = Commits()
         self._deadlock_policy.reset()
         self._fairness = FairScheduler(self.polling, actors=len(self.actors))
         self._admissions = Admissions(functions if symmetric else ())
@@ -109,7 +109,6 @@ class Controller:
             state=self._state,
             trace=self._trace,
             transaction=self._transaction,
-            overlap=self._overlap,
             admissions=self._admissions,
             in_turn=in_turn,
         )
@@ -303,7 +302,7 @@ class Controller:
     def _transaction(self, actor: int, operation: Operation) -> Transaction:
         key = (actor, operation.alias)
         if key not in self._transactions:
-            self._transactions[key] = Transaction(self._server(operation.alias).catalog, self._overlap)
+            self._transactions[key] = Transaction(self._server(operation.alias).catalog, self._commits)
         return self._transactions[key]
 
     # One move

@@ -12,7 +12,6 @@ from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.driver.wait_monitor import RunState
 from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, FootprintKey, dependent
 from django_lockstep.lab.explorer.effects.operations import Operation
-from django_lockstep.lab.explorer.effects.overlap import Overlap
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.errors import Overtaken
 from django_lockstep.lab.explorer.search.branches import Move
@@ -32,7 +31,6 @@ class MoveBuilder:
     trace: Trace
     transaction: Callable[[int, Operation], Transaction]
     """Returns the open transaction of an actor's session in which it sends this."""
-    overlap: Overlap
     admissions: Admissions
     in_turn: bool
     """Whether waiters have to go on in the order in which they came, wherever there is one."""
@@ -155,10 +153,10 @@ class MoveBuilder:
         At one snapshot it is refused once it looks at the row, unless the winner has the new version by then: a SELECT
         that locks waits for that one, too, and is refused afterwards.
         """
-        changed = {row for row, _ in commit.changes}
         sent = {i: self.state.current[i].operation for i in losers}
         return any(
-            self._row_wanted(i) in changed and self.transaction(i, one).at_one_snapshot(one) for i, one in sent.items()
+            self._row_wanted(i) in commit.publishes and self.transaction(i, one).at_one_snapshot(one)
+            for i, one in sent.items()
         )
 
     def _row_wanted(self, actor: int) -> FootprintKey | None:
@@ -173,9 +171,22 @@ class MoveBuilder:
         pairs = (pair for pair in itertools.combinations(woken, 2) if not after & {pair, pair[::-1]})
         ends = [(chosen, woken), *((failed, (index,)) for failed, index in after)]
         self.trace.unsteerable += any(self._order_matters(woken[i], woken[j]) for i, j in pairs) or any(
-            self.overlap.refuses_by_chance(parts[ended], [parts[index] for index in let_go]) for ended, let_go in ends
+            self._refuses_by_chance(
+                parts[ended], [parts[i] for i in let_go if not self._comes_too_late([i], parts[chosen])]
+            )
+            for ended, let_go in ends
         )
         self.state.contended = self.state.contended or self.trace.unsteerable > 0
+
+    def _refuses_by_chance(self, ending: Footprint, woken: Collection[Footprint]) -> bool:
+        """Whether the server alone decides if a waiter that a transaction's end wakes is refused.
+
+        The server releases row locks a moment before it notes that a transaction was rolled back, or has written
+        nothing. A quick waiter may still count it as one of the transactions that make the waiter a pivot, of which a
+        third one has committed.
+        """
+        ends_without_writing = ending.accesses and ending.releases and not ending.publishes
+        return bool(ends_without_writing) and any(access.dangerous for waiter in woken for access in waiter.accesses)
 
     def _order_matters(self, one: StepRecord, other: StepRecord) -> bool:
         """Whether it may matter which of two woken steps went on first."""

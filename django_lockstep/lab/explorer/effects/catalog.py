@@ -75,20 +75,19 @@ FOREIGN_KEYS = f"""
 """The references of a table ``c``, for `ForeignKey.parse`."""
 # Columns of an index expression are not listed there, nor those that a generated column is computed from, so that such
 # an index counts as being on all columns.
-_COLUMNS_OF = """ARRAY(SELECT DISTINCT a.attname FROM pg_index i
+_UNIQUE_COLUMNS = """ARRAY(SELECT DISTINCT a.attname FROM pg_index i
              JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum > 0
              AND (a.attnum = ANY (i.indkey) OR 0 = ANY (i.indkey) OR i.indpred IS NOT NULL OR EXISTS (
                   SELECT FROM pg_attribute g WHERE g.attrelid = i.indrelid AND g.attnum = ANY (i.indkey)
                   AND g.attgenerated <> ''))
-             WHERE i.indrelid = c.oid AND {})::text[]"""
+             WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion))::text[]"""
 _TABLES = f"""
 SELECT c.relname,
        -- A generated key does not count, because it changes with other columns.
        (SELECT CASE WHEN count(*) = 1 AND min(a.attgenerated) = '' THEN min(a.attname) END
         FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey)
         WHERE i.indrelid = c.oid AND i.indisprimary),
-       {_COLUMNS_OF.format("(i.indisunique OR i.indisexclusion)")},
-       {_COLUMNS_OF.format("true")},
+       {_UNIQUE_COLUMNS},
        {UNIQUE_INDEXES},
        ARRAY(SELECT a.attname FROM pg_attribute a
              LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -217,8 +216,6 @@ class TableFacts:
     unique: frozenset[str] = frozenset()
     """Columns of unique indexes and exclusion constraints: changing them takes the stronger lock, and may wait for
     another row's writer."""
-    indexed: frozenset[str] = frozenset({EVERY_COLUMN})
-    """Columns of indexes of any kind; `EVERY_COLUMN` if they are not known."""
     indexes: tuple[UniqueIndex, ...] | None = None
     """Its unique indexes and exclusion constraints; None if they are not known."""
     numbered: frozenset[str] = frozenset()
@@ -286,15 +283,10 @@ class Catalog:
         """Tables whose keys a statement changes: a waiter for a row may then get it under another key."""
         self.most_row_locks = 2
         """How many rows of a table a SERIALIZABLE transaction locks singly, before the server locks pages, or all."""
-        self._few_rows: set[str] = set()
-        self.crowded: set[str] = set()
-        """Tables of which a run has filled more than a page, although they have few rows."""
         self._read: set[str] = set()
         self._filled: set[str] = set()
         self._seen_unordered: set[str] = set()
         self._changed: set[str] = set()
-        self.keeps_snapshots = False
-        """Whether a transaction ran at REPEATABLE READ or SERIALIZABLE."""
         self.parsed: dict[tuple[object, ...], Any] = {}
         """Statements that were parsed with these tables; see `sql.parse_cached`."""
         self.layouts: dict[str, TableLayout] = {}
@@ -319,14 +311,14 @@ class Catalog:
         catalog.hidden = min(
             (functions.uncounted[oid] for oid in functions.unnamed & functions.uncounted.keys()), default=""
         )
+        cursor.execute(_ROW_LOCKS)
+        ((catalog.most_row_locks,),) = cursor.fetchall()
         cursor.execute(_RELATIONS)
         catalog.relations = {
             oid: ("foreign" if oid in functions.views else _KINDS.get(kind, "table"), name)
             for oid, kind, name in cursor.fetchall()
         }
         catalog.sequences = frozenset(name for kind, name in catalog.relations.values() if kind == "sequence")
-        cursor.execute(_ROW_LOCKS)
-        ((catalog.most_row_locks,),) = cursor.fetchall()
         return catalog
 
     def get(self, name: str) -> TableFacts | None:
@@ -360,14 +352,6 @@ class Catalog:
         """Note tables of which rows were read; all if it is not known which."""
         self._read.update(self._tables if names is None else names)
 
-    def is_steady(self, name: str) -> bool:
-        """Whether its rows stay on one page, so that an UPDATE of columns without an index adds no index entry."""
-        return name in self._few_rows and name not in self.crowded
-
-    def note_few_rows(self, names: Iterable[str]) -> None:
-        """Note tables that have few rows at the beginning of a run, and are vacuumed before a page is full."""
-        self._few_rows.update(names)
-
     def note_filled(self, name: str) -> None:
         """Note a table into which rows were inserted whose order does not matter as long as nobody reads them."""
         self._filled.add(name)
@@ -375,9 +359,7 @@ class Catalog:
     @property
     def learned(self) -> frozenset[LearnedFact]:
         """What runs have shown: a word for what, the table of which it is true, and the statement, if it is of one."""
-        # Which page a row is on matters only to transactions that keep their snapshot.
-        crowded = self.crowded if self.keeps_snapshots else ()
-        facts = {"rekeyed": self.rekeyed, "ordered": self.ordered, "unordered": self.unordered, "crowded": crowded}
+        facts = {"rekeyed": self.rekeyed, "ordered": self.ordered, "unordered": self.unordered}
         of_tables = {(what, name, "") for what, names in facts.items() for name in names}
         return frozenset(of_tables | {(*fact, template) for template, found in self._facts.items() for fact in found})
 
@@ -385,9 +367,6 @@ class Catalog:
         """Take over a fact that was learned elsewhere, or that a step has shown of its statement."""
         if what == "rekeyed":
             self.note_rekeyed({name})
-        elif what == "crowded":
-            self.crowded.add(name)
-            self.keeps_snapshots = True
         elif what == "ordered":
             self.note_filled(name)
             self.note_read({name})
@@ -408,20 +387,17 @@ class Catalog:
         """Forget what runs have shown, for a new exploration with other statements."""
         for names in (self._read, self._filled, self._seen_unordered, self._changed):
             names.clear()
-        self._few_rows.clear()
         self._facts.clear()
         if self.shared_sequences != self._numbering_several:
             self.shared_sequences = self._numbering_several
             self.parsed.clear()
-        self.crowded.clear()
-        self.keeps_snapshots = False
         if self.rekeyed:
             self.rekeyed.clear()
             self.parsed.clear()
 
 
 def _table(*row: Any, triggers: TableTriggers, sequences: Collection[str], all_hidden: bool) -> TableFacts:
-    name, pk, unique, indexed, indexes, numbered, deferred, foreign_keys, listed, special, computes = row
+    name, pk, unique, indexes, numbered, deferred, foreign_keys, listed, special, computes = row
     references: list[list[str]] = json.loads(listed)  # Django has its connections leave JSON as text
     acts = {
         verb
@@ -433,7 +409,6 @@ def _table(*row: Any, triggers: TableTriggers, sequences: Collection[str], all_h
         name=name,
         pk=pk,
         unique=frozenset(unique),
-        indexed=frozenset(indexed),
         indexes=tuple(map(UniqueIndex.parse, json.loads(indexes))),
         numbered=frozenset(numbered),
         deferred=deferred,

@@ -111,6 +111,8 @@ def _of_table(statement: Statement, name: str, count: Count, *, written: int, af
         yield "anything", f"a lock of the whole table {name}"
     inserts = ((name, None), Mode.INSERT) in statement.locks and not (statement.one_row and count.inserted > 1)
     says_so = _covers_changes(statement, name, count) and (inserts or not count.inserted)
+    if count.updated != count.hot and name not in statement.entered:
+        yield "entries", name
     # A column with an index was changed: which one is known only of what the statement itself sets.
     rekeys = count.updated != count.hot and (statement.guarded or not says_so)
     if rekeys:
@@ -167,8 +169,8 @@ def widened(statement: Statement, facts: Collection[Fact], *, catalog: Catalog) 
         reads=more.reads | read,
         locks=more.locks | frozenset((key, Mode.UPDATE) for key in locked) | numbers,
         writes=more.writes,
-        deferred=more.deferred,
         scanned=statement.scanned | names["reads"] | names["writes"],
-        entered=statement.entered | names["writes"],
+        entered=statement.entered | names["writes"] | names["entries"],
+        deferred=more.deferred,
         keys=None if names["writes"] or names["numbers"] else statement.keys,
     )

@@ -19,7 +19,7 @@ __all__ = [
     "LOCAL",
     "MODE_CONFLICTS",
     "OPAQUE",
-    "Change",
+    "Commits",
     "Dependency",
     "Footprint",
     "FootprintKey",
@@ -75,39 +75,36 @@ MODE_CONFLICTS = {
 """The modes whose locks of one row, key or table conflict."""
 
 
-Change = tuple[FootprintKey, int]
-"""The change of a row by the transaction that commits so many-th of those which change it in the run."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SerializableAccess:
     """What a step of a SERIALIZABLE transaction reads and writes, as far as other ones may be refused for it.
 
-    A row without a key stands for more of its table than rows that are known: for what the server locks by pages or as
-    a whole, and for what adds entries to indexes.
+    The server refuses a transaction N (40001) as the pivot of two read-write conflicts, F -> N -> Z, whose Z was the
+    first to commit: N has read what Z wrote, and F what N wrote (D. Ports, K. Grittner, "Serializable Snapshot
+    Isolation in PostgreSQL", VLDB 2012). A conflict on a single row is noted in both orders. A row without a key stands
+    for more of its table than that: for what the server locks by pages or as a whole, and for what adds entries to
+    indexes, which meet the locks of earlier reads alone.
     """
 
     read: frozenset[FootprintKey]
     written: frozenset[FootprintKey]
-    certain_writes: frozenset[FootprintKey]
-    """Rows that the transaction has updated before: no other transaction changes them before it ends."""
     read_set: frozenset[FootprintKey]
     """What the transaction has read by then, if it has written: without a write it is no pivot."""
     committed: frozenset[FootprintKey]
     """What the transaction has written by then, if the step commits it, or would if it did not fail."""
-    dangerous: bool = False
-    """Whether a transaction may be refused because of the step; see `django_lockstep.lab.explorer.effects.overlap`."""
+    ends: bool
+    """Whether the step ends the transaction, which counts no more as F then if it is rolled back."""
+    dangerous: bool
+    """Whether the transaction may be refused from here on, because a Z has committed; or it is READ ONLY, and asks
+    whether others have ended."""
 
     def may_conflict_with(self, other: SerializableAccess) -> bool:
         """Whether a read-write conflict between this reader and that writer depends on their order."""
-        # The server locks an index page for a read, and only a later entry meets that lock. A conflict on a single row
-        # is noted in both orders.
-        written = other.written - self.certain_writes
-        return any(read[0] == row[0] and None in (read[1], row[1]) for row in written for read in self.read)
+        return any(read[0] == row[0] and None in (read[1], row[1]) for row in other.written for read in self.read)
 
-    def overlaps_commit_of(self, other: SerializableAccess) -> bool:
-        """Whether the other step commits something that this transaction may have read."""
-        return any_same_row(other.committed - self.certain_writes, self.read_set)
+    def meets_commit_of(self, other: SerializableAccess) -> bool:
+        """Whether the other step commits something that this transaction may have read, or before this one ends."""
+        return bool(other.committed) and (self.ends or any_same_row(other.committed, self.read_set))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +123,6 @@ class Footprint:
     """Row locks released."""
     snapshot: bool = False
     """Whether it takes the snapshot that all later statements of its transaction see."""
-    changes: frozenset[Change] = frozenset()
-    """Changes of single rows that are certain among those published."""
-    late_for: frozenset[Change] = frozenset()
-    """Changes because of which it was refused at its older snapshot, and would have been after any others as well."""
     accesses: frozenset[SerializableAccess] = frozenset()
     """Those of SERIALIZABLE transactions, which have one for each step."""
     opaque: bool = False
@@ -146,16 +139,31 @@ class Footprint:
             publishes=self.publishes | other.publishes,
             releases=self.releases | other.releases,
             snapshot=self.snapshot or other.snapshot,
-            changes=self.changes | other.changes,
-            late_for=self.late_for | other.late_for,
             accesses=self.accesses | other.accesses,
             opaque=self.opaque or other.opaque,
         )
 
+
+class Commits:
+    """The COMMITs of a run at SERIALIZABLE."""
+
+    def __init__(self) -> None:
+        self._written: list[frozenset[FootprintKey]] = []
+        self.may_be_any = False
+        """Whether a step was not understood, which may have committed anything."""
+
     @property
-    def dangerous(self) -> bool:
-        """Whether a SERIALIZABLE transaction may be refused because of the step."""
-        return any(access.dangerous for access in self.accesses)
+    def count(self) -> int:
+        """How many there were: a point of time, for the argument ``since``."""
+        return len(self._written)
+
+    def add(self, written: frozenset[FootprintKey]) -> None:
+        """Note what a transaction has written."""
+        self._written.append(written)
+
+    def have_written(self, rows: frozenset[FootprintKey], *, since: int) -> bool:
+        """Whether one since then has, or may have, written one of the rows."""
+        return self.may_be_any or any(any_same_row(written, rows) for written in self._written[since:])
 
 
 LOCAL = Footprint()
@@ -192,12 +200,6 @@ DEPENDENCIES = (
         # A snapshot is taken of the whole database, not only of the tables that the statement names.
         lambda one, other: other.snapshot and bool(one.publishes),
     ),
-    Dependency(
-        "a COMMIT",
-        "a statement refused at its older snapshot",
-        "if it publishes the change for which that was refused",
-        lambda one, other: not one.changes.isdisjoint(other.late_for),
-    ),
     Dependency("a lock", "a lock", "if they conflict", lambda one, other: collide(one.locks, other.locks)),
     Dependency(
         "the end of a transaction",
@@ -219,12 +221,12 @@ DEPENDENCIES = (
     ),
     Dependency(
         "a COMMIT at SERIALIZABLE",
-        "a step of a SERIALIZABLE transaction that has written",
-        "if the transaction has read what the COMMIT publishes",
-        _of_transactions(lambda ending, mine: mine.overlaps_commit_of(ending)),
+        "a step of a SERIALIZABLE transaction",
+        "if that ends by it, or has written, and has read what the COMMIT publishes",
+        _of_transactions(lambda ending, mine: mine.meets_commit_of(ending)),
     ),
     Dependency(
-        "a step after which a SERIALIZABLE transaction may be refused",
+        "a step of a SERIALIZABLE transaction that has written, and has read what was committed meanwhile",
         "a step at SERIALIZABLE",
         "always",
         _of_transactions(lambda mine, theirs: mine.dangerous),

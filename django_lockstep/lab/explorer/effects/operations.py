@@ -102,10 +102,20 @@ class Operation:
         return isinstance(error, TransactionManagementError) or (error is not None and sqlstate_of(error) == "25P02")
 
     @property
+    def found_row_changed(self) -> bool:
+        """Whether it was refused a row that was changed after its snapshot; not because of a read-write conflict."""
+        refused = self.error is not None and sqlstate_of(self.error) == "40001"
+        # Of such a conflict the server tells a "Reason code", in every language.
+        return refused and getattr(self._diagnosis, "message_detail", None) is None
+
+    @property
     def constraint(self) -> str:
         """The name of the constraint that its error is about; empty if it is about none."""
-        diagnosis = getattr(self.error, "diag", None) or getattr(getattr(self.error, "__cause__", None), "diag", None)
-        return getattr(diagnosis, "constraint_name", None) or ""
+        return getattr(self._diagnosis, "constraint_name", None) or ""
+
+    @property
+    def _diagnosis(self) -> Any:
+        return getattr(self.error, "diag", None) or getattr(getattr(self.error, "__cause__", None), "diag", None)
 
     @property
     def template(self) -> str:

@@ -94,13 +94,13 @@ class Query:
         """The locking clauses, also those of subqueries."""
         return list(self.tree.find_all(exp.Lock))
 
-    def finds_by(self, column: str, indexed: Collection[str]) -> bool:
-        """Whether of these columns only this one says which rows are looked at, and in which order."""
+    @property
+    def finds_by_one_column(self) -> bool:
+        """Whether one column alone says which rows are looked at, so that no index of another one leads to them."""
         parts = {name for name, value in self.tree.args.items() if value} - _NOT_FOUND_BY
-        if parts - {"where", "order"} or self.tree.find(exp.AggFunc):
+        if not parts <= {"where", "order"} or self.tree.find(exp.AggFunc):
             return False
-        named = {identifier(node) for part in parts for node in self.tree.args[part].find_all(exp.Column)}
-        return named.isdisjoint({*indexed} - {column})
+        return len({identifier(node) for part in parts for node in self.tree.args[part].find_all(exp.Column)}) == 1
 
     @property
     def limit(self) -> int | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from django_lockstep.lab.explorer.effects.catalog import EVERY_COLUMN, Catalog, TableFacts
+from django_lockstep.lab.explorer.effects.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.effects.counted import COUNTED, widened
 from django_lockstep.lab.explorer.effects.footprints import FootprintKey, Mode
 from django_lockstep.lab.explorer.effects.introspection import is_uncounted
@@ -160,12 +160,7 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
         return replace(UNKNOWN, reasons=reasons)
     keys = _keys(query, known[0], values, catalog) if len(known) == 1 else {None}
     rows = frozenset((table.name, key) for table in known for key in keys)
-    # Unless nothing but the index of the primary key leads to the rows that are named.
-    scanned = frozenset(
-        table.name
-        for table in known
-        if table.pk is None or EVERY_COLUMN in table.indexed or not query.finds_by(table.pk, table.indexed)
-    )
+    scanned = frozenset(table.name for table in known) if not query.finds_by_one_column else frozenset()
     statement: Statement | None = Statement(kind="SELECT", reads=rows)
     if query.verb != "SELECT":
         statement = _parse_write(query, known, rows, catalog=catalog, key=functools.partial(values.key, query))

@@ -108,9 +108,9 @@ class Statement:
     """Those of single rows that it holds for certain once it has returned or changed as many rows as these are."""
     writes: frozenset[FootprintKey] = frozenset()
     scanned: frozenset[str] = frozenset()
-    """Tables in which the server may come across other rows than those that it names."""
+    """Tables of which it may look at other rows than those that it names."""
     entered: frozenset[str] = frozenset()
-    """Tables to whose indexes it adds entries, of rows that it names."""
+    """Tables to whose indexes it adds entries."""
     isolation: str | None = None
     """The isolation level that it chooses for the transaction."""
     read_only: bool = False
@@ -256,7 +256,6 @@ def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
         locks=own | parents,
         row_locks=own,
         writes=rows,
-        entered=frozenset({table.name} if columns & table.indexed or EVERY_COLUMN in table.indexed else ()),
     )
 
 
@@ -280,7 +279,6 @@ def _update_keys(
         reads=rows | others | _children(table),
         locks=frozenset(locks) | _children_locks(table),
         writes=rows,
-        entered=frozenset({table.name}),
         key_conflicts=frozenset({(whole, Mode.SHARE)}),
         deferred=_deferred_locks(table),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from django_lockstep.errors import sqlstate_of
@@ -12,7 +13,7 @@ from django_lockstep.lab.explorer.effects.footprints import (
     ADVISORY,
     LOCAL,
     OPAQUE,
-    Change,
+    Commits,
     Footprint,
     FootprintKey,
     LockedKey,
@@ -22,7 +23,6 @@ from django_lockstep.lab.explorer.effects.footprints import (
     dependent,
 )
 from django_lockstep.lab.explorer.effects.operations import Operation
-from django_lockstep.lab.explorer.effects.overlap import Commit, Overlap
 from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement
 from django_lockstep.lab.explorer.errors import NotExplorable
@@ -36,6 +36,7 @@ _OF_ROWS = (Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE)
 _OUTSIDE = frozenset({"LOCAL", "COMMIT", "ROLLBACK", "ROLLBACK TO"})
 """Kinds of statements that name no table and take no snapshot."""
 _NOT_CHECKED = _OUTSIDE | {"UNKNOWN"}
+_ENDS = frozenset({"COMMIT", "ROLLBACK"})
 _ONE_SNAPSHOT = ("repeatable read", "serializable")
 """Levels at which the whole transaction sees the snapshot of its first statement."""
 
@@ -53,20 +54,21 @@ def _commits(statement: Statement, operation: Operation) -> bool:
     return statement.kind == "COMMIT" or (operation.autocommit and not operation.in_transaction)
 
 
-def _publishing(rows: frozenset[FootprintKey], overlap: Overlap) -> Footprint:
-    """Return what a COMMIT of these changes would publish if it did not wait or fail."""
-    return Footprint(publishes=rows, changes=overlap.next_changes(row for row in rows if row[1] is not None))
-
-
-def _found(statement: Statement) -> frozenset[FootprintKey]:
-    """Return what the server comes across when it looks for the statement's rows, and for those they refer to."""
-    rows = ((table, None if table in statement.scanned else key) for table, key in statement.reads)
-    return _parents(statement.locks).union(rows)
-
-
-def _parents(locks: frozenset[LockedKey]) -> frozenset[FootprintKey]:
+def _parents(locks: frozenset[LockedKey]) -> Iterator[FootprintKey]:
     # The server checks a foreign key with a SELECT ... FOR KEY SHARE of its own, which reads the parent too.
-    return frozenset(key for key, mode in locks if mode is Mode.KEY_SHARE)
+    return (key for key, mode in locks if mode is Mode.KEY_SHARE)
+
+
+def _rows_read(statement: Statement) -> frozenset[FootprintKey]:
+    """Return what the server comes across when it looks for the statement's rows, and for those they refer to."""
+    return frozenset((table, None if table in statement.scanned else key) for table, key in statement.reads).union(
+        _parents(statement.locks)
+    )
+
+
+def _with_entries(statement: Statement) -> frozenset[FootprintKey]:
+    """Return what the statement writes, of a table without a key if it adds entries to its indexes."""
+    return frozenset((table, None if table in statement.entered else key) for table, key in statement.writes)
 
 
 def _without_effect(statement: Statement) -> Statement:
@@ -88,9 +90,9 @@ def _require_saved(statement: Statement, what: str, name: str) -> None:
 class Transaction:
     """What the session's transaction has locked and written; call `footprint` after each of its steps."""
 
-    def __init__(self, catalog: Catalog, overlap: Overlap) -> None:
+    def __init__(self, catalog: Catalog, commits: Commits) -> None:
         self._catalog = catalog
-        self._overlap = overlap
+        self._commits = commits
         self._session_changed = False
         """Whether a statement has changed what names mean in this session."""
         self._unchecked: list[Operation] = []
@@ -107,9 +109,7 @@ class Transaction:
         self._named: frozenset[FootprintKey] = frozenset()
         """What it has read, before the server locks pages instead of rows."""
         self._since = 0
-        """When its snapshot was taken, at the levels that have one."""
-        self._held: frozenset[FootprintKey] = frozenset()
-        """Rows that it has updated for certain."""
+        """When its snapshot was taken."""
         self._row_locks: dict[FootprintKey, Mode] = {}
         """Rows that are locked until the transaction ends, with the strength."""
         self._opaque = False
@@ -127,23 +127,13 @@ class Transaction:
         statement = self.statement(operation)
         operation.may_catch = self._catalog.catches
         if self._is_first(statement):
-            self._since = self._overlap.now
-        self._named |= _found(statement)
+            self._since = self._commits.count
+        self._named |= _rows_read(statement)
+        self._commits.may_be_any |= statement.kind == "UNKNOWN"
         self._catalog.note_read(statement.tables_read)
-        if self.at_one_snapshot(operation):
-            self._catalog.keeps_snapshots = True
-        if statement.kind == "UNKNOWN":
-            self._overlap.note_opaque()
-        # One that changes several rows, or locks them, may have changed some when it waits for another one.
-        if self._has_written or (statement.may_change and statement.only_row is None):
-            self._note_writer(operation)
 
     def _is_first(self, statement: Statement) -> bool:
         return not self._seen and statement.kind not in _OUTSIDE
-
-    def _note_writer(self, operation: Operation) -> None:
-        if self._is_serializable(operation):
-            self._overlap.note_writer(self, self._locked(self._named))
 
     def at_one_snapshot(self, operation: Operation) -> bool:
         """Whether the transaction, which the step may begin, sees what was committed before its first statement."""
@@ -161,7 +151,7 @@ class Transaction:
         # Before the others it would not have waited, but have published at once: its order with readers matters, and
         # the search asks for that order by the footprint that it sees here. The same is true of one that fails.
         if _commits(statement, operation) and not touched.opaque:
-            touched = touched | _publishing(self._writes | statement.writes, self._overlap)
+            touched = touched | Footprint(publishes=self._writes | statement.writes)
         return touched
 
     def meets(self, operation: Operation, touched: Footprint) -> bool:
@@ -206,8 +196,6 @@ class Transaction:
             touched = touched | self._end(statement, operation)
         # Without savepoints a failed statement has ended the transaction; the later ROLLBACK releases nothing.
         self._failed = self._failed or (operation.error is not None and not self._nested)
-        if operation.ends_idle or self._failed:
-            self._overlap.note_end(self)
         if operation.ends_idle:
             self._reset()
         return touched
@@ -222,7 +210,9 @@ class Transaction:
         for sent, counted in ((sent, counts) for sent in self._unchecked if counts is not None):
             for what, name in facts_beyond(self.statement(sent), counted, catalog=self._catalog):
                 _require_saved(self.statement(sent), what, name)
-                self._learn(sent, what, name)
+                # Entries in indexes matter to predicate locks alone.
+                if what != "entries" or self._is_serializable(sent):
+                    self._learn(sent, what, name)
         if counts is None and is_checked and (operation.uncounted or (ended and operation.error is not None)):
             self._learn(operation, "anything", "what could not be counted")
         if counts is not None or ended:
@@ -258,35 +248,20 @@ class Transaction:
         if operation.refused and not waited:
             # The end of its transaction releases only what was taken before.
             return replace(touched, tried=touched.locks, locks=frozenset()), replace(statement, locks=frozenset())
-        late = self._late(statement, operation)
-        if late is None:
-            return touched, statement
-        return self._too_late(touched, operation, late=late), _without_effect(statement)
+        if self._comes_too_late(statement, operation):
+            # Refused the row because of what was committed before, it has no part in any conflict.
+            row = {statement.only_row}
+            access = self._access(operation)
+            access = replace(access, read_set=frozenset(), dangerous=self._is_in_danger(self._named - row))
+            accesses = frozenset({access} if touched.accesses else ())
+            touched = replace(touched, locks=touched.locks - statement.row_locks, accesses=accesses)
+            return touched, _without_effect(statement)
+        return touched, statement
 
-    def _late(self, statement: Statement, operation: Operation) -> tuple[int, Change] | None:
-        """Return when the row of the step was changed which it did not get, if that is why, and the change.
-
-        At one snapshot it is refused in any case from then on, even if nobody else wants the row.
-        """
-        row, failed = statement.only_row, operation.error is not None and sqlstate_of(operation.error) == "40001"
+    def _comes_too_late(self, statement: Statement, operation: Operation) -> bool:
+        """Whether the step was refused the one row that it wanted: at one snapshot it is so, whoever else wants it."""
         alone = not (self._has_written or self._nested or _commits(statement, operation))
-        if row is None or not (failed and alone and self.at_one_snapshot(operation)):
-            return None
-        return self._overlap.first_change(row, since=self._since, serializable=self._is_serializable(operation))
-
-    def _too_late(self, touched: Footprint, operation: Operation, *, late: tuple[int, Change]) -> Footprint:
-        """Return the footprint of a step that came too late for a row."""
-        when, change = late
-        # It has written nothing and has ended, so that what matters is what it would have been before the change.
-        danger = self._is_in_danger(until=when)
-        access = replace(self._access(operation), read_set=frozenset(), dangerous=danger)
-        return replace(
-            touched,
-            reads=touched.reads - {change[0]},
-            locks=touched.locks - self.statement(operation).row_locks,
-            late_for=frozenset({change}),
-            accesses=frozenset({access} if touched.accesses else ()),
-        )
+        return operation.found_row_changed and alone and statement.only_row is not None
 
     def _with_keys(self, operation: Operation) -> Statement:
         """Return the step's statement, of an INSERT with the unique keys that it adds instead of any key."""
@@ -326,55 +301,30 @@ class Transaction:
     def _access(self, operation: Operation) -> SerializableAccess:
         # As a whole, even if it found nothing or failed: elsewhere among the others it might not.
         statement = self.statement(operation)
-        checked = _parents(self._deferred.locks) if statement.kind == "COMMIT" else frozenset()
-        written = self._with_entries(statement)
+        checked = self._deferred.locks if statement.kind == "COMMIT" else frozenset()
+        written, commits = _with_entries(statement), _commits(statement, operation)
+        has_written = self._has_written or statement.may_change
         return SerializableAccess(
-            read=self._locked(_found(statement) | checked),
+            read=self._locked(_rows_read(statement).union(_parents(checked))),
             written=written,
-            certain_writes=self._certain,
-            read_set=self._locked(self._named) if self._has_written or statement.may_change else frozenset(),
-            committed=self._entered | written if _commits(statement, operation) else frozenset(),
-            dangerous=self._is_dangerous(statement, operation),
+            read_set=self._locked(self._named) if has_written else frozenset(),
+            committed=self._entered | written if commits else frozenset(),
+            ends=commits or statement.kind == "ROLLBACK" or operation.error is not None,
+            dangerous=(has_written and self._is_in_danger(self._named))
+            or (self._opaque or self._read_only or operation.read_only),
         )
 
-    def _locked(self, rows: frozenset[FootprintKey]) -> frozenset[FootprintKey]:
-        """Return the rows as the server locks them: a page, or more, in place of more than so many rows of it."""
-        counts = Counter(table for table, _ in self._named)
-        return frozenset((table, key if counts[table] <= self._catalog.most_row_locks else None) for table, key in rows)
-
-    def _with_entries(self, statement: Statement) -> frozenset[FootprintKey]:
-        """Return what the statement writes, of a table without a key if it may add an entry to an index."""
-        steady = self._catalog.is_steady
-        return frozenset(
-            (table, key if steady(table) and table not in statement.entered else None)
-            for table, key in statement.writes
-        )
-
-    @property
-    def _certain(self) -> frozenset[FootprintKey]:
-        """The rows that it holds, updated, until it ends; ROLLBACK TO SAVEPOINT may give them up."""
-        return frozenset() if self._nested else self._held
+    def _is_in_danger(self, read: frozenset[FootprintKey]) -> bool:
+        return self._commits.have_written(self._locked(read), since=self._since)
 
     @property
     def _has_written(self) -> bool:
         return bool(self._locks or self._writes or self._opaque)
 
-    def _is_in_danger(self, *, until: int | None = None) -> bool:
-        return self._overlap.may_doom(self._locked(self._named), since=self._since, until=until)
-
-    def _is_dangerous(self, statement: Statement, operation: Operation) -> bool:
-        """Whether some SERIALIZABLE transaction may be refused for the step; see `Overlap`."""
-        # A read-only transaction may get a safe snapshot, which depends on what all others have done.
-        if self._read_only or operation.read_only:
-            return True
-        if not (self._has_written or statement.may_change):
-            return False  # without a write it is no pivot
-        # All at once, or undone so that it is no pivot any more: too rare to find out for whom it matters.
-        at_once = _commits(statement, operation) and statement.kind != "COMMIT"
-        undone = statement.kind in {"ROLLBACK", "ROLLBACK TO"} or operation.error is not None
-        if at_once or (undone and self._has_written) or self._is_in_danger():
-            return True
-        return statement.kind == "COMMIT" and self._overlap.has_pivot(self, self._entered, since=self._since)
+    def _locked(self, rows: frozenset[FootprintKey]) -> frozenset[FootprintKey]:
+        """Return the rows as the server locks them: a page, or more, in place of more than so many rows of it."""
+        counts = Counter(table for table, _ in self._named)
+        return frozenset((table, key if counts[table] <= self._catalog.most_row_locks else None) for table, key in rows)
 
     def _is_new(self, lock: LockedKey) -> bool:
         """Whether the transaction may not hold the lock yet: nobody can notice that it takes it once more."""
@@ -396,14 +346,9 @@ class Transaction:
     def _note(self, statement: Statement, operation: Operation) -> None:
         self._locks |= statement.locks
         self._writes |= statement.writes
-        self._entered |= self._with_entries(statement)
-        if self._has_written:
-            self._note_writer(operation)
+        self._entered |= _with_entries(statement)
         self._deferred = self._deferred | self._deferred_checks(statement)
         self._session_changed = self._session_changed or statement.changes_session
-        # Only if every named row was changed is it certain that this transaction holds them.
-        if statement.kind == "UPDATE" and operation.rows == len(statement.writes):
-            self._held |= {key for key in statement.writes if key[1] is not None}
         self._opaque = self._opaque or statement.kind == "UNKNOWN"
         if operation.rows == len(statement.row_locks):
             self._note_row_locks(statement)
@@ -426,25 +371,10 @@ class Transaction:
         if self._opaque:
             return OPAQUE
         committed = operation.error is None and statement.kind not in {"ROLLBACK", "ROLLBACK TO"}
-        if committed and self._writes:
-            published = self._commit(operation)
-        else:
-            # One that has failed would have published before the others; see `waiting`.
-            published = _publishing(self._writes, self._overlap) if _commits(statement, operation) else LOCAL
+        # One that has failed would have published before the others; see `waiting`.
+        publishes = self._writes if committed or _commits(statement, operation) else frozenset()
+        if committed and publishes and self._is_serializable(operation):
+            self._commits.add(self._entered)
         # ROLLBACK TO SAVEPOINT releases only what was locked since the savepoint, which is not told apart here. A
         # dependence too many costs a schedule, one too few a verdict.
-        return published | Footprint(releases=self._locks)
-
-    def _commit(self, operation: Operation) -> Footprint:
-        """Note that the transaction's changes are committed, and return what that publishes."""
-        published = Footprint(publishes=self._writes, changes=self._overlap.next_changes(self._certain))
-        serializable = self._is_serializable(operation)
-        self._overlap.note_commit(
-            Commit(
-                read=self._locked(self._named),
-                written=self._entered,
-                changed=self._certain,
-                serializable=serializable,
-            )
-        )
-        return published
+        return Footprint(publishes=publishes, releases=self._locks)

@@ -28,7 +28,7 @@ from django_lockstep.lab.explorer.tables.final_state import (
     label_keys,
     with_labels,
 )
-from django_lockstep.lab.explorer.tables.storage import CROWDED, FEW_ROWS, Storage
+from django_lockstep.lab.explorer.tables.storage import Storage
 
 __all__ = ["LARGE", "SavedTables"]
 
@@ -260,7 +260,6 @@ class SavedTables:
             self._driver.execute(made.encode())
         if self._storage is not None:
             rewritten = sum(copy.rows for copy in copies if not copy.partial)
-            self._catalog.note_few_rows(copy.name for copy in copies if copy.rows <= FEW_ROWS)
             self._storage.add({quote_name(copy.name): copy.rows for copy in copies}, rewritten=rewritten)
         for copy in copies:
             self._empty_sql += copy.delete_sql()
@@ -361,11 +360,8 @@ class SavedTables:
         # One round trip: the query on the tables' use runs before they are put back.
         asked = self._storage.usage_query()
         found = self._send(self._empty_sql + self._fill_sql, before=asked)
-        used = {name: float(size) for name, size in found.fetchall()} if asked else {}
         # Dead rows of earlier explorations fill a page too, and are removed before the next run if they do.
-        if self._storage.rows_are_of_runs:
-            self._catalog.crowded.update(name for name in self._copies if used.get(quote_name(name), 0) > CROWDED)
-        if self._storage.needs_vacuum(used.values()):
+        if self._storage.needs_vacuum([float(size) for (size,) in found.fetchall()] if asked else ()):
             self._send(self._empty_sql)
             self._storage.vacuum()
             self._send(self._fill_sql)

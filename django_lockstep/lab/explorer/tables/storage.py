@@ -14,26 +14,23 @@ from typing import Any
 
 from psycopg.pq import TransactionStatus
 
-from django_lockstep.lab.explorer.effects.catalog import quote_literal
 from django_lockstep.lab.explorer.tables.control_session import ControlSession
 
-__all__ = ["CROWDED", "FEW_ROWS", "Storage", "Usage"]
+__all__ = ["Storage", "Usage"]
 
 _MOST_RUNS = 300
 _MOST_DEAD_ROWS = 20_000
-FEW_ROWS = 20
+_FEW_ROWS = 20
 """Tables that begin a run with more rows than this fill more than a page anyway."""
 _PAGE = 8192 - 24
 """Bytes of a page, less its header."""
 _RESERVE = 2048
 """Bytes that a run finds free at least, as it may write more than those before it."""
-CROWDED = _PAGE - 512
-"""With more bytes than this the first page may have been full, and a row have moved to another one."""
 _USED = """
-SELECT {literal}, CASE WHEN max((ctid::text::point)[0]) > 0 THEN 8192
+SELECT CASE WHEN max((ctid::text::point)[0]) > 0 THEN 8192
             ELSE coalesce(max((ctid::text::point)[1]) * (avg(pg_column_size(t.*)) + 28), 0) END FROM ONLY {name} t
 """
-"""The table, and how many bytes of the first page the rows fill, or its size; header and pointer of a tuple take 28
+"""How many bytes of the first page the rows fill, or its size; header and pointer of a tuple take 28
 bytes together."""
 _STATISTICS = "SELECT relpages, reltuples, relallvisible, oid FROM pg_class WHERE oid = ANY (%s::text[]::regclass[])"
 _SET_STATISTICS = """
@@ -93,17 +90,8 @@ class Storage:
         """Return the query for how full the tables are; empty if none is small enough, or none can be full by now."""
         if self._runs < self._used.due:
             return ""
-        asked = [
-            _USED.format(name=name, literal=quote_literal(name))
-            for name, rows in self._tables.items()
-            if rows <= FEW_ROWS
-        ]
+        asked = [_USED.format(name=name) for name, rows in self._tables.items() if rows <= _FEW_ROWS]
         return f"{' UNION ALL '.join(asked)}; " if asked else ""
-
-    @property
-    def rows_are_of_runs(self) -> bool:
-        """Whether the dead rows of `usage_query` are all of this exploration's runs."""
-        return self._used.is_known
 
     def needs_vacuum(self, used: Collection[float]) -> bool:
         """Count a run, and return whether to vacuum the tables after it; ``used`` are the bytes of `usage_query`."""
@@ -133,11 +121,6 @@ class Usage:
         self._runs = 0
         self.due = 0
         """After how many runs to ask again."""
-
-    @property
-    def is_known(self) -> bool:
-        """Whether all that was added since it was known how many bytes there were is of runs."""
-        return self._bytes is not None
 
     def forget(self) -> None:
         """Note that tables were added, which may have dead rows."""

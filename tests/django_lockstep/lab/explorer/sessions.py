@@ -4,25 +4,23 @@ from dataclasses import replace
 from typing import Any
 
 from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey, TableFacts
-from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint
+from django_lockstep.lab.explorer.effects.footprints import LOCAL, Commits, Footprint
 from django_lockstep.lab.explorer.effects.operations import Operation
-from django_lockstep.lab.explorer.effects.overlap import Overlap
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 
-SEAT = TableFacts(name="seat", pk="id", unique=frozenset({"id"}), indexed=frozenset({"id", "row"}))
+SEAT = TableFacts(name="seat", pk="id", unique=frozenset({"id"}))
 TICKET = replace(SEAT, name="ticket")
 STUB = replace(TICKET, name="stub", foreign_keys=frozenset({ForeignKey(parent="seat", columns=("seat_id",))}))
 READ, WRITE = "SELECT price FROM seat WHERE id = 1", "UPDATE seat SET price = 2 WHERE id = 2"
 
 
 class Session:
-    """Sends statements one by one; of the sessions with one overlap the transactions overlap."""
+    """Sends statements one by one; with the same commits, sessions are of one run."""
 
-    def __init__(self, overlap: Overlap, *, level: str = "serializable", few_rows: bool = True, **given: Any) -> None:
+    def __init__(self, commits: Commits, *, level: str = "serializable", **given: Any) -> None:
         self._given = {"alias": "default", "pid": 1, "autocommit": False, "isolation": level, **given}
         catalog = Catalog([SEAT, TICKET, STUB], uncounted=["anything"])
-        catalog.note_few_rows(["seat", "ticket", "stub"] if few_rows else [])
-        self._transaction = Transaction(catalog, overlap)
+        self._transaction = Transaction(catalog, commits)
         self._open = False
 
     def send(self, *statements: str, rows: int | None = 1, error: BaseException | None = None) -> Footprint:
@@ -48,7 +46,7 @@ def steps(
     read_only: bool = False,
 ) -> Footprint:
     """Return what the last statement touches; the one before it fails with the error."""
-    session = Session(Overlap(), level=level, read_only=read_only)
+    session = Session(Commits(), level=level, read_only=read_only)
     if error is not None:
         session.send(*statements[:-1], rows=rows, error=error)
         statements = statements[-1:]
@@ -57,5 +55,5 @@ def steps(
 
 CHANGE, INSERT = "UPDATE seat SET price = 2 WHERE id = 1", "INSERT INTO ticket (price) VALUES (1)"
 OTHER_READ, OTHER_CHANGE = "SELECT price FROM seat WHERE id = 3", "UPDATE seat SET price = 2 WHERE id = 3"
-OTHER_MOVED = "UPDATE seat SET row = 'A' WHERE id = 3"
-"""A change of a column with an index."""
+ADDED = "INSERT INTO seat (price) VALUES (2)"
+"""An entry for an index."""
