@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.derive.derivation import find_candidates
@@ -19,6 +19,10 @@ __all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "Place", "conseque
 
 Verdict = Literal["confirmed", "not decided", "not confirmed", "not tried"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+ANOTHER_USER: Final = "another user"
+OTHER_ORDER: Final = "the other order"
+Against = Literal["", "another user", "the other order"]
+"""How one is raced with itself: the same, by a copy of its user, or with the rows that it locks exchanged."""
 _NUMBER = re.compile(r"(?<!_id) -?\d+(?:\.\d+)? instead of -?\d+(?:\.\d+)?(?=,| in the row |$)")
 """Of a column that is not a foreign key's; dates and times begin with digits, too."""
 _ANSWER = re.compile(r"\w+ returned ")
@@ -67,8 +71,8 @@ class Finding(Place):
     """Which earlier one of the test it was raced with, if it was."""
     after_call: str = ""
     """Of a call, the function that the earlier one is of."""
-    two_users: bool = False
-    """Whether it was raced with the same by a copy of its user."""
+    against: Against = ""
+    """What differed in the second one, if it was raced with itself."""
     partner_test: str = ""
     """Another test, one of whose requests it was raced with, if it was."""
     partner_number: int = 0

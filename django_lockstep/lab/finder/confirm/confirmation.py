@@ -22,11 +22,12 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_another_user,
     with_earlier,
     with_itself,
+    with_other_order,
 )
 from django_lockstep.lab.finder.confirm.reproduction import TestPlace, with_test_file
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import FinderError
-from django_lockstep.lab.finder.findings import Finding, Findings, Place
+from django_lockstep.lab.finder.findings import ANOTHER_USER, OTHER_ORDER, Finding, Findings, Place
 from django_lockstep.lab.finder.record.calls import intercept_calls
 from django_lockstep.lab.finder.record.redaction import mask_message
 from django_lockstep.lab.finder.record.requests import intercept
@@ -290,7 +291,7 @@ class Confirmation:
             return
         self._tries += 1
         begun = time.monotonic()
-        twice = found.get(replace(pairing, two_users=False)) if pairing.two_users else None
+        twice = found.get(replace(pairing, against="")) if pairing.against == ANOTHER_USER else None
         try:
             with paired as fork:
                 taken = self._taken(wanted)
@@ -375,7 +376,9 @@ class Confirmation:
                 names = (earlier.point.name, point.name)
                 yield pairing, with_earlier(earlier, actor), [one for one in pair if one.may_race(*names)]
         if candidates and isinstance(actor, RequestActor):
-            yield Pairing(kind=point.kind, two_users=True), with_another_user(actor), candidates
+            yield Pairing(kind=point.kind, against=ANOTHER_USER), with_another_user(actor), candidates
+            if orders := [candidate for candidate in candidates if candidate.kind == "lock-order"]:
+                yield Pairing(kind=point.kind, against=OTHER_ORDER), with_other_order(actor), orders
 
 
 def _note_obstacle(wanted: Sequence[Attempts], pairing: Pairing, reason: str, *, place: Place) -> None:

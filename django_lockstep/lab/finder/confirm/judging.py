@@ -163,7 +163,7 @@ class Attempts:
             actors=self.actors,
             after=pairing.after,
             after_call=pairing.after_call,
-            two_users=pairing.two_users,
+            against=pairing.against,
             partner_test=pairing.partner_test,
             partner_number=pairing.partner_number,
             schedule=outcome.schedule,

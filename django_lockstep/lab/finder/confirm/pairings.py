@@ -12,9 +12,10 @@ from django.db import DEFAULT_DB_ALIAS
 from django_lockstep.lab.finder.confirm.clones import clone_user, session_of, session_user
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.confirm.forks import Actor, Fork, Point, RequestActor, require_committed
-from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun
+from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, in_other_order
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import CannotClone
+from django_lockstep.lab.finder.findings import ANOTHER_USER, OTHER_ORDER, Against
 
 __all__ = [
     "Earlier",
@@ -25,8 +26,15 @@ __all__ = [
     "with_another_user",
     "with_earlier",
     "with_itself",
+    "with_other_order",
     "with_partner",
 ]
+
+
+_AGAINST = {
+    ANOTHER_USER: "the request by two users",
+    OTHER_ORDER: "the request twice, with the rows that it locks exchanged",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +47,8 @@ class Pairing:
     """The number of an earlier one of the test; None if it is raced with itself."""
     after_call: str = ""
     """Of a call, the name of the function that the earlier one is of."""
-    two_users: bool = False
+    against: Against = ""
+    """What differs in the second one, if it is raced with itself."""
     unit: str = ""
     """The name of what is raced, where it is raced with a request of another test."""
     partner: str = ""
@@ -50,8 +59,8 @@ class Pairing:
     def __str__(self) -> str:
         if self.partner:
             return f"`{self.unit}` with `{self.partner}` of another test"
-        if self.two_users:
-            return f"the {self.kind} by two users"
+        if self.against:
+            return _AGAINST[self.against]
         return f"the {self.kind} twice" if self.after is None else f"the {self.kind} and one before it in the test"
 
 
@@ -84,6 +93,15 @@ def with_another_user(request: RequestActor) -> Iterator[Fork]:
     with put_back():
         environ = clone_user(request.environ, user, using=DEFAULT_DB_ALIAS)
         yield Fork({"A": request, "B": replace(request, environ=environ, is_copy=True)})
+
+
+@contextmanager
+def with_other_order(request: RequestActor) -> Iterator[Fork]:
+    """Pair the request with the same one for the same rows in the other order. Raises `CannotClone` as that does."""
+    with put_back() as before:
+        trial = DryRun.of(request)
+        before.restore()
+        yield Fork({"A": request, "B": in_other_order(request, trial)})
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def write_test_file(candidate: Candidate, finding: Finding, place: TestPlace, pa
         f"number={finding.number}" if finding.number else "",
         f"after={finding.after}" if finding.after is not None else "",
         f'after_call="{finding.after_call}"' if finding.after_call not in ("", finding.call) else "",
-        "two_users=True" if finding.two_users else "",
+        f"against={finding.against!r}" if finding.against else "",
         f"partner=({partner.named(other or partner.short)}, {finding.partner_number})" if partner else "",
     ]
     imported = [*_imports(place), *(_imports(partner, other) if partner else ())]

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -20,12 +20,14 @@ from django_lockstep.lab.explorer.effects.operations import text_of
 from django_lockstep.lab.finder.confirm.clones import KnownUser
 from django_lockstep.lab.finder.confirm.forks import RequestActor, apart_from_the_test
 from django_lockstep.lab.finder.derive.history import History, Row, UnitStep
+from django_lockstep.lab.finder.derive.pair_races import lock_pairs
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.record.fingerprints import NULL, Fingerprints
 from django_lockstep.lab.finder.record.reader import StatementReader, is_of_interest
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Table, Unit
+from django_lockstep.lab.finder.record.units import Transactions
 
-__all__ = ["Captured", "DryRun", "Identity"]
+__all__ = ["Captured", "DryRun", "Identity", "in_other_order"]
 
 Identity = Mapping[str, str]
 """What a row can be found by: the values of its columns that are unique, the primary key among them."""
@@ -47,17 +49,20 @@ class DryRun:
             Fingerprints(None), lambda found: tables.update({table.name: table for table in found})
         )
         statements: list[RecordedStatement] = []
+        transactions = Transactions()
 
         def note(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
             result = execute(sql, params, many, context)
             driver = context["connection"].connection
             text = text_of(sql, driver)
             if is_of_interest(text) and hasattr(driver, "pgconn"):
-                statements.append(reader.read(text, params, context, keys={}, many=many))
+                transaction = transactions.current(context["connection"])
+                statements.append(reader.read(text, params, context, keys={}, many=many, transaction=transaction))
             return result
 
         with ExitStack() as stack:
             stack.enter_context(apart_from_the_test())
+            stack.enter_context(transactions.counted())
             for connection in connections.all():
                 stack.enter_context(connection.execute_wrapper(note))
             answer = actor(None)
@@ -148,14 +153,7 @@ class Captured:
         own = (name for name in self.request.environ if _OF_REQUEST.fullmatch(name) and not _OF_USER.fullmatch(name))
         environ |= {name: self.request.environ[name] for name in own}
         environ |= self._by_user_of(place)
-        keys = _Keys.between(self.trial, trial)
-        environ["PATH_INFO"] = _path(environ["PATH_INFO"], keys)
-        environ["QUERY_STRING"] = _form(environ.get("QUERY_STRING", ""), keys)
-        body = _body(self.request.body, str(environ.get("CONTENT_TYPE", "")), keys)
-        moved = RequestActor({**environ, "CONTENT_LENGTH": str(len(body))}, body, place.call)
-        if moved.name != self.request.name:
-            raise CannotClone(f"its path would become one of {moved.name or 'nothing'}")
-        return moved
+        return _with_keys(replace(self.request, environ=environ, call=place.call), _Keys.between(self.trial, trial))
 
     def _by_user_of(self, place: RequestActor) -> dict[str, Any]:
         there = KnownUser.of(place.environ, using=DEFAULT_DB_ALIAS)
@@ -168,6 +166,34 @@ class Captured:
         own = csrf.search(self.request.environ.get("HTTP_COOKIE", ""))
         cookies = [csrf.sub("", headers.get("HTTP_COOKIE", "")), own[0] if own else ""]
         return {**headers, "HTTP_COOKIE": "; ".join(filter(None, cookies))}
+
+
+def in_other_order(request: RequestActor, trial: DryRun) -> RequestActor:
+    """Return the request with two rows of one table exchanged: the first ones that its trial has locked in turn.
+
+    Raises `CannotClone` if it has locked no two, and where the request does not name them.
+    """
+    pairs = (pair for pair in lock_pairs(trial.history) if pair.tables[0] == pair.tables[1])
+    if (pair := next(pairs, None)) is None:
+        raise CannotClone("alone it locks no two rows of one table in turn here")
+    table = pair.tables[0]
+    one, other = (key.removeprefix("=") for _, key in pair.rows)
+    keys = _Keys({one: [(table, other)], other: [(table, one)]}, {table: _names(table, trial)})
+    exchanged = _with_keys(request, keys)
+    if (exchanged.body, dict(exchanged.environ)) == (request.body, dict(request.environ)):
+        raise CannotClone(f"it does not name the rows of {table} that it locks")
+    return exchanged
+
+
+def _with_keys(request: RequestActor, keys: _Keys) -> RequestActor:
+    environ = dict(request.environ)
+    environ["PATH_INFO"] = _path(environ["PATH_INFO"], keys)
+    environ["QUERY_STRING"] = _form(environ.get("QUERY_STRING", ""), keys)
+    body = _body(request.body, str(environ.get("CONTENT_TYPE", "")), keys)
+    moved = RequestActor({**environ, "CONTENT_LENGTH": str(len(body))}, body, request.call)
+    if moved.name != request.name:
+        raise CannotClone(f"its path would become one of {moved.name or 'nothing'}")
+    return moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +226,9 @@ class _Keys:
         return other
 
     def field(self, name: str, value: str) -> str:
-        """Return what stands for a field's value; a number may be an amount, unless the name says that it is a key."""
+        """Return what stands for a field's value; a number whose name does not say that it is a key is an amount."""
         table, other = self._best(name, value)
-        is_key = self._is_named(table, name) or _KEY_NAME.fullmatch(name) or not value.isdigit()
+        is_key = not name or self._is_named(table, name) or _KEY_NAME.fullmatch(name) or not value.isdigit()
         return other if is_key and other is not None else value
 
     def _best(self, name: str, value: str) -> tuple[str, str | None]:

@@ -21,15 +21,18 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_another_user,
     with_earlier,
     with_itself,
+    with_other_order,
     with_partner,
 )
 from django_lockstep.lab.finder.confirm.transplants import Captured
+from django_lockstep.lab.finder.findings import ANOTHER_USER, OTHER_ORDER, Against
 from django_lockstep.lab.finder.record.calls import intercept_calls
 from django_lockstep.lab.finder.record.requests import intercept
 
 __all__ = ["raced"]
 
 _SECONDS = 60.0
+_AGAINST = {ANOTHER_USER: with_another_user, OTHER_ORDER: with_other_order}
 _Numbered = tuple[str, int]
 """A function, or nothing for a request, and which call or request of a test it is."""
 
@@ -42,20 +45,21 @@ def raced(
     number: int = 0,
     after: int | None = None,
     after_call: str = "",
-    two_users: bool = False,
+    against: Against = "",
     partner: tuple[Any, ...] = (),
 ) -> Callable[..., None]:
     """Return a test of pytest that runs another test, and races one of its requests at the place where it is sent.
 
     ``test`` is a function, or a class with the ``method``. ``number`` says which request, from 0; or which call of the
     function that ``call`` names, such as ``shop.services.withdraw``. It is raced with itself, with the one numbered
-    ``after`` before it (of the function ``after_call``, if that is another one), with the same by a copy of its user,
-    or with a request of another test: ``partner`` is that test, its method if it has one, and the request's number.
+    ``after`` before it (of the function ``after_call``, if that is another one), with the same ``against`` what differs
+    (``"another user"``, a copy of its own; ``"the other order"``, with the rows that it locks exchanged), or with a
+    request of another test: ``partner`` is that test, its method if it has one, and the request's number.
     The test fails with a timeline if a schedule ends as no serial order does, and if the other tests do not come to
     the requests. It commits, so it must not be in a transaction: it asks for pytest-django's ``transactional_db``.
     """
     earlier = None if after is None else (after_call or call, after)
-    place = _Place((call, number), earlier=earlier, two_users=two_users)
+    place = _Place((call, number), earlier=earlier, against=against)
     main, *others = [_Test(test, method), *([_Test(*partner[:-1])] if partner else [])]
 
     def test_it(**fixtures: Any) -> None:
@@ -147,10 +151,10 @@ def _listed(marks: Any) -> list[Any]:
 class _Place:
     """A request or a call of a test, and what racing it showed."""
 
-    def __init__(self, place: _Numbered, *, earlier: _Numbered | None, two_users: bool) -> None:
+    def __init__(self, place: _Numbered, *, earlier: _Numbered | None, against: Against) -> None:
         self._place = place
         self._after = earlier
-        self._two_users = two_users
+        self._against = against
         self._earlier: Earlier | None = None
         self._needs_partner = False
         self._partner: Captured | None = None
@@ -194,8 +198,8 @@ class _Place:
             return with_earlier(self._earlier, point.actor)
         if isinstance(point.actor, RequestActor) and self._partner is not None:
             return with_partner(self._partner, point.actor)
-        if isinstance(point.actor, RequestActor) and self._two_users:
-            return with_another_user(point.actor)
+        if isinstance(point.actor, RequestActor) and self._against:
+            return _AGAINST[self._against](point.actor)
         return with_itself(point.actor)
 
     def require_no_race(self) -> None:

@@ -10,7 +10,7 @@ from itertools import combinations
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.record.recording import Unit
 
-__all__ = ["lock_orders", "mails_before_commit", "write_skews"]
+__all__ = ["lock_orders", "lock_pairs", "mails_before_commit", "write_skews"]
 
 RANK_SKEW, RANK_SKEW_ACROSS, RANK_ORDER, RANK_EFFECT = 40, 55, 50, 60
 _SKEW = (
@@ -113,29 +113,35 @@ def _skew_hit(skew: _Skew, rank: int, sentence: str, partners: tuple[Unit, ...])
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
+class LockPair:
     """Two locks that one transaction took one after the other."""
 
     history: History
     first: UnitStep
     second: UnitStep
-    tables: tuple[str, str]
+    rows: tuple[Row, Row]
     ascending: bool | None
     """Whether the keys ascend, in one table; None in two tables, or if that is not known."""
+
+    @property
+    def tables(self) -> tuple[str, str]:
+        return self.rows[0][0], self.rows[1][0]
 
 
 def lock_orders(histories: Sequence[History]) -> Iterator[Hit]:
     """Yield pairs of locks that some unit takes the other way round, or may as far as the tests show."""
-    pairs = [pair for history in histories for pair in _lock_pairs(history)]
-    known: dict[tuple[str, str], list[_Pair]] = defaultdict(list)
+    pairs = [pair for history in histories for pair in lock_pairs(history)]
+    by_tables: dict[tuple[str, str], list[LockPair]] = defaultdict(list)
     for pair in pairs:
-        known[pair.tables].append(pair)
+        by_tables[pair.tables].append(pair)
     for pair in pairs:
         first, second = pair.tables
-        reverse = [other for other in known[second, first] if first != second or other.ascending is not pair.ascending]
-        # Both ways by what the caller gives, as long as only one way was seen once or twice.
-        is_single = first == second and pair.first.statement.site != pair.second.statement.site
-        if reverse or (is_single and len(known[first, second]) <= 1):
+        same = by_tables[first, second]
+        reverse = [pair for pair in by_tables[second, first] if first != second]
+        reverse = reverse or [other for other in same if other.ascending is not pair.ascending]
+        # Both ways by what the caller gives, unless two units have shown that it is always the same one.
+        is_sorted = pair.ascending is not None and len({id(other.history) for other in same}) > 1
+        if reverse or (first == second and not is_sorted):
             partners = tuple(other.history.unit for other in reverse)
             yield pair.history.hit(
                 "lock-order",
@@ -148,7 +154,8 @@ def lock_orders(histories: Sequence[History]) -> Iterator[Hit]:
             )
 
 
-def _lock_pairs(history: History) -> Iterator[_Pair]:
+def lock_pairs(history: History) -> Iterator[LockPair]:
+    """Yield the pairs of rows that the unit locked one after the other, each by a statement of its own."""
     order = {key: place for place, key in enumerate(history.unit.key_order)}
     taken: list[tuple[UnitStep, Row]] = []
     held: set[tuple[int | None, Row]] = set()
@@ -164,7 +171,7 @@ def _lock_pairs(history: History) -> Iterator[_Pair]:
     for (first, one), (second, other) in combinations(taken, 2):
         if first.statement.transaction == second.statement.transaction:
             ascending = order[one[1]] < order[other[1]] if one[1] in order and other[1] in order else None
-            yield _Pair(history, first, second, (one[0], other[0]), ascending if one[0] == other[0] else None)
+            yield LockPair(history, first, second, (one, other), ascending if one[0] == other[0] else None)
 
 
 def mails_before_commit(history: History) -> Iterator[Hit]:

@@ -82,7 +82,7 @@ def test_what_is_appended_is_read_again(tmp_path: Path) -> None:
     found = findings(tmp_path, "a", "b", "c")
     other = findings(tmp_path, "a", "b", "c")
     found.add(Finding(candidate="a", verdict="not tried", reason="no time"))
-    found.add(confirmed("b", after=0, after_call="shop.pay", two_users=True, number=3, call="shop.book"))
+    found.add(confirmed("b", after=0, after_call="shop.pay", against="another user", number=3, call="shop.book"))
 
     assert [finding.candidate for finding in other.read()] == ["a", "b"]
     assert other.read() == []

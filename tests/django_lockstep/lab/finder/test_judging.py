@@ -17,7 +17,7 @@ from django_lockstep.lab.finder.findings import Finding, Findings, Place
 from tests.django_lockstep.lab.finder.test_findings import candidate
 
 TWICE = Pairing(kind="request")
-TWO_USERS = Pairing(kind="request", two_users=True)
+TWO_USERS = Pairing(kind="request", against="another user")
 LOST = "seat: price 110 instead of 120"
 REFUSED = "B returned status 500 IntegrityError instead of status 302"
 DEADLOCK = "Deadlock of A and B, which wait for each other"
@@ -250,7 +250,7 @@ def test_the_finding_has_all_that_shows_it(remedies: list[str]) -> None:
     finding = attempts.finding(Place(test="test_it", number=2, call="shop.book"))
 
     assert (finding.test, finding.number, finding.call) == ("test_it", 2, "shop.book")
-    assert (finding.after, finding.after_call, finding.two_users) == (1, "shop.pay", False)
+    assert (finding.after, finding.after_call, finding.against) == (1, "shop.pay", "")
     assert (finding.pairing, finding.consequence) == (str(pairing), "numbers lost or doubled")
     assert finding.actors == ("A: POST a/",)
     assert (finding.remedy, finding.seconds, finding.reason) == ("with a lock", 1.5, "wrong")

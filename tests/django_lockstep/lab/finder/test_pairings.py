@@ -58,7 +58,7 @@ def request_by(user: User | None, path: str = "/") -> RequestActor:
     [
         (Pairing(kind="request"), "the request twice"),
         (Pairing(kind="call"), "the call twice"),
-        (Pairing(kind="request", two_users=True), "the request by two users"),
+        (Pairing(kind="request", against="another user"), "the request by two users"),
         (Pairing(kind="call", after=0), "the call and one before it in the test"),
     ],
 )

@@ -38,7 +38,7 @@ def test_the_whole_file() -> None:
         ({}, ""),
         ({"number": 3}, ", number=3"),
         ({"number": 1, "after": 0}, ", number=1, after=0"),
-        ({"two_users": True}, ", two_users=True"),
+        ({"against": "another user"}, ", against='another user'"),
         ({"call": "shop.book", "number": 1}, ', call="shop.book", number=1'),
         (
             {"call": "shop.book", "number": 1, "after": 0, "after_call": "shop.book"},

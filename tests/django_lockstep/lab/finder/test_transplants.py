@@ -19,7 +19,7 @@ from django.urls import path
 
 from django_lockstep.lab.finder.confirm.clones import session_user
 from django_lockstep.lab.finder.confirm.forks import RequestActor
-from django_lockstep.lab.finder.confirm.pairings import with_partner
+from django_lockstep.lab.finder.confirm.pairings import with_other_order, with_partner
 from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun
 from django_lockstep.lab.finder.errors import CannotClone
 from tests.django_lockstep.lab.finder.builders import statements_tagged
@@ -48,6 +48,14 @@ def order(request: HttpRequest) -> HttpResponse:
     return HttpResponse()
 
 
+@transaction.atomic
+def take(request: HttpRequest) -> HttpResponse:
+    """Take one of each product, in the order of the request."""
+    for pk in [pk for _, pks in request.GET.lists() for pk in pks] or json.loads(request.body):
+        Product.objects.filter(pk=pk).update(stock=F("stock") - 1)
+    return HttpResponse()
+
+
 def read(request: HttpRequest, slug: str) -> HttpResponse:
     article = get_object_or_404(Article, slug=slug)
     article.views += 1
@@ -67,6 +75,7 @@ urlpatterns = [
     path("locked/<int:pk>/sell/", sell),
     path("products/<int:pk>/recall/", recall),
     path("orders/", order),
+    path("take/", take),
     path("articles/<slug:slug>/", read),
 ]
 MIDDLEWARE = [
@@ -268,3 +277,38 @@ def test_a_copy_that_is_refused(here: RequestActor, manager: User) -> None:
     manager.save()
 
     assert "a copy of its user was refused" in refused(captured, here)
+
+
+# The rows of one request in the other order.
+
+
+@pytest.fixture
+def products() -> None:
+    Product.objects.bulk_create(Product(pk=pk, name="Kettle", stock=5) for pk in (3, 4))
+
+
+@pytest.mark.usefixtures("products")
+@pytest.mark.parametrize(
+    "basket",
+    [
+        lambda: request("/take/", json.dumps([3, 4]), content_type="application/json"),
+        lambda: request("/take/?product=3&product=4"),
+    ],
+    ids=["a list", "a query"],
+)
+def test_rows_that_are_locked_in_the_order_of_the_request_are_a_deadlock(basket: Callable[[], RequestActor]) -> None:
+    with with_other_order(basket()) as fork:
+        assert fork.explore(seconds=20).deadlocks
+
+
+@pytest.mark.usefixtures("products")
+@pytest.mark.parametrize(
+    ("only", "why"),
+    [
+        (lambda: request("/take/?product=3"), "locks no two rows of one table in turn here"),
+        (lambda: request("/take/?quantity=3&quantity=4"), "does not name the rows of"),
+    ],
+)
+def test_other_requests_have_no_other_order(only: Callable[[], RequestActor], why: str) -> None:
+    with pytest.raises(CannotClone, match=why), with_other_order(only()):
+        pass
