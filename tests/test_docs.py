@@ -72,3 +72,18 @@ def test_every_path_of_the_map_exists(name: str) -> None:
 def test_the_map_is_linked_from_where_people_begin() -> None:
     for page in ("README.md", "CONTRIBUTING.md"):
         assert "docs/architecture.md" in (ROOT / page).read_text()
+
+
+def questions() -> list[str]:
+    """Return the questions with what follows each."""
+    pages = [(DOCS / "learn" / f"{name}.md").read_text() for name in ("questions", "more-questions")]
+    return [part for page in pages for part in page.split("\n### ")[1:]]
+
+
+@pytest.mark.parametrize("question", questions(), ids=lambda question: question.partition("\n")[0])
+def test_each_question_has_code_and_then_a_sentence(question: str) -> None:
+    assert re.match(r"[^\n]+\n\n```(python|sh)\n.*?\n```\n\n\S", question, re.DOTALL)
+
+
+def test_all_that_people_ask_is_there() -> None:
+    assert len(questions()) == 37
