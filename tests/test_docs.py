@@ -8,6 +8,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from django.core.management import get_commands
 
 from accounts.models import Account
 
@@ -45,6 +46,14 @@ def test_nothing_is_described_that_is_not_there() -> None:
     assert sorted(re.findall(r"^## (.*)$", (DOCS / "use" / "settings.md").read_text(), re.MULTILINE)) == mentioned(
         SETTING
     )
+
+
+def test_every_command_has_its_options_in_the_reference() -> None:
+    text = (DOCS / "reference" / "commands.md").read_text()
+    packages = ("django_lockstep", "accounts")
+    names = [name for name, app in get_commands().items() if str(app).partition(".")[0] in packages]
+    assert sorted(re.findall(r"^## (.*)$", text, re.MULTILINE)) == sorted([*names, "pytest"])
+    assert re.findall(r"command-options:: (.*)$", text, re.MULTILINE) == re.findall(r"^## (.*)$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("method", [Account.deposit, Account.try_deposit])
