@@ -27,6 +27,7 @@ from pytest_django import Settings
 from accounts.models import Account
 from accounts.operations import AppendOnly
 from django_lockstep import editing, locking
+from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.support.factories import AccountFactory, UserFactory
 from tests.support.pages import ROOT
 from tests.testapps.press.models import Article, Author, Report
@@ -131,3 +132,31 @@ def test_it_runs(
         text = f"DATABASES = {{{text}}}"
     with isolate_apps("tests.testapps.shop"):
         exec(compile(text, str(page), "exec"), {**names(), **rows()})  # noqa: S102 - the documentation is ours
+
+
+def make_seat() -> int:
+    return Seat.objects.create().pk
+
+
+def book(pk: int) -> None:
+    if not Order.objects.filter(seat=pk).exists():
+        Order.objects.create(seat_id=pk, dish="soup")
+
+
+def book_after_locking(pk: int) -> None:
+    with transaction.atomic():
+        locking.lock_row(Seat, pk)
+        book(pk)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_fixture_proves_the_race_that_the_barrier_beside_it_may_miss(race: RaceFixture) -> None:
+    (text,) = (text for _, text in (param.values for param in blocks()) if "Barrier(2)" in text)
+    page: dict[str, Any] = {**names(), "Order": Order, "make_seat": make_seat, "book": book_after_locking}
+    exec(text, page)  # noqa: S102 - the documentation is ours
+
+    page["test_with_a_barrier"]()
+    page["test_with_the_lab"](race)
+    page["book"] = book
+    with pytest.raises(pytest.fail.Exception, match="2 of"):
+        page["test_with_the_lab"](race)
