@@ -13,13 +13,13 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent), str(Path(__file__).resolve().parent)]
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bank.settings")
 django.setup()  # the reference imports models
 
 project = "django-lockstep"
 author = "The django-lockstep developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "command_options"]
 if not os.environ.get("DOCS_OFFLINE"):  # links to other projects need their inventories
     extensions.append("sphinx.ext.intersphinx")
 html_theme = "furo"

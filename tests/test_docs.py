@@ -8,6 +8,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from django.core.management import get_commands
 
 from accounts.models import Account
 
@@ -47,6 +48,14 @@ def test_nothing_is_described_that_is_not_there() -> None:
     )
 
 
+def test_every_command_has_its_options_in_the_reference() -> None:
+    text = (DOCS / "reference" / "commands.md").read_text()
+    packages = ("django_lockstep", "accounts")
+    names = [name for name, app in get_commands().items() if str(app).partition(".")[0] in packages]
+    assert sorted(re.findall(r"^## (.*)$", text, re.MULTILINE)) == sorted([*names, "pytest"])
+    assert re.findall(r"command-options:: (.*)$", text, re.MULTILINE) == re.findall(r"^## (.*)$", text, re.MULTILINE)
+
+
 @pytest.mark.parametrize("method", [Account.deposit, Account.try_deposit])
 def test_the_readme_shows_the_two_idioms_as_they_stand_in_the_models(method: Any) -> None:
     source = dedent(inspect.getsource(inspect.unwrap(method)))
@@ -72,3 +81,25 @@ def test_every_path_of_the_map_exists(name: str) -> None:
 def test_the_map_is_linked_from_where_people_begin() -> None:
     for page in ("README.md", "CONTRIBUTING.md"):
         assert "docs/architecture.md" in (ROOT / page).read_text()
+
+
+def questions() -> list[str]:
+    """Return the questions with what follows each."""
+    pages = [(DOCS / "learn" / f"{name}.md").read_text() for name in ("questions", "more-questions")]
+    return [part for page in pages for part in page.split("\n### ")[1:]]
+
+
+@pytest.mark.parametrize("question", questions(), ids=lambda question: question.partition("\n")[0])
+def test_each_question_has_code_and_then_a_sentence(question: str) -> None:
+    assert re.match(r"[^\n]+\n\n```(python|sh)\n.*?\n```\n\n\S", question, re.DOTALL)
+
+
+def test_all_that_people_ask_is_there() -> None:
+    assert len(questions()) == 37
+
+
+def test_each_term_of_the_glossary_names_its_source() -> None:
+    rows = re.findall(r"^\| (.+) \| .+ \| (.+) \|$", (DOCS / "learn" / "glossary.md").read_text(), re.MULTILINE)[1:]
+    assert len(rows) == 25
+    assert [term.lower() for term, _ in rows] == sorted(term.lower() for term, _ in rows)
+    assert all("](https://" in source for _, source in rows)

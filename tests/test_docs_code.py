@@ -13,21 +13,28 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.contrib import admin
-from django.db import migrations, models, transaction
+from django.core.mail import send_mail
+from django.core.management import call_command
+from django.db import connection, connections, migrations, models, transaction
 from django.http import JsonResponse
+from django.test import TransactionTestCase
 from django.test.utils import isolate_apps
 from django.urls import include, path
 from pytest_django import Settings
 
+from accounts.models import Account
 from accounts.operations import AppendOnly
 from django_lockstep import editing, locking
+from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.support.factories import AccountFactory, UserFactory
 from tests.support.pages import ROOT
 from tests.testapps.press.models import Article, Author, Report
-from tests.testapps.shop.models import Seat
+from tests.testapps.shop.models import Numbering, Order, Seat
 
 _BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+SEATS = '[{"model": "shop.seat", "pk": 1, "fields": {"guest": "Eve", "version": 3}}]'
 _IS_FILE = re.compile(r"# \S+\.py\n")
 
 
@@ -50,6 +57,7 @@ def rows() -> dict[str, Any]:
     article = Article.objects.create(author=Author.objects.create())
     fees, ada, shop = AccountFactory.create_batch(3, balance=1000)
     first, second = Seat.objects.create(guest="Ada"), Seat.objects.create(guest="Bob")
+    Numbering.objects.create(name="invoices")
     return {
         "user": user,
         "request": SimpleNamespace(user=user),
@@ -64,7 +72,11 @@ def rows() -> dict[str, Any]:
         "my_pk": first.pk,
         "other_pk": second.pk,
         "collect": lambda: "42",
+        "Account": Account,
         "Article": Article,
+        "Author": Author,
+        "Numbering": Numbering,
+        "Order": Order,
         "Report": Report,
         "Seat": Seat,
         "SeatSerializer": object,
@@ -75,9 +87,15 @@ def names() -> dict[str, Any]:
     """Return what the pages have imported before, and settings to add to."""
     ours = {name: getattr(room, name) for room in (locking, editing) for name in room.__all__}
     django = {"admin": admin, "include": include, "migrations": migrations, "models": models, "path": path}
+    for function in (call_command, send_mail, sync_to_async):
+        django[function.__name__] = function
     return {
         **ours,
         **django,
+        "F": models.F,
+        "TransactionTestCase": TransactionTestCase,
+        "connection": connection,
+        "connections": connections,
         "transaction": transaction,
         "AppendOnly": AppendOnly,
         "DATABASES": {"default": {}},
@@ -94,8 +112,15 @@ def names() -> dict[str, Any]:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("page", "text"), list(blocks()))
 def test_it_runs(
-    page: Path, text: str, monkeypatch: pytest.MonkeyPatch, settings: Settings, request: pytest.FixtureRequest
+    page: Path,
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
 ) -> None:
+    (tmp_path / "seats.json").write_text(SEATS)
+    settings.FIXTURE_DIRS = [tmp_path]
     monkeypatch.setattr("django.contrib.admin.sites.site", admin.AdminSite())
     if _is_about_dynamodb(page):
         request.getfixturevalue("dynamodb")
@@ -107,3 +132,31 @@ def test_it_runs(
         text = f"DATABASES = {{{text}}}"
     with isolate_apps("tests.testapps.shop"):
         exec(compile(text, str(page), "exec"), {**names(), **rows()})  # noqa: S102 - the documentation is ours
+
+
+def make_seat() -> int:
+    return Seat.objects.create().pk
+
+
+def book(pk: int) -> None:
+    if not Order.objects.filter(seat=pk).exists():
+        Order.objects.create(seat_id=pk, dish="soup")
+
+
+def book_after_locking(pk: int) -> None:
+    with transaction.atomic():
+        locking.lock_row(Seat, pk)
+        book(pk)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_fixture_proves_the_race_that_the_barrier_beside_it_may_miss(race: RaceFixture) -> None:
+    (text,) = (text for _, text in (param.values for param in blocks()) if "Barrier(2)" in text)
+    page: dict[str, Any] = {**names(), "Order": Order, "make_seat": make_seat, "book": book_after_locking}
+    exec(text, page)  # noqa: S102 - the documentation is ours
+
+    page["test_with_a_barrier"]()
+    page["test_with_the_lab"](race)
+    page["book"] = book
+    with pytest.raises(pytest.fail.Exception, match="2 of"):
+        page["test_with_the_lab"](race)

@@ -144,3 +144,10 @@ class Turnstile(VersionedModel):
     guest = models.CharField(max_length=50, blank=True)
     passages = models.IntegerField(default=0)
     passed_at = models.DateTimeField(null=True)
+
+
+class Numbering(models.Model):
+    """The last number of a sequence without gaps."""
+
+    name = models.CharField(max_length=20, primary_key=True)
+    last = models.IntegerField(default=0)
