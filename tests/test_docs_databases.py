@@ -15,7 +15,6 @@ from django.db.transaction import TransactionManagementError
 from django.test import RequestFactory
 
 from accounts.models import Account
-from accounts.strategies import STRATEGIES
 from django_lockstep.editing import check_in, check_out, extend, status_of, take_over, writing
 from django_lockstep.editing.models import CheckOut
 from django_lockstep.http import check_preconditions, etag
@@ -76,10 +75,6 @@ def match(seat: Seat) -> None:
     check_preconditions(RequestFactory().put("/", headers={"If-Match": etag(seat)}), seat)
 
 
-def change(strategy: str, rows: Any) -> None:
-    STRATEGIES[strategy].deposit(rows.pk, 5)
-
-
 OPERATIONS: dict[str, tuple[Callable[[Any], object], ...]] = {
     "`lock_row`, `lock_rows`": (
         lambda rows: in_transaction(lock_row, Seat, rows.seat.pk),
@@ -126,14 +121,10 @@ OPERATIONS: dict[str, tuple[Callable[[Any], object], ...]] = {
         lambda rows: Account.transfer(rows.pk, rows.second.pk, 5),
         lambda rows: Account.apply_many([(rows.pk, 5), (rows.second.pk, -5)]),
     ),
-    "`Account.deposit` with `nowait=True`": (lambda rows: Account.deposit(rows.pk, 5, nowait=True),),
     "`try_deposit`, `try_withdraw`": (
         lambda rows: rows.account.try_deposit(5),
         lambda rows: rows.account.try_withdraw(5),
     ),
-    "strategy `conditional_update`": (lambda rows: change("conditional_update", rows),),
-    "strategy `advisory`": (lambda rows: change("advisory", rows),),
-    "strategy `serializable`": (lambda rows: change("serializable", rows),),
 }
 """The operations of each row of the table: they need the same."""
 
@@ -206,9 +197,7 @@ def test_the_table_is_what_the_operations_send() -> None:
         assert len(set(rows)) == 1, "These need different things:\n" + "\n".join(rows)
     section = PAGE.read_text("utf-8").partition("\n## What each operation needs\n")[2].partition("\n## ")[0]
     written = [line for line in section.splitlines() if line.startswith("| ")][1:]
-    assert written == [rows[0] for rows in expected], "The table must be:\n" + "\n".join(
-        rows[0] for rows in expected
-    )
+    assert written == [rows[0] for rows in expected], "The table must be:\n" + "\n".join(rows[0] for rows in expected)
 
 
 @pytest.fixture
