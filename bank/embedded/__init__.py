@@ -12,7 +12,7 @@ releases them however a process ends, so that no list of process ids is needed:
   process of an earlier server is left, and passes the lock to the server that it starts.
 
 The wheel lacks ICU (texts are ordered by code point, ``C.UTF-8``) and the contrib modules, for example ``pg_trgm``,
-``btree_gist`` and ``pg_stat_statements``. If you need them, set ``DATABASE_URL``. ``"USER": "postgres"`` connects as the
+``btree_gist`` and ``pg_stat_statements``. If you need them, set ``DATABASE_URL``. ``"USER": "postgres"`` connects as a
 superuser. A data folder that is deleted under a running process is made anew, empty, with a warning in the log.
 
 Data of an older major version is refused and not touched. The wheel has the programs of PostgreSQL 16 too; to carry its
