@@ -24,14 +24,21 @@ def mentioned(pattern: str) -> list[str]:
 
 
 @pytest.mark.parametrize("identifier", mentioned(CHECK))
-def test_every_check_has_its_section(identifier: str) -> None:
-    assert f"\n## {identifier}\n" in (DOCS / "use" / "checks.md").read_text()
+def test_every_check_has_its_row(identifier: str) -> None:
+    assert described_checks().count(identifier) == 1
+
+
+def described_checks() -> list[str]:
+    """Return the checks that have a row of a table, with what is wrong and what to do."""
+    page = (DOCS / "use" / "checks.md").read_text()
+    return re.findall(r"^\| `([\w.]+)`(?: †)? \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)
 
 
 @pytest.mark.parametrize("setting", mentioned(SETTING))
 def test_every_setting_has_its_section_with_its_default(setting: str) -> None:
-    section = (DOCS / "use" / "settings.md").read_text().partition(f"\n## {setting}\n")[2]
+    section = (DOCS / "use" / "settings.md").read_text().partition(f"\n### {setting}\n")[2]
     assert section.strip().startswith("Default: ")
+    assert f"{setting} = " in section.partition("\n##")[0]  # an example
 
 
 def test_there_are_checks_and_settings_to_look_for() -> None:
@@ -41,9 +48,8 @@ def test_there_are_checks_and_settings_to_look_for() -> None:
 
 
 def test_nothing_is_described_that_is_not_there() -> None:
-    headings = re.findall(r"^## (.*)$", (DOCS / "use" / "checks.md").read_text(), re.MULTILINE)
-    assert sorted(headings) == mentioned(CHECK)
-    assert sorted(re.findall(r"^## (.*)$", (DOCS / "use" / "settings.md").read_text(), re.MULTILINE)) == mentioned(
+    assert sorted(described_checks()) == mentioned(CHECK)
+    assert sorted(re.findall(r"^### (.*)$", (DOCS / "use" / "settings.md").read_text(), re.MULTILINE)) == mentioned(
         SETTING
     )
 

@@ -130,8 +130,8 @@ def _check(folder: Folder) -> None:
         programs = binaries.MAJOR_VERSION
         raise unusable(
             folder.path,
-            f"its version is PostgreSQL {version}, but the programs are PostgreSQL {programs} (docs/use/embedded.md "
-            "describes the upgrade)",
+            f"its version is PostgreSQL {version}, but the programs are PostgreSQL {programs} (the docstring of "
+            "bank/embedded/__init__.py describes the upgrade)",
         )
 
 

@@ -51,7 +51,7 @@ def blocks(language: str, text: str) -> list[str]:
 
 
 def test_the_examples_of_the_documentation(editor: Asker) -> None:
-    text = (ROOT / "docs" / "use" / "editing.md").read_text("utf-8")
+    text = (ROOT / "docs" / "use" / "editing_api.md").read_text("utf-8")
     opening, looking = blocks("graphql", text)
     (shown,) = (json.loads(block) for block in blocks("json", text) if '"data"' in block)
     opened = editor.post(opening).json()["data"]["transition"]
