@@ -35,6 +35,13 @@ def raise_price_locked(pk: int, amount: Decimal) -> None:
     send_mail("Price", "It was raised.", "office@example.org", ["guest@example.org"])
 
 
+@transaction.atomic
+def raise_price_and_tell(pk: int, amount: Decimal, *, to: object, by: str) -> None:
+    """Raise a price, and send something before that is committed."""
+    PlainSeat.objects.filter(pk=pk).update(price=amount)
+    getattr(to, by)("data:,raised")
+
+
 def raise_all(amount: Decimal) -> None:
     """Raise each price in a transaction of its own."""
     for pk in PlainSeat.objects.values_list("pk", flat=True):

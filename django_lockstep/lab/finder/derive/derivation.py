@@ -9,7 +9,7 @@ from itertools import chain
 
 from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness, candidate_id
 from django_lockstep.lab.finder.derive.history import History, Hit, UnitStep
-from django_lockstep.lab.finder.derive.pair_races import lock_orders, mails_before_commit, write_skews
+from django_lockstep.lab.finder.derive.pair_races import lock_orders, messages_before_commit, write_skews
 from django_lockstep.lab.finder.derive.row_races import insert_races, row_races, whole_row_races
 from django_lockstep.lab.finder.record.recording import PASSED_ROW, Recording, Table, Unit
 from django_lockstep.lab.wording import listed
@@ -38,7 +38,7 @@ def find_candidates(recording: Recording) -> list[Candidate]:
 
 def _hits(histories: Sequence[History]) -> Iterator[Hit]:
     for history in histories:
-        yield from chain(row_races(history), insert_races(history), mails_before_commit(history))
+        yield from chain(row_races(history), insert_races(history), messages_before_commit(history))
     yield from whole_row_races(histories)
     yield from write_skews(histories)
     yield from lock_orders(histories)

@@ -9,8 +9,9 @@ from itertools import combinations
 
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.record.recording import Unit
+from django_lockstep.lab.finder.record.senders import SENT_HTTP, SENT_MAIL, SENT_TASK
 
-__all__ = ["lock_orders", "lock_pairs", "mails_before_commit", "write_skews"]
+__all__ = ["lock_orders", "lock_pairs", "messages_before_commit", "write_skews"]
 
 RANK_SKEW, RANK_SKEW_ACROSS, RANK_ORDER, RANK_EFFECT = 40, 55, 50, 60
 _SKEW = (
@@ -22,7 +23,13 @@ _SKEW_ACROSS = (
     "was read here."
 )
 _ORDER = "Rows of {name} are locked{read} and then{write} in an order that another transaction may reverse: a deadlock."
-_EFFECT = "E-mail leaves{write} inside of the transaction that changes {name}: it stays sent if that is rolled back."
+_EFFECT = "{what} sent{{write}} inside of the transaction that changes {{name}}: {so} if that is rolled back."
+_EFFECTS = {
+    SENT_MAIL: _EFFECT.format(what="E-mail is", so="it stays sent"),
+    SENT_HTTP: _EFFECT.format(what="An HTTP request is", so="it stays sent"),
+    SENT_TASK: _EFFECT.format(what="A task is", so="a worker may begin it before the COMMIT, and it stays sent"),
+}
+"""By what was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +181,8 @@ def lock_pairs(history: History) -> Iterator[LockPair]:
             yield LockPair(history, first, second, (one, other), ascending if one[0] == other[0] else None)
 
 
-def mails_before_commit(history: History) -> Iterator[Hit]:
-    """Yield e-mail that was sent inside of a transaction that also writes."""
+def messages_before_commit(history: History) -> Iterator[Hit]:
+    """Yield what was sent inside of a transaction that also writes."""
     for step in history.steps:
         if step.template.verb != "SEND" or step.statement.transaction is None:
             continue
@@ -183,4 +190,5 @@ def mails_before_commit(history: History) -> Iterator[Hit]:
         written = next((each for each in inside if each.statement.transaction == step.statement.transaction), None)
         if written is not None:
             table = written.template.table
-            yield history.hit("effect-before-commit", _EFFECT, rank=RANK_EFFECT, read=None, write=step, table=table)
+            sentence = _EFFECTS[step.statement.sql]
+            yield history.hit("effect-before-commit", sentence, rank=RANK_EFFECT, read=None, write=step, table=table)

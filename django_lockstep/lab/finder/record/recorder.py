@@ -1,7 +1,7 @@
 """Records what tests have the project do, without changing what they see.
 
-Connections get an execute wrapper; handlers of requests, `atomic` and the e-mail backend of tests are wrapped while a
-recorder is installed. Only a test's body is recorded, not its fixtures, and only on a database that was made for tests.
+Connections get an execute wrapper; handlers of requests, `atomic` and what sends messages are wrapped while it is
+installed. Only a test's body is recorded, not its fixtures, and only on a database that was made for tests.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any
-from unittest import mock
 from weakref import WeakSet
 
-from django.core.mail.backends import locmem
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -26,7 +24,6 @@ from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.reader import StatementReader, instances, is_of_interest
 from django_lockstep.lab.finder.record.recording import (
     PASSED_ROW,
-    SENT_MAIL,
     RecordedStatement,
     RecordingWriter,
     Site,
@@ -40,6 +37,7 @@ from django_lockstep.lab.finder.record.requests import (
     intercept,
     intercept_async,
 )
+from django_lockstep.lab.finder.record.senders import Senders
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.record.units import (
     Calls,
@@ -82,7 +80,7 @@ class Recorder:
             stack.enter_context(intercept(self._on_request))
             stack.enter_context(intercept_async(self._on_async_request))
             stack.enter_context(self._transactions.counted())
-            stack.enter_context(self._noting_mail())
+            self._senders = stack.enter_context(Senders(self._note_sent))
             stack.enter_context(self._calls.letting_go())
             connection_created.connect(self._connected)
             stack.callback(connection_created.disconnect, self._connected)
@@ -94,6 +92,7 @@ class Recorder:
     def begin_test(self, test: str) -> None:
         """Record what the process does from now on as this test's; its fixtures have to be there."""
         self._numbers.restart()
+        self._senders.wrap()
         self._test = test
 
     def end_test(self) -> None:
@@ -179,25 +178,17 @@ class Recorder:
             return False
         return True
 
-    @contextmanager
-    def _noting_mail(self) -> Iterator[None]:
-        send: Any = locmem.EmailBackend.send_messages
+    def _note_sent(self, what: str) -> None:
+        if self._test:
+            self._safely(self._note_message, what)
 
-        def noted(backend: Any, messages: Any) -> Any:
-            if self._test:
-                self._safely(self._note_mail)
-            return send(backend, messages)
-
-        with mock.patch.object(locmem.EmailBackend, "send_messages", noted):
-            yield
-
-    def _note_mail(self) -> None:
-        draft, site = self._locate(sys._getframe(3))
+    def _note_message(self, what: str) -> None:
+        draft, site = self._locate(sys._getframe(4))
         if draft is None:
             return
         opened = ((each.alias, self._transactions.current(each)) for each in connections.all(initialized_only=True))
         inside = next((draft.transaction(alias, number) for alias, number in opened if number is not None), None)
-        draft.statements.append(RecordedStatement(sql=SENT_MAIL, transaction=inside, site=site))
+        draft.statements.append(RecordedStatement(sql=what, transaction=inside, site=site))
 
     def _locate(self, frame: FrameType | None) -> tuple[Draft | None, Site | None]:
         """Return the unit that goes on, and the line of the project's code that the frame was called from."""

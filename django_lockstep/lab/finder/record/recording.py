@@ -15,7 +15,6 @@ from django_lockstep.lab.finder.errors import NotARecording
 
 __all__ = [
     "PASSED_ROW",
-    "SENT_MAIL",
     "RecordedStatement",
     "Recording",
     "RecordingWriter",
@@ -27,8 +26,6 @@ __all__ = [
     "read_recording",
 ]
 
-SENT_MAIL = "SEND MAIL"
-"""Stands where SQL would, for e-mail that was sent."""
 PASSED_ROW = "PASSED ROW"
 """Stands where SQL would, for a row that a call is passed as a model's instance: its caller has read it."""
 

@@ -3,7 +3,7 @@
 import pytest
 
 from django_lockstep.lab.explorer.effects.statement_text import Value, read_statement
-from django_lockstep.lab.finder.record.recording import SENT_MAIL
+from django_lockstep.lab.finder.record.senders import SENT_MAIL
 
 P0, P1 = Value(params=(0,)), Value(params=(1,))
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.finder.derive.candidates import KINDS
-from django_lockstep.lab.finder.record.recording import SENT_MAIL, RecordedStatement, Unit
+from django_lockstep.lab.finder.record.recording import RecordedStatement, Unit
+from django_lockstep.lab.finder.record.senders import SENT_MAIL
 from tests.django_lockstep.lab.finder.builders import (
     ADVISORY,
     SEAT,

@@ -9,6 +9,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import build_opener
 
 import pytest
 from django.core.handlers.base import BaseHandler
@@ -23,7 +24,8 @@ from django.test.utils import CaptureQueriesContext
 from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
-from django_lockstep.lab.finder.record.recording import SENT_MAIL, Recording, RecordingWriter, Unit, read_recording
+from django_lockstep.lab.finder.record.recording import Recording, RecordingWriter, Unit, read_recording
+from django_lockstep.lab.finder.record.senders import SENT_HTTP, SENT_MAIL, SENT_TASK
 from django_lockstep.lab.finder.record.stack import CodeMap
 from tests.django_lockstep.lab.finder.builders import statements_tagged
 from tests.support.processes import ROOT
@@ -267,6 +269,22 @@ def test_e_mail_stands_among_the_statements(tape: Tape, seat: PlainSeat) -> None
     assert [(each.sql, each.transaction) for each in tape.units[0].statements][-1] == (SENT_MAIL, 0)
 
 
+class Queue:
+    """Stands for one of a package."""
+
+    def enqueue(self, task: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("to", "by", "what"), [(Queue(), "enqueue", SENT_TASK), (build_opener(), "open", SENT_HTTP)])
+def test_tasks_and_requests_stand_there_too(tape: Tape, seat: PlainSeat, to: object, by: str, what: str) -> None:
+    with tape():
+        office.raise_price_and_tell(seat.pk, Decimal(1), to=to, by=by)
+
+    assert [(each.sql, each.transaction) for each in tape.units[0].statements][-1] == (what, 0)
+    assert [hit.kind for hit in find_candidates(tape.recording)] == ["effect-before-commit"]
+
+
 # The schema.
 
 
@@ -298,7 +316,7 @@ def test_the_test_sees_no_statement_of_the_recorder(tape: Tape, seat: PlainSeat)
 def test_all_is_put_back(tape: Tape) -> None:
     def hooks() -> list[object]:
         classes = (ClientHandler.__call__, WSGIHandler.__call__, BaseHandler.get_response, Atomic.__enter__)
-        return [*classes, EmailBackend.send_messages, *connection.execute_wrappers]
+        return [*classes, EmailBackend.send_messages, Queue.enqueue, *connection.execute_wrappers]
 
     before = hooks()
     with tape():
