@@ -16,6 +16,7 @@ from django.db import DatabaseError, models, transaction
 from django.test import Client
 
 from django_lockstep.lab.finder.errors import CannotClone
+from django_lockstep.lab.finder.record.requests import FORCED_USER
 
 __all__ = ["KnownUser", "UserClone", "clone_user", "renamed", "session_of", "session_user"]
 
@@ -114,8 +115,10 @@ def _key(row: models.Model) -> _Row:
 def renamed(value: str, longest: int | None) -> str:
     """Return another string for one that must be unique; an address stays one."""
     name, at, domain = value.partition("@")
-    suffix = f"2{at}{domain}"
-    return name[: longest - len(suffix) if longest else None] + suffix
+    suffixes = (f"{digit}{at}{domain}" for digit in "23")
+    others = (name[: longest - len(suffix) if longest else None] + suffix for suffix in suffixes)
+    # Cut off to its length, it may have ended so before.
+    return next(other for other in others if other != value)
 
 
 def session_user(environ: Mapping[str, Any], *, using: str) -> models.Model | None:
@@ -153,7 +156,10 @@ def clone_user(environ: Mapping[str, Any], user: models.Model, *, using: str) ->
         cloned["HTTP_COOKIE"] = re.sub(
             rf"(?<![^; ]){cookie}=[^;]*", f"{settings.SESSION_COOKIE_NAME}={other.session_key}", environ["HTTP_COOKIE"]
         )
-    return cloned
+        if SESSION_KEY in other:
+            return cloned
+    # A signed token, or a user whom the test's client names, is in no row.
+    return {**cloned, FORCED_USER: clone.user}
 
 
 def session_of(environ: Mapping[str, Any]) -> Any:

@@ -240,10 +240,12 @@ def _try(place: Place, pairing: Pairing) -> _Try:
 def is_known(one: RunEnding, other: Exploration) -> bool:
     """Whether a serial end of two users' requests is one of the same user's two, so that they need not be raced.
 
-    They have then written the same rows: nothing in these depends on the user.
+    They have then written the same rows: nothing in these depends on the user. But where the second one is refused,
+    each user may be for a reason of their own.
     """
     ends = [(end.state, end.results, end.errors) for end in other.outcomes if end.holds]
-    return one.holds and (one.state, one.results, one.errors) in ends
+    is_refused = any(result.startswith("status 4") for result in one.results.values())
+    return one.holds and not is_refused and (one.state, one.results, one.errors) in ends
 
 
 _ONE_USER = "one after the other they leave the same rows as one user's two do"

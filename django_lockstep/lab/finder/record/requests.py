@@ -16,6 +16,7 @@ from django.http import HttpRequest
 from django.test.client import AsyncClientHandler, ClientHandler, FakePayload
 
 __all__ = [
+    "FORCED_USER",
     "CallNext",
     "OnAsyncRequest",
     "OnRequest",
@@ -31,6 +32,8 @@ CallNext = Callable[[dict[str, Any]], Any]
 OnRequest = Callable[[BaseHandler, dict[str, Any], CallNext], Any]
 OnAsyncRequest = Callable[[bytes, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
+FORCED_USER = "django_lockstep.user"
+"""In an environ, the user that Django REST framework is to take the request for authenticated as."""
 _requests: ContextVar[list[HttpRequest] | None] = ContextVar("_requests", default=None)
 
 
@@ -81,6 +84,9 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
     def noted(handler: BaseHandler, request: HttpRequest) -> Any:
         if (made := _requests.get()) is not None:
             made.append(request)
+        if FORCED_USER in request.META:
+            # As its force_authenticate() does, which has set another user by now.
+            request._force_auth_user = request.META[FORCED_USER]  # type: ignore[attr-defined]
         return get_response(handler, request)
 
     client: Any = ClientHandler.__call__

@@ -15,7 +15,7 @@ from django.db import connection, models
 from django.test import Client, RequestFactory
 from django.test.utils import isolate_apps
 
-from django_lockstep.lab.finder.confirm.clones import UserClone, clone_user, session_of, session_user
+from django_lockstep.lab.finder.confirm.clones import UserClone, clone_user, renamed, session_of, session_user
 from django_lockstep.lab.finder.errors import CannotClone
 from tests.testapps.seeded_shop.racing.models import Basket, Message, Product, Shift, Wish, WishList
 
@@ -117,16 +117,20 @@ def test_what_belongs_to_a_member_is_copied_and_the_rest_is_shared(club: Any) ->
     assert (club.Member.objects.count(), club.Line.objects.count()) == (2, 2)
 
 
+def test_a_text_that_is_cut_off_to_its_length_becomes_another_one() -> None:
+    assert [renamed(text, 4) for text in ("abcd", "abc2")] == ["abc2", "abc3"]
+
+
 def test_unique_texts_get_a_suffix_and_unique_keys_a_new_default(club: Any) -> None:
     long = club.Member.objects.create(name="Margaret", email="m@example.org")
     without = club.Member.objects.create(name="Grace")
 
-    renamed = clone(long)
-    assert (renamed.user.name, renamed.user.email) == ("Margare2", "m2@example.org")
-    assert renamed.renamed == {"Margaret": "Margare2", "m@example.org": "m2@example.org"}
-    assert renamed.user.code != long.code
-    renamed = clone(without)
-    assert (renamed.user.name, renamed.user.email) == ("Grace2", None)
+    copy = clone(long)
+    assert (copy.user.name, copy.user.email) == ("Margare2", "m2@example.org")
+    assert copy.renamed == {"Margaret": "Margare2", "m@example.org": "m2@example.org"}
+    assert copy.user.code != long.code
+    copy = clone(without)
+    assert (copy.user.name, copy.user.email) == ("Grace2", None)
 
 
 def test_rows_between_two_members_are_copied_for_one(club: Any) -> None:

@@ -7,13 +7,16 @@ from unittest.mock import Mock, patch
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
-from django.http import HttpResponse
+from django.http import HttpResponse, HttpResponseRedirect
 from django.test import Client, RequestFactory
+from django.urls import path
+from rest_framework.decorators import api_view
+from rest_framework.test import APIClient
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable
 from django_lockstep.lab.finder.confirm.clones import session_of, session_user
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy
-from django_lockstep.lab.finder.confirm.forks import Fork, Point, RequestActor
+from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
 from django_lockstep.lab.finder.confirm.pairings import (
     Earlier,
     Pairing,
@@ -23,6 +26,7 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_itself,
 )
 from django_lockstep.lab.finder.errors import CannotClone
+from django_lockstep.lab.finder.record.requests import intercept
 from tests.testapps.seeded_shop.racing.models import Product, Shift
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -117,6 +121,33 @@ def test_a_request_without_a_user_has_no_other_one(user: User) -> None:
     with pytest.raises(CannotClone, match="the request has no user"), with_another_user(request_by(None)):
         pass
     assert database() == before
+
+
+@pytest.mark.urls(f"{__name__}")
+def test_a_user_whom_the_client_of_rest_framework_names_has_a_copy(user: User) -> None:
+    answers: list[Any] = []
+
+    def race(point: Point) -> None:
+        assert isinstance(point.actor, RequestActor)
+        with with_another_user(point.actor) as fork:
+            answers.extend(actor(None).location for actor in fork.actors.values())
+
+    before = database()
+    client = APIClient()
+    client.force_authenticate(user)
+    with intercept(Points(race).on_request):
+        client.post("/mine/")
+
+    assert answers == ["/customer/", "/customer2/"]
+    assert database() == before
+
+
+@api_view(["POST"])
+def mine(request: Any) -> HttpResponse:
+    return HttpResponseRedirect(f"/{request.user.username}/")
+
+
+urlpatterns = [path("mine/", mine)]
 
 
 def test_what_was_done_since_the_earlier_one_is_undone_meanwhile(user: User) -> None:
