@@ -20,9 +20,10 @@ __all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "Place", "conseque
 Verdict = Literal["confirmed", "not decided", "not confirmed", "not tried"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 ANOTHER_USER: Final = "another user"
+ANOTHER_OBJECT: Final = "another object"
 OTHER_ORDER: Final = "the other order"
-Against = Literal["", "another user", "the other order"]
-"""How one is raced with itself: the same, by a copy of its user, or with the rows that it locks exchanged."""
+Against = Literal["", "another user", "another object", "the other order"]
+"""How one is raced with itself: the same, by a copy of its user, for another row, with rows that it locks exchanged."""
 _NUMBER = re.compile(r"(?<!_id) -?\d+(?:\.\d+)? instead of -?\d+(?:\.\d+)?(?=,| in the row |$)")
 """Of a column that is not a foreign key's; dates and times begin with digits, too."""
 _ANSWER = re.compile(r"\w+ returned ")

@@ -19,6 +19,7 @@ from django_lockstep.lab.finder.confirm.pairings import (
     Pairing,
     Partners,
     partner_tests,
+    with_another_object,
     with_another_user,
     with_earlier,
     with_itself,
@@ -27,7 +28,7 @@ from django_lockstep.lab.finder.confirm.pairings import (
 from django_lockstep.lab.finder.confirm.reproduction import TestPlace, with_test_file
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import FinderError
-from django_lockstep.lab.finder.findings import ANOTHER_USER, OTHER_ORDER, Finding, Findings, Place
+from django_lockstep.lab.finder.findings import ANOTHER_OBJECT, ANOTHER_USER, OTHER_ORDER, Finding, Findings, Place
 from django_lockstep.lab.finder.record.calls import intercept_calls
 from django_lockstep.lab.finder.record.redaction import mask_message
 from django_lockstep.lab.finder.record.requests import intercept
@@ -45,6 +46,8 @@ SECONDS_EACH = 20.0
 """Seconds that one fork may take in the first round."""
 GROWTH = 4
 """How many times more that is in each further round, which begins its tries again: so little is run twice."""
+_LIMITS = frozenset({"check-then-insert", "write-skew"})
+"""Kinds that may be about how much somebody may have, of whatever objects."""
 _Paired = tuple[Pairing, AbstractContextManager[Fork], list[Candidate]]
 """What is raced, and the candidates that it may show."""
 _Item = TypeVar("_Item")
@@ -377,6 +380,8 @@ class Confirmation:
                 yield pairing, with_earlier(earlier, actor), [one for one in pair if one.may_race(*names)]
         if candidates and isinstance(actor, RequestActor):
             yield Pairing(kind=point.kind, against=ANOTHER_USER), with_another_user(actor), candidates
+            if limits := [candidate for candidate in candidates if candidate.kind in _LIMITS]:
+                yield Pairing(kind=point.kind, against=ANOTHER_OBJECT), with_another_object(actor), limits
             if orders := [candidate for candidate in candidates if candidate.kind == "lock-order"]:
                 yield Pairing(kind=point.kind, against=OTHER_ORDER), with_other_order(actor), orders
 

@@ -12,10 +12,10 @@ from django.db import DEFAULT_DB_ALIAS
 from django_lockstep.lab.finder.confirm.clones import clone_user, session_of, session_user
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.confirm.forks import Actor, Fork, Point, RequestActor, require_committed
-from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, in_other_order
+from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, for_another_object, in_other_order
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.findings import ANOTHER_USER, OTHER_ORDER, Against
+from django_lockstep.lab.finder.findings import ANOTHER_OBJECT, ANOTHER_USER, OTHER_ORDER, Against
 from django_lockstep.lab.finder.record.requests import current_request
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Partners",
     "partner_tests",
     "put_back",
+    "with_another_object",
     "with_another_user",
     "with_earlier",
     "with_itself",
@@ -34,6 +35,7 @@ __all__ = [
 
 _AGAINST = {
     ANOTHER_USER: "the request by two users",
+    ANOTHER_OBJECT: "the request for two objects",
     OTHER_ORDER: "the request twice, with the rows that it locks exchanged",
 }
 
@@ -137,14 +139,33 @@ def with_partner(partner: Captured, request: RequestActor) -> Iterator[Fork]:
         trial = DryRun.of(request)
         before.restore()
         moved = partner.moved_to(request, trial)
-        with put_back():  # as it is now: a copy of its user may have been made
-            other = DryRun.of(moved)
-        # Refused in every schedule, it would make all of them end alike.
-        if not other.is_accepted:
-            raise CannotClone(f"alone it is answered with {other.answer} here")
-        if not other.interferes_with(trial) and not trial.interferes_with(other):
-            raise CannotClone("alone it changes nothing here that the other one reads")
+        _require_meeting(moved, trial)
         yield Fork({"A": request, "B": moved})
+
+
+@contextmanager
+def with_another_object(request: RequestActor) -> Iterator[Fork]:
+    """Pair the request with the same one for another object, such as another seat.
+
+    Raises `CannotClone` if there is none, and if that one is refused, or has nothing to do with the request.
+    """
+    with put_back() as before:
+        trial = DryRun.of(request)
+        before.restore()
+        moved = for_another_object(request, trial)
+        _require_meeting(moved, trial)
+        yield Fork({"A": request, "B": moved})
+
+
+def _require_meeting(moved: RequestActor, trial: DryRun) -> None:
+    """Send the request alone, undo that, and raise `CannotClone` if it is refused, or meets nothing of the trial."""
+    with put_back():  # as it is now: a copy of its user may have been made
+        other = DryRun.of(moved)
+    # Refused in every schedule, it would make all of them end alike.
+    if not other.is_accepted:
+        raise CannotClone(f"alone it is answered with {other.answer} here")
+    if not other.interferes_with(trial) and not trial.interferes_with(other):
+        raise CannotClone("alone it changes nothing here that the other one reads")
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import resolve
 
 from django_lockstep.lab.explorer import Response
+from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.effects.operations import text_of
 from django_lockstep.lab.finder.confirm.clones import KnownUser
 from django_lockstep.lab.finder.confirm.forks import RequestActor, apart_from_the_test
@@ -27,7 +28,7 @@ from django_lockstep.lab.finder.record.reader import StatementReader, is_of_inte
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Table, Unit
 from django_lockstep.lab.finder.record.units import Transactions
 
-__all__ = ["Captured", "DryRun", "Identity", "in_other_order"]
+__all__ = ["Captured", "DryRun", "Identity", "for_another_object", "in_other_order"]
 
 Identity = Mapping[str, str]
 """What a row can be found by: the values of its columns that are unique, the primary key among them."""
@@ -180,9 +181,36 @@ def in_other_order(request: RequestActor, trial: DryRun) -> RequestActor:
     one, other = (key.removeprefix("=") for _, key in pair.rows)
     keys = _Keys({one: [(table, other)], other: [(table, one)]}, {table: _names(table, trial)})
     exchanged = _with_keys(request, keys)
-    if (exchanged.body, dict(exchanged.environ)) == (request.body, dict(request.environ)):
+    if _is_same(exchanged, request):
         raise CannotClone(f"it does not name the rows of {table} that it locks")
     return exchanged
+
+
+def for_another_object(request: RequestActor, trial: DryRun) -> RequestActor:
+    """Return the request for another row of a table, in place of one that it names and its trial has met.
+
+    Raises `CannotClone` if it names none, and where there is no other one.
+    """
+    for table, fingerprint in sorted(trial.met, key=lambda row: row not in trial.changed):
+        (column,), key = trial.history.table(table).key, fingerprint.removeprefix("=")
+        if (other := _other_key(table, column, key)) is not None:
+            moved = _with_keys(request, _Keys({key: [(table, other)]}, {table: _names(table, trial)}))
+            if not _is_same(moved, request):
+                return moved
+    raise CannotClone("it names no row of a table that has another one")
+
+
+def _other_key(table: str, column: str, key: str) -> str | None:
+    """Return the key of another row that is there."""
+    column, table = quote_name(column), ".".join(map(quote_name, table.split(".")))
+    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+        cursor.execute(f"SELECT {column}::text FROM {table} WHERE {column}::text <> %s ORDER BY 1 LIMIT 1", [key])
+        return next((other for (other,) in cursor.fetchall()), None)
+
+
+def _is_same(one: RequestActor, other: RequestActor) -> bool:
+    names = ("PATH_INFO", "QUERY_STRING")
+    return one.body == other.body and all(one.environ.get(name, "") == other.environ.get(name, "") for name in names)
 
 
 def _with_keys(request: RequestActor, keys: _Keys) -> RequestActor:

@@ -18,6 +18,7 @@ from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, Reques
 from django_lockstep.lab.finder.confirm.pairings import (
     Earlier,
     put_back,
+    with_another_object,
     with_another_user,
     with_earlier,
     with_itself,
@@ -25,14 +26,14 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_partner,
 )
 from django_lockstep.lab.finder.confirm.transplants import Captured
-from django_lockstep.lab.finder.findings import ANOTHER_USER, OTHER_ORDER, Against
+from django_lockstep.lab.finder.findings import ANOTHER_OBJECT, ANOTHER_USER, OTHER_ORDER, Against
 from django_lockstep.lab.finder.record.calls import intercept_calls
 from django_lockstep.lab.finder.record.requests import intercept
 
 __all__ = ["raced"]
 
 _SECONDS = 60.0
-_AGAINST = {ANOTHER_USER: with_another_user, OTHER_ORDER: with_other_order}
+_AGAINST = {ANOTHER_USER: with_another_user, ANOTHER_OBJECT: with_another_object, OTHER_ORDER: with_other_order}
 _Numbered = tuple[str, int]
 """A function, or nothing for a request, and which call or request of a test it is."""
 
@@ -53,8 +54,9 @@ def raced(
     ``test`` is a function, or a class with the ``method``. ``number`` says which request, from 0; or which call of the
     function that ``call`` names, such as ``shop.services.withdraw``. It is raced with itself, with the one numbered
     ``after`` before it (of the function ``after_call``, if that is another one), with the same ``against`` what differs
-    (``"another user"``, a copy of its own; ``"the other order"``, with the rows that it locks exchanged), or with a
-    request of another test: ``partner`` is that test, its method if it has one, and the request's number.
+    (``"another user"``, a copy of its own; ``"another object"``, another row of a table; ``"the other order"``, with
+    the rows that it locks exchanged), or with a request of another test: ``partner`` is that test, its method if it has
+    one, and the request's number.
     The test fails with a timeline if a schedule ends as no serial order does, and if the other tests do not come to
     the requests. It commits, so it must not be in a transaction: it asks for pytest-django's ``transactional_db``.
     """

@@ -59,7 +59,7 @@ def _senders() -> Iterator[tuple[type, str, str]]:
     waiting: list[type] = [object]
     while waiting:
         # Past metaclasses, which may have a method of this name.
-        new = set(type.__subclasses__(waiting.pop())) - classes
+        new: set[type] = set(type.__subclasses__(waiting.pop())) - classes
         classes |= new
         waiting += new
     for owner in classes:

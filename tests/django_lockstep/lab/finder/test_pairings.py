@@ -142,7 +142,7 @@ def test_a_user_whom_the_client_of_rest_framework_names_has_a_copy(user: User) -
     assert database() == before
 
 
-@api_view(["POST"])
+@api_view(["POST"])  # type: ignore[untyped-decorator]
 def mine(request: Any) -> HttpResponse:
     return HttpResponseRedirect(f"/{request.user.username}/")
 

@@ -19,7 +19,7 @@ from django.urls import path
 
 from django_lockstep.lab.finder.confirm.clones import session_user
 from django_lockstep.lab.finder.confirm.forks import RequestActor
-from django_lockstep.lab.finder.confirm.pairings import with_other_order, with_partner
+from django_lockstep.lab.finder.confirm.pairings import with_another_object, with_other_order, with_partner
 from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun
 from django_lockstep.lab.finder.errors import CannotClone
 from tests.django_lockstep.lab.finder.builders import statements_tagged
@@ -56,6 +56,19 @@ def take(request: HttpRequest) -> HttpResponse:
     return HttpResponse()
 
 
+@transaction.atomic
+def book(request: HttpRequest, pk: int) -> HttpResponse:
+    if Order.objects.filter(quantity=1).exists():
+        return HttpResponse(status=409)
+    Order.objects.create(product_id=pk, customer=User.objects.get(), quantity=1)
+    return HttpResponse()
+
+
+def look(request: HttpRequest, pk: int) -> HttpResponse:
+    get_object_or_404(Product, pk=pk)
+    return HttpResponse()
+
+
 def read(request: HttpRequest, slug: str) -> HttpResponse:
     article = get_object_or_404(Article, slug=slug)
     article.views += 1
@@ -76,6 +89,8 @@ urlpatterns = [
     path("products/<int:pk>/recall/", recall),
     path("orders/", order),
     path("take/", take),
+    path("products/<int:pk>/book/", book),
+    path("products/<int:pk>/look/", look),
     path("articles/<slug:slug>/", read),
 ]
 MIDDLEWARE = [
@@ -277,6 +292,39 @@ def test_a_copy_that_is_refused(here: RequestActor, manager: User) -> None:
     manager.save()
 
     assert "a copy of its user was refused" in refused(captured, here)
+
+
+# The same request for another object, of which one user may have but one.
+
+
+@pytest.mark.usefixtures("products")
+def test_a_limit_over_several_objects_is_exceeded_by_requests_for_two_of_them() -> None:
+    User.objects.create_user("ada")
+    with with_another_object(request("/products/3/book/")) as fork:
+        found = fork.explore(seconds=20)
+
+    assert [actor.environ["PATH_INFO"] for actor in fork.actors.values() if isinstance(actor, RequestActor)] == [
+        "/products/3/book/",
+        "/products/4/book/",
+    ]
+    assert found.verdict == "broken"
+
+
+@pytest.mark.usefixtures("products")
+@pytest.mark.parametrize(
+    ("address", "kept", "why"),
+    [
+        ("/products/3/look/", [3], "names no row of a table that has another one"),
+        ("/take/?quantity=3", [3, 4], "names no row of a table that has another one"),
+        ("/products/3/look/", [3, 4], "changes nothing here that the other one reads"),
+        ("/products/3/sell/", [3, 4], "is answered with status 409 here"),
+    ],
+)
+def test_other_requests_are_for_no_other_object(address: str, kept: list[int], why: str) -> None:
+    Product.objects.exclude(pk__in=kept).delete()
+    Product.objects.filter(pk=4).update(stock=0)
+    with pytest.raises(CannotClone, match=why), with_another_object(request(address)):
+        pass
 
 
 # The rows of one request in the other order.
