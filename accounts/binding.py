@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from importlib.util import find_spec
@@ -139,7 +139,7 @@ class Strategy:
         self._run(self._move_once, {source: -moved, target: moved})
 
     def _run(self, work: Callable[..., R], *args: object) -> R:
-        with nullcontext() if self.engine is None else use_engine(self.engine):
+        with use_engine(self.engine):
             return run_retried(work, *args) if self.retries else work(*args)
 
     def _change_once(self, pk: Any, amount: Decimal) -> AbstractAccount:

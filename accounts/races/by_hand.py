@@ -18,7 +18,6 @@ from accounts.races.rows import (
     make_user,
     one_account,
     pair,
-    set_up_nothing,
     two_accounts,
     user_named,
     users,
@@ -244,7 +243,7 @@ def read_then_save(pk: object) -> None:
 
 ADA = user_named("ada")
 makes_one_user = partial(
-    RACES.of, set_up=set_up_nothing, invariant=lambda nothing: bool(users().filter(**ADA).count() == 1)
+    RACES.of, set_up=lambda: None, invariant=lambda nothing: bool(users().filter(**ADA).count() == 1)
 )
 
 

@@ -22,7 +22,6 @@ __all__ = [
     "one_account",
     "open_account",
     "pair",
-    "set_up_nothing",
     "two_accounts",
     "user_named",
     "users",
@@ -86,10 +85,6 @@ def open_account(balance: int, *, overdraft_limit: int = 0, user: Any = None) ->
     contention.clear()
     owner = user or make_user()
     return Account.objects.create(user_id=owner, balance=Decimal(balance), overdraft_limit=Decimal(overdraft_limit))
-
-
-def set_up_nothing() -> None:
-    """Create nothing, for races that need no rows."""
 
 
 def one_account() -> Any:

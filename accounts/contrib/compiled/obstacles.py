@@ -37,7 +37,11 @@ def obstacles(model: type[models.Model], using: str) -> list[str]:
         *(f"{model._meta.label} overrides {step}()." for step in _ACCOUNT_STEPS if not _is_unchanged(model, step)),
         *(f"{entry._meta.label} overrides {step}()." for step in _ENTRY_STEPS if not _is_unchanged(entry, step)),
         # RETURNING would return the bare column, without its expression.
-        *(f"{field} is selected by an expression." for field in model._meta.concrete_fields if _is_computed(field)),
+        *(
+            f"{field} is selected by an expression."
+            for field in model._meta.concrete_fields
+            if type(field).select_format is not models.Field.select_format
+        ),
     ]
 
 
@@ -48,10 +52,6 @@ def has_receivers(account: type[models.Model], entry: type[models.Model]) -> boo
         if signal.receivers and signal.has_listeners(model):
             return True
     return False
-
-
-def _is_computed(field: Any) -> bool:
-    return type(field).select_format is not models.Field.select_format
 
 
 def _is_unchanged(model: type[models.Model], method: str) -> bool:

@@ -108,14 +108,12 @@ class DynamoAccount:
         Raises `InvalidAmount` before any request, `DoesNotExist`, `IdempotencyKeyReused`, `RetriesExhausted`,
         `StoreUnavailable`.
         """
-        key = _valid_key(pk, idempotency_key)
-        return retried(cls._change, store=store)((pk,), parse_amount(amount), key=key, store=store)[0]
+        return cls._change((pk,), parse_amount(amount), idempotency_key, store=store)[0]
 
     @classmethod
     def withdraw(cls, pk: str, amount: object, *, idempotency_key: str | None = None, store: str = "dynamodb") -> Self:
         """Subtract the amount; as `deposit`, and raises `InsufficientFunds` below the overdraft limit."""
-        key = _valid_key(pk, idempotency_key)
-        return retried(cls._change, store=store)((pk,), -parse_amount(amount), key=key, store=store)[0]
+        return cls._change((pk,), -parse_amount(amount), idempotency_key, store=store)[0]
 
     @classmethod
     def transfer(
@@ -134,20 +132,23 @@ class DynamoAccount:
         """
         if source_pk == target_pk:
             raise ValueError(f"A transfer needs two accounts, but source and target are both {source_pk!r}")
-        key = _valid_key(source_pk, idempotency_key)
-        pks, change = (source_pk, target_pk), retried(cls._change, store=store)
-        source, target = change(pks, -parse_amount(amount), key=key, store=store)
+        pks = (source_pk, target_pk)
+        source, target = cls._change(pks, -parse_amount(amount), idempotency_key, store=store)
         return source, target
 
     @classmethod
-    def _change(cls, pks: tuple[str, ...], amount: Decimal, *, key: str | None, store: str) -> tuple[Self, ...]:
+    def _change(cls, pks: tuple[str, ...], amount: Decimal, key: str | None, *, store: str) -> tuple[Self, ...]:
         """Add the amount to the first account, and take it off the second if there is one; return them."""
-        accounts = tuple(cls.get(pk, store=store) for pk in pks)
-        source, *others = accounts
-        if not source._attempt(amount, key, *others):
-            expected = None if others else source.version
-            raise StaleVersionError(pk=list(pks) if others else source.pk, expected=expected)
-        return accounts
+        _require_key(pks[0], key)
+
+        def attempt() -> tuple[Self, ...]:
+            accounts = tuple(cls.get(pk, store=store) for pk in pks)
+            if not accounts[0]._attempt(amount, key, *accounts[1:]):
+                expected = accounts[0].version if len(pks) == 1 else None
+                raise StaleVersionError(pk=pks[0] if len(pks) == 1 else list(pks), expected=expected)
+            return accounts
+
+        return retried(attempt, store=store)()
 
     # Once: the caller reads again and decides again.
 
@@ -158,13 +159,14 @@ class DynamoAccount:
         written, and the instance is unchanged; call `refresh` and decide again. A key that was used for the same amount
         returns True with the balance and version of that time. Raises as `deposit` does.
         """
-        return self._try_change(parse_amount(amount), _valid_key(self.pk, idempotency_key))
+        return self._try_change(parse_amount(amount), idempotency_key)
 
     def try_withdraw(self, amount: object, *, idempotency_key: str | None = None) -> bool:
         """Subtract the amount; as `try_deposit`, and raises `InsufficientFunds` if this instance is up to date."""
-        return self._try_change(-parse_amount(amount), _valid_key(self.pk, idempotency_key))
+        return self._try_change(-parse_amount(amount), idempotency_key)
 
     def _try_change(self, amount: Decimal, key: str | None) -> bool:
+        _require_key(self.pk, key)
         try:
             done = self._attempt(amount, key)
         except InsufficientFunds:
@@ -275,8 +277,7 @@ class DynamoAccount:
         self.balance, self.version = entry.balance_after, entry.version_after
 
 
-def _valid_key(pk: str, idempotency_key: str | None) -> str | None:
-    """Return the idempotency key. Raises ``ValueError``, before any request, for one that no entry can have."""
-    if validate_key(idempotency_key) is not None:
-        keyed_entry_key(pk, str(idempotency_key))
-    return idempotency_key
+def _require_key(pk: str, idempotency_key: str | None) -> None:
+    """Raise ``ValueError``, before any request, for an idempotency key that no entry can have."""
+    if (key := validate_key(idempotency_key)) is not None:
+        keyed_entry_key(pk, key)
