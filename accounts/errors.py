@@ -14,6 +14,7 @@ All survive pickling. Conflicts between concurrent changes are `django_lockstep.
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 __all__ = ["AccountError", "EntryIsFinal", "IdempotencyKeyReused", "InsufficientFunds", "InvalidAmount"]
@@ -39,15 +40,13 @@ class AccountError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A caller may have passed any object as an amount; only plain values are sure to be picklable.
-        data = {key: value if isinstance(value, _PLAIN) else repr(value) for key, value in vars(self).items()}
-        return _rebuild, (type(self), self.args[0], data)
+        data: dict[str, Any] = {
+            key: value if isinstance(value, _PLAIN) else repr(value) for key, value in vars(self).items()
+        }
+        return partial(type(self), **data), self.args
 
 
 _PLAIN = (str, int, float, Decimal, type(None))
-
-
-def _rebuild(cls: type[AccountError], message: str, data: dict[str, Any]) -> AccountError:
-    return cls(message, **data)
 
 
 class InvalidAmount(AccountError, ValueError):

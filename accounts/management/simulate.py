@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import InterfaceError, OperationalError, connections, router
@@ -52,13 +52,8 @@ _START, _WORKER, _ROUND = 2.0, 0.06, 0.15
 """Seconds besides what is measured: to begin and end, for each worker, and for each round."""
 
 
-class SimulationRun(NamedTuple):
-    """What the options ask for."""
-
-    report: Callable[..., LoadReport | StoryReport]
-    """Runs it; takes ``interrupt`` and ``terminal``."""
-    announcement: str | None = None
-    """What to print before."""
+Simulation: TypeAlias = Callable[..., LoadReport | StoryReport]
+"""What runs; it takes ``interrupt`` and ``terminal``."""
 
 
 class Command(BaseCommand):
@@ -149,17 +144,24 @@ class Command(BaseCommand):
             # Before the run: minutes of measuring are not to end in a file that cannot be written.
             if options["output"]:
                 require_writable(Path(options["output"]))
-            run = build_run(options)
+            run, announcement = build_run(options)
         with _report_errors():
             # Also before: the package that draws may not be installed.
             if options["plot"]:
                 require_matplotlib()
-            if run.announcement:
-                self.stderr.write(run.announcement, str)  # not in the colour of errors
+            if announcement:
+                self.stderr.write(announcement, str)  # not in the colour of errors
             with StopSignal() as interrupt:
-                report = run.report(interrupt=interrupt, terminal=sys.stderr if self.stderr.isatty() else None)
+                report = run(interrupt=interrupt, terminal=sys.stderr if self.stderr.isatty() else None)
         self._show(report, options)
-        _end(report, interrupted=interrupt.signal, check=options["check"])
+        # An interrupted run proves nothing either way: it ends before its promises are checked.
+        if interrupt.signal is not None:
+            name = signal.Signals(interrupt.signal).name
+            raise CommandError(f"Interrupted by {name}", returncode=128 + interrupt.signal)
+        rows = (*report.rows, *getattr(report, "counterparts", ()))
+        broken = dict.fromkeys(row.strategy for row in rows if row.breaks_promise)
+        if options["check"] and broken:
+            raise CommandError(f"Claimed to be safe but was wrong: {', '.join(broken)}", returncode=1)
 
     def _clean(self, options: dict[str, Any]) -> None:
         with _wrong_usage():
@@ -181,24 +183,20 @@ class Command(BaseCommand):
             raise CommandError(f"Could not remove {', '.join(failed)}", returncode=1)
 
     def _show(self, report: LoadReport | StoryReport, options: dict[str, Any]) -> None:
-        if options["output"]:
-            write_atomically(Path(options["output"]), self._rendered(report, options, terminal=False))
+        terminal = not options["output"] and (self.stdout.isatty() or options["force_color"])
+        if options["format"] == "table":
+            text = as_table(report, width=width(terminal=terminal), colour=terminal and not options["no_color"])
         else:
-            terminal = self.stdout.isatty() or options["force_color"]
-            self.stdout.write(self._rendered(report, options, terminal=terminal))
-        if options["format"] != "table":
+            text = as_json(report) if options["format"] == "json" else as_csv(report)
             for note in report.notes:
                 self.stderr.write(note)
+        if options["output"]:
+            write_atomically(Path(options["output"]), text)
+        else:
+            self.stdout.write(text)
         if options["plot"] and isinstance(report, LoadReport) and report.rows:
             path = Path(options["plot"])
             write_atomically(path, as_plot(report, form=path.suffix.removeprefix(".")))
-
-    def _rendered(self, report: LoadReport | StoryReport, options: dict[str, Any], *, terminal: bool) -> str:
-        if options["format"] == "json":
-            return as_json(report)
-        if options["format"] == "csv":
-            return as_csv(report)
-        return as_table(report, width=width(terminal=terminal), colour=terminal and not options["no_color"])
 
 
 @contextlib.contextmanager
@@ -220,29 +218,18 @@ def _report_errors() -> Iterator[None]:
         raise CommandError("Interrupted twice: ended without a report", returncode=130) from error
 
 
-def _end(report: LoadReport | StoryReport, *, interrupted: int | None, check: bool) -> None:
-    """Raise ``CommandError`` where the exit status is not 0."""
-    if interrupted is not None:
-        raise CommandError(f"Interrupted by {signal.Signals(interrupted).name}", returncode=128 + interrupted)
-    # An interrupted run proves nothing either way: it ends before its promises are checked.
-    rows = (*report.rows, *getattr(report, "counterparts", ()))
-    broken = dict.fromkeys(row.strategy for row in rows if row.breaks_promise)
-    if check and broken:
-        raise CommandError(f"Claimed to be safe but was wrong: {', '.join(broken)}", returncode=1)
-
-
-def build_run(options: dict[str, Any]) -> SimulationRun:
-    """Return what to run. Raises ``ValueError``, naming the option, for values that are not allowed."""
+def build_run(options: dict[str, Any]) -> tuple[Simulation, str]:
+    """Return what to run, and what to say before. Raises ``ValueError``, naming the option, for a wrong value."""
     _require_compatible(options)
-    run = _load(options) if options["scenario"] is None else _story(options)
+    run, announcement = _load(options) if options["scenario"] is None else (_story(options), "")
     missing = [name for name in NAMES if not STRATEGIES[name].is_installed]
-    if options["strategies"] or options["store"] or not missing:
-        return run
-    left_out = f"Without {', '.join(missing)}, whose package is not installed."
-    return run._replace(announcement="\n".join(filter(None, (left_out, run.announcement))))
+    if missing and not options["strategies"] and not options["store"]:
+        left_out = f"Without {', '.join(missing)}, whose package is not installed."
+        announcement = "\n".join(filter(None, (left_out, announcement)))
+    return run, announcement
 
 
-def _story(options: dict[str, Any]) -> SimulationRun:
+def _story(options: dict[str, Any]) -> Simulation:
     runs = positive_int(_RUNS if options["runs"] is None else options["runs"], name="--runs")
     config: RunConfig | StoreConfig
     if options["store"] is None:
@@ -250,7 +237,7 @@ def _story(options: dict[str, Any]) -> SimulationRun:
     else:
         strategies = _strategies(options, tuple(DYNAMO_STRATEGIES))
         config = StoreConfig(store=options["store"], strategies=strategies, keep=options["keep"])
-    return SimulationRun(partial(run_story, config, story=STORIES[options["scenario"]], runs=runs))
+    return partial(run_story, config, story=STORIES[options["scenario"]], runs=runs)
 
 
 def _require_compatible(options: dict[str, Any]) -> None:
@@ -268,8 +255,8 @@ def _require_compatible(options: dict[str, Any]) -> None:
         require_writable(path, option="--plot")
 
 
-def _load(options: dict[str, Any]) -> SimulationRun:
-    """Return a load, by all strategies or by pairs of them, or at the sizes of a sweep."""
+def _load(options: dict[str, Any]) -> tuple[Simulation, str]:
+    """Return a load and its announcement, by all strategies or by pairs of them, or at the sizes of a sweep."""
     sweep = None if options["sweep"] is None else Sweep.parse(options["sweep"])
     mixed = bool(options["mix_strategies"])
     if sweep:
@@ -291,8 +278,8 @@ def _load(options: dict[str, Any]) -> SimulationRun:
     what = counted(contenders, "pair")
     if sweep:
         what = f"{counted(len(plans), 'size')} x {counted(contenders, 'strategy', 'strategies')}"
-    announcement = _announce(plans, contenders=contenders, what=what) if sweep or mixed else None
-    return SimulationRun(partial(run_load, config, plan=plan, workload=workload, sweep=sweep), announcement)
+    announcement = _announce(plans, contenders=contenders, what=what) if sweep or mixed else ""
+    return partial(run_load, config, plan=plan, workload=workload, sweep=sweep), announcement
 
 
 def _announce(plans: Sequence[LoadPlan], *, contenders: int, what: str) -> str:
@@ -300,12 +287,8 @@ def _announce(plans: Sequence[LoadPlan], *, contenders: int, what: str) -> str:
     what = f"{what} x {plans[-1].extent}"
     if plans[-1].duration is None:
         return f"{what}."
-    seconds = (
-        sum(plan.duration or 0 for plan in plans) * contenders
-        + _START
-        + _WORKER * max(plan.workers for plan in plans)
-        + _ROUND * contenders * sum(plan.rounds for plan in plans)
-    )
+    measured = contenders * sum((plan.duration or 0) + _ROUND * plan.rounds for plan in plans)
+    seconds = _START + _WORKER * max(plan.workers for plan in plans) + measured
     return f"{what}: about {seconds:.0f} s." if seconds < 100 else f"{what}: about {seconds / 60:.1f} minutes."
 
 

@@ -146,35 +146,34 @@ class Fixture:
 
     def purge_if_over(self) -> bool:
         """Remove the rows unless their run is alive; return whether. Raises as `purge` does."""
-        with connections[self.using].cursor() as cursor:
-            cursor.execute(f"SELECT pg_try_advisory_lock({_KEY})", [self.name])
-            if not cursor.fetchone()[0]:
+        with mark_running(self.name, using=self.using, wait=False) as was_free:
+            if not was_free:
                 return False
-            try:
+            with connections[self.using].cursor() as cursor:
                 # Only now: a run begins with the lock, and its workers may outlive it for a moment.
                 cursor.execute(
                     "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE starts_with(application_name, %s))", [self.name]
                 )
-                over = not cursor.fetchone()[0]
-                if over:
-                    self.purge()
-            finally:
-                _release(self.name, using=self.using)
-        return over
+                if cursor.fetchone()[0]:
+                    return False
+            self.purge()
+        return True
 
 
 @contextlib.contextmanager
-def mark_running(name: str, *, using: str) -> Iterator[None]:
-    """Mark the run of this name as alive, for the length of a block."""
+def mark_running(name: str, *, using: str, wait: bool = True) -> Iterator[bool]:
+    """Mark the run of this name as alive, for the length of a block; yield whether it was not marked before.
+
+    ``wait`` waits until it is not.
+    """
+    function = "pg_advisory_lock" if wait else "pg_try_advisory_lock"
     with connections[using].cursor() as cursor:
-        cursor.execute(f"SELECT pg_advisory_lock({_KEY})", [name])
+        cursor.execute(f"SELECT {function}({_KEY})", [name])
+        is_held = cursor.fetchone()[0] is not False
     try:
-        yield
+        yield is_held
     finally:
-        _release(name, using=using)
-
-
-def _release(name: str, *, using: str) -> None:
-    # With a connection that was lost the lock is gone already.
-    with contextlib.suppress(DatabaseError), connections[using].cursor() as cursor:
-        cursor.execute(f"SELECT pg_advisory_unlock({_KEY})", [name])
+        if is_held:
+            # With a connection that was lost the lock is gone already.
+            with contextlib.suppress(DatabaseError), connections[using].cursor() as cursor:
+                cursor.execute(f"SELECT pg_advisory_unlock({_KEY})", [name])
