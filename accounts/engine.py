@@ -33,8 +33,8 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
-EngineName = Literal["compiled", "plain"]
-ENGINES: tuple[EngineName, ...] = ("compiled", "plain")
+EngineName = Literal["plain", "compiled"]
+ENGINES: tuple[EngineName, ...] = ("plain", "compiled")
 """The values of ``ACCOUNTS_ENGINE``."""
 
 _counterparts: dict[Callable[..., Any], Callable[..., Any]] = {}

@@ -16,7 +16,7 @@ from django.db import InterfaceError, OperationalError, connections, router
 
 from accounts.binding import account_model
 from accounts.contrib.dynamodb.strategies import DYNAMO_STRATEGIES
-from accounts.engine import EngineName
+from accounts.engine import ENGINES
 from accounts.races.dynamodb import StoreConfig
 from accounts.races.fixture import Fixture, PurgeError
 from accounts.races.load import Mix, Workload
@@ -38,11 +38,6 @@ _ROUNDS = 3
 _PAIR_DURATION = 1.0
 """Seconds for each pair of strategies: there are many, and a loss shows at once."""
 _RUNS = 200
-_ENGINES: dict[str, tuple[EngineName, ...]] = {
-    "plain": ("plain",),
-    "compiled": ("compiled",),
-    "both": ("plain", "compiled"),
-}
 _LOAD_ONLY = ("workers", "accounts", "duration", "operations", "mix", "think_time", "seed", "rounds")
 _GOES_WITH = {"plot": "sweep", "store": "scenario", "runs": "scenario"}
 """Options that mean nothing without another one."""
@@ -102,7 +97,7 @@ class Command(BaseCommand):
         add("--runs", type=int, metavar="N", help=f"how often a --scenario is run (default: {_RUNS})")
         add(
             "--engine",
-            choices=["plain", "compiled", "both"],
+            choices=[*ENGINES, "both"],
             help="plain runs the strategies as they are written, compiled their compiled counterparts, both runs "
             "the two in turn (default: both for a load, plain for a --sweep, a --scenario or --mix-strategies)",
         )
@@ -331,7 +326,7 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
         model=model,
         using=using,
         keep=options["keep"],
-        engines=_ENGINES[chosen],
+        engines=tuple(name for name in ENGINES if chosen in (name, "both")),
         mixed=mixed,
     )
 

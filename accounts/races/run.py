@@ -63,18 +63,17 @@ class RunConfig:
     keep: bool = False
     """Whether the accounts are left in the database."""
     engines: tuple[EngineName, ...] = ("plain",)
-    """What runs them; those without a compiled counterpart run once."""
+    """What runs them; those without a compiled counterpart run once, by the first."""
     mixed: bool = False
-    """Whether all pairs of them race, each on accounts that the two share; by the first of the engines."""
+    """Whether all pairs of them race, each on accounts that the two share."""
 
     @property
     def bound(self) -> list[Strategy]:
         """The strategies for this model and database, by each engine."""
-        first, *others = self.engines[:1] if self.mixed else self.engines
         return [
             STRATEGIES[name].bound(model=self.model, using=self.using, engine=engine)
             for name in self.strategies
-            for engine in (first, *(others if STRATEGIES[name].has_counterpart else ()))
+            for engine in (self.engines if STRATEGIES[name].has_counterpart else self.engines[:1])
         ]
 
     @property
