@@ -1,16 +1,13 @@
 """One key, one change: the second call gets the first one's result, whenever it comes."""
 
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import transaction
 
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds
 from accounts.models import Account, Entry
 from tests.support.factories import AccountFactory
-from tests.support.sessions import Session
 
 
 @pytest.mark.parametrize("change", [Account.deposit, Account.withdraw])
@@ -103,14 +100,3 @@ def test_a_repetition_does_not_hide_what_else_was_changed(account: Account) -> N
     stale.save()
     account.refresh_from_db()
     assert (account.balance, account.overdraft_limit) == (140, 500)
-
-
-def test_two_calls_at_the_same_time_are_one_change(open_session: Callable[[], Session]) -> None:
-    account = AccountFactory.create(balance=100)
-    session = open_session()
-    with transaction.atomic():
-        first = Account.deposit(account.pk, 40, idempotency_key="k")
-        second = session.start(Account.deposit, account.pk, 40, idempotency_key="k")
-        session.wait_until_blocked()
-    assert (second.result().balance, second.result().version) == (first.balance, first.version)
-    assert Entry.objects.count() == 1

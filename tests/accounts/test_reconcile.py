@@ -63,7 +63,7 @@ def test_every_break_of_every_account_is_found_in_one_statement() -> None:
     assert len(captured) == 1
 
 
-@pytest.mark.parametrize("label", ["accounts.Nothing", "nonsense", "auth.User"])
+@pytest.mark.parametrize("label", ["accounts.Nothing", "nowhere.Wallet", "nonsense", "accounts.Entry", "auth.User"])
 def test_another_kind_of_model_is_wrong_usage(label: str) -> None:
     with pytest.raises(CommandError) as caught:
         reconcile(model=label)

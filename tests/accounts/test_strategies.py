@@ -149,12 +149,6 @@ def test_a_key_in_another_spelling_is_the_same_lock(way: str, account: Account) 
     assert (len(locks), len(set(locks))) == (2, 1)
 
 
-@every_strategy
-def test_bound_to_a_model_and_a_database(strategy: Strategy) -> None:
-    bound = strategy.bound(using="default")
-    assert (bound.name, bound.model, bound.alias) == (strategy.name, Account, "default")
-
-
 # Two at the same time: one is stopped right before its write, and the other comes in between.
 
 

@@ -1,6 +1,5 @@
 """What a simulation leaves behind: nothing."""
 
-import pickle
 from decimal import Decimal
 
 import pytest
@@ -26,17 +25,6 @@ def used(fixture: Fixture) -> int:
     for _ in range(3):
         STRATEGIES["pessimistic"].deposit(pk, 1)
     return int(pk)
-
-
-def test_accounts_begin_as_asked(fixture: Fixture) -> None:
-    keys = fixture.open_accounts(3, balance=Decimal(5), overdraft_limit=Decimal(7))
-    rows = Account.objects.filter(pk__in=keys).values_list("balance", "overdraft_limit", "version", "user")
-    assert list(rows) == [(Decimal(5), Decimal(7), 1, fixture.user.pk)] * 3
-
-
-def test_its_user_cannot_log_in(fixture: Fixture) -> None:
-    assert fixture.user.get_username().startswith("simulate-")
-    assert not fixture.user.has_usable_password()
 
 
 @pytest.mark.parametrize("batch", [20_000, 2], ids=["at once", "in batches"])
@@ -80,8 +68,3 @@ def test_who_is_in_the_way_is_not_waited_for_long(fixture: Fixture, other: Sessi
     other.end()
     fixture.purge()
     assert not Entry.objects.exists()
-
-
-def test_it_travels_to_other_processes(fixture: Fixture) -> None:
-    copy = pickle.loads(pickle.dumps(fixture))  # noqa: S301 - our own words
-    assert (copy.model, copy.using, copy.user) == (Account, "default", fixture.user)

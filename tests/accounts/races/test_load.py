@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from accounts.binding import account_model
-from accounts.models import Account
 from accounts.races.load import AccountClient, Mix, Workload
 from django_lockstep.errors import DeadlockDetected, StaleVersionError
 from django_lockstep.lab.simulator.tally import LoadOperation
@@ -88,22 +86,3 @@ def test_retries_are_conflicts_or_deadlocks() -> None:
 def test_transfers_need_two_accounts() -> None:
     with pytest.raises(ValueError, match="add --accounts 2 or more"):
         Workload(accounts=1, mix=Mix(transfer=1), seed=0)
-
-
-def test_the_model_is_found_by_its_label() -> None:
-    assert account_model("accounts.Account") is Account
-
-
-@pytest.mark.parametrize(
-    ("label", "words"),
-    [
-        ("accounts.Nothing", "no such model"),
-        ("nowhere.Wallet", "no such model"),
-        ("Wallet", "no such model"),
-        ("accounts.Entry", "not a subclass"),
-        ("auth.User", "not a subclass"),
-    ],
-)
-def test_other_models_are_refused(label: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        account_model(label)
