@@ -189,7 +189,7 @@ class AbstractBaseAccount(VersionedModel):
         first = self.entry_of(key)
         if first is None:
             return False
-        arrived = to and first.counter_entry(to.pk)
+        arrived = to and self._entries().filter(account_id=to.pk, transfer=first.transfer).first()
         if first.amount != amount or (first.transfer is None) != (to is None) or (to and not arrived):
             raise key_reused_error(self.pk, key, amount=first.amount)
         self.restore(first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any
 
 from django.core.checks import CheckMessage
 from django.db import models
@@ -112,8 +112,3 @@ class AbstractEntry(ChecksTable):
 
     def delete(self, *args: object, **kwargs: object) -> tuple[int, dict[str, int]]:
         raise EntryIsFinal(f"{self._meta.label} {self.pk!r} is append-only: it cannot be deleted")
-
-    def counter_entry(self, pk: object) -> Self | None:
-        """Return the other entry of this transfer if it belongs to the account with this primary key."""
-        entries: models.QuerySet[Any] = type(self)._base_manager.using(self._state.db)
-        return entries.filter(account_id=pk, transfer=self.transfer).first()

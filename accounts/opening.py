@@ -30,13 +30,9 @@ class OpeningBalanceField(_Decimal):
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         account: Any = model_instance
-        if add and (getattr(account, self.attname) is None or _is_copy(account)):
+        seen = remembered(account)
+        is_copy = bool(seen) and seen.get(account._meta.pk.attname) != account.pk
+        if add and (getattr(account, self.attname) is None or is_copy):
             setattr(account, self.attname, account.balance)
             account.entry_count = 0
         return super().pre_save(account, add)
-
-
-def _is_copy(account: models.Model) -> bool:
-    """Whether the instance was read from another row."""
-    seen = remembered(account)
-    return bool(seen) and seen.get(account._meta.pk.attname) != account.pk

@@ -266,15 +266,12 @@ class DynamoAccount:
             arrived = DynamoEntry.read(new_entry_key(to.pk, first.transfer), store=self.store)
         if first.amount != amount or (first.transfer is None) != (to is None) or (to and not arrived):
             raise key_reused_error(self.pk, key, amount=first.amount)
-        self._restore(first)
-        if to and arrived:
-            to._restore(arrived)
+        for account, entry in ((self, first), (to, arrived)):
+            if account and entry:
+                # With a newer version than its other values were read with, it could overwrite what changed since.
+                account.refresh()
+                account.balance, account.version = entry.balance_after, entry.version_after
         return True
-
-    def _restore(self, entry: DynamoEntry) -> None:
-        # Read again: with a newer version than its other values the instance could overwrite what changed since.
-        self.refresh()
-        self.balance, self.version = entry.balance_after, entry.version_after
 
 
 def _require_key(pk: str, idempotency_key: str | None) -> None:
