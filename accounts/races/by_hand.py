@@ -157,35 +157,30 @@ RACES += [
 ]
 
 
-def claim(*, lock: bool) -> Callable[[list[Any]], None]:
-    """Return a worker that takes the first account with a balance of 100 and counts its claim in the limit."""
-
-    def work(pks: list[Any]) -> None:
-        with transaction.atomic():
-            waiting = Account.objects.filter(balance=100).order_by("pk")
-            # Without SKIP LOCKED the second worker would wait for the first one's COMMIT before it looks at the next
-            # task.
-            task = (waiting.select_for_update(skip_locked=True) if lock else waiting).first()
-            if task is not None:
-                accounts(task.pk).update(balance=50, overdraft_limit=F("overdraft_limit") + 1)
-
-    return work
+claims_once = partial(
+    RACES.of,
+    set_up=two_accounts,
+    invariant=lambda pks: not Account.objects.filter(overdraft_limit__gt=1001).exists(),
+)
 
 
-RACES += [
-    pair(
-        f"queue:{name}",
-        text,
-        actor=claim(lock=lock),
-        set_up=two_accounts,
-        invariant=lambda pks: not Account.objects.filter(overdraft_limit__gt=1001).exists(),
-        holds=lock,
-    )
-    for name, lock, text in (
-        ("skip-locked", True, "Two workers claim tasks with select_for_update(skip_locked=True)."),
-        ("unlocked", False, "Two workers claim the first free task that they see."),
-    )
-]
+@claims_once("queue:skip-locked")
+def claim_unlocked_task(pks: list[Any]) -> None:
+    """Two workers claim tasks with select_for_update(skip_locked=True)."""
+    with transaction.atomic():
+        # Without SKIP LOCKED the second worker would wait for the first one's COMMIT before it looks at the next task.
+        task = Account.objects.filter(balance=100).order_by("pk").select_for_update(skip_locked=True).first()
+        if task is not None:
+            accounts(task.pk).update(balance=50, overdraft_limit=F("overdraft_limit") + 1)
+
+
+@claims_once("queue:unlocked", holds=False)
+def claim_first_task(pks: list[Any]) -> None:
+    """Two workers claim the first free task that they see."""
+    with transaction.atomic():
+        task = Account.objects.filter(balance=100).order_by("pk").first()
+        if task is not None:
+            accounts(task.pk).update(balance=50, overdraft_limit=F("overdraft_limit") + 1)
 
 
 # One statement instead of a lock: computed, guarded, unique.
