@@ -237,9 +237,9 @@ class EditLockAdminMixin(_Base):
         changelist = super().get_changelist_instance(request)
         if self.edit_lock_mode != "off":
             # One query for the page instead of one for each row.
-            found = holders_among(self.model, [row.pk for row in changelist.result_list])
+            locks = holders_among(self.model, [row.pk for row in changelist.result_list])
             for row in changelist.result_list:
-                row._edit_lock = found.get(key_text(self.model, row.pk))
+                row._edit_lock = locks.get(key_text(self.model, row.pk))
         return changelist
 
     @admin.display(description=gettext_lazy("checked out by"))

@@ -15,7 +15,7 @@ from django_lockstep.editing.clock import ClockTimestamp, after
 from django_lockstep.editing.conf import time_to_live
 from django_lockstep.editing.errors import TakeOverNotAllowed
 from django_lockstep.editing.holds import (
-    Wanted,
+    LockRequest,
     end,
     end_expired,
     find_check_out,
@@ -123,12 +123,12 @@ def take_over(
 
 
 def _end_obstacles(plan: LockPlan, by: Any, *, allowed: bool) -> None:
-    obstacles = {lock.check_out_id: lock.check_out for lock in in_the_way(_current(plan), plan.wanted)}
+    obstacles = {lock.check_out_id: lock.check_out for lock in in_the_way(_current(plan), plan.requests)}
     if not allowed and any(check_out.editor_id != by.pk for check_out in obstacles.values()):
         words = _("%(editor)s needs the permission %(permission)s to take over %(what)s from another user")
-        facts = {"editor": by.get_username(), "permission": TAKE_OVER, "what": plan.target.name}
+        names = {"editor": by.get_username(), "permission": TAKE_OVER, "what": plan.target.name}
         # Decided under the advisory locks, so that no other user's check-out can slip in after the check.
-        raise TakeOverNotAllowed(words % facts)
+        raise TakeOverNotAllowed(words % names)
     end(obstacles.values(), how=CheckOut.End.TAKEN_OVER, by=by, using=plan.using)
 
 
@@ -157,7 +157,7 @@ def _grant(plan: LockPlan, editor: Any, *, ttl: timedelta, note: str = "", requi
             since=ClockTimestamp(),
             expires_at=after(ttl),
         )
-        granted = insert_locks(mine, plan.wanted, using=plan.using)
+        granted = insert_locks(mine, plan.requests, using=plan.using)
         if not granted:
             transaction.set_rollback(True, using=plan.using)
     return _build_result(plan, mine=mine if granted else None, lock_result=granted, token=token if granted else None)
@@ -234,23 +234,22 @@ def announce(what: object, editor: object, *, ttl: Duration | None = None, using
     require_user(editor)
     target, lasting = target_of(what), time_to_live(ttl)
     with atomic_for(target, database := target.database(using)):
-        wanted = (Wanted(target=target, status=Status.NORMAL),)
-        return _grant(LockPlan(target=target, wanted=wanted, using=database), editor, ttl=lasting)
+        presence = LockRequest(target=target, status=Status.NORMAL)
+        return _grant(LockPlan(target=target, requests=(presence,), using=database), editor, ttl=lasting)
 
 
 def _build_result(plan: LockPlan, *, mine: CheckOut | None, lock_result: bool, token: str | None = None) -> EditResult:
     """Return the plan's result by the current locks, from the view of the check-out ``mine``."""
     locks = live_locks(plan.targets, using=plan.using)
-    others = [lock for lock in locks if mine is None or lock.check_out_id != mine.pk]
-    must_end = holds_of(in_the_way(others, plan.wanted))
-    first = holds_of(lock for lock in locks if lock not in others) or must_end
+    foreign = [lock for lock in locks if mine is None or lock.check_out_id != mine.pk]
+    must_end = holds_of(in_the_way(foreign, plan.requests))
+    first = holds_of(lock for lock in locks if lock not in foreign) or must_end
     return EditResult(
         lock_result=lock_result,
         current_status=status_in(locks, plan.target),
         fk_current_status=tuple(
-            TableStatus(table_name=one.target.table, record=one.target.key, current_status=status_in(locks, one.target))
-            for one in plan.wanted
-            if one.status == Status.LOCKED
+            TableStatus(table_name=target.table, record=target.key, current_status=status_in(locks, target))
+            for target in (request.target for request in plan.requests if request.status == Status.LOCKED)
         ),
         table=plan.target.table,
         record=plan.target.key,
@@ -259,6 +258,6 @@ def _build_result(plan: LockPlan, *, mine: CheckOut | None, lock_result: bool, t
         since=first[0].since if first else None,
         expires_at=first[0].expires_at if first else None,
         must_end=must_end,
-        present=holds_of(lock for lock in others if lock.status == Status.NORMAL),
+        present=holds_of(lock for lock in foreign if lock.status == Status.NORMAL),
         token=token,
     )

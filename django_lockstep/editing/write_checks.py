@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
 from typing import Any
 
 from django.db import connections, models, router, transaction
@@ -84,8 +85,8 @@ def _cascade(instance: models.Model, *, using: str) -> Iterator[Target]:
     collector = Collector(using=using, origin=instance)
     # Django's own collector, so that exactly the rows of the later deletion are checked.
     collector.collect([instance])
-    for found in collector.data.values():
-        yield from (part for one in found for part in own_targets(one))
+    for instances in collector.data.values():
+        yield from chain.from_iterable(map(own_targets, instances))
     for rows in collector.fast_deletes:
         yield from (Target(rows.model, pk) for pk in rows.values_list("pk", flat=True))
 
