@@ -107,10 +107,10 @@ class Compiled:
             for place in self.places
         ]
 
-    def __add__(self, other: Compiled | str) -> Compiled:
-        if isinstance(other, str):
-            return Compiled(self.sql + other, self.places)
-        return Compiled(self.sql + other.sql, self.places + other.places)
+    def __add__(self, part: Compiled | str) -> Compiled:
+        if isinstance(part, str):
+            return Compiled(self.sql + part, self.places)
+        return Compiled(self.sql + part.sql, self.places + part.places)
 
     def __radd__(self, text: str) -> Compiled:
         return Compiled(text + self.sql, self.places)
@@ -168,9 +168,9 @@ def _with_integers(sql: str, places: Iterable[Any]) -> Compiled:
 
     The driver then has one parameter less to adapt in every call.
     """
-    first, *others = sql.split("%s")
+    first, *texts = sql.split("%s")
     compiled = Compiled(first, ())
-    for place, text in zip(places, others, strict=True):
+    for place, text in zip(places, texts, strict=True):
         is_integer = isinstance(place, int) and not isinstance(place, bool)
         compiled = compiled + (f"{int(place)}" if is_integer else Compiled("%s", (place,))) + text
     return compiled

@@ -95,10 +95,10 @@ def apply_written(instance: models.Model, written: Mapping[str, object], *, usin
 
 def has_changes(instance: models.Model, names: Iterable[str] | None) -> bool:
     """Whether ``save()`` of these fields (None: all) would write something new into a column that counts."""
-    asked = set(attnames_of(type(instance), names))
+    attnames = set(attnames_of(type(instance), names))
     left_out = {version_field(type(instance)), *uncounted_fields(type(instance))}
     return any(
-        field.attname in asked and not field.primary_key and field not in left_out and is_changed(instance, field)
+        field.attname in attnames and not field.primary_key and field not in left_out and is_changed(instance, field)
         for field in instance._meta.concrete_fields
     )
 

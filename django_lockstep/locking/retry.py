@@ -197,22 +197,17 @@ class _RetryState:
         # An attempt that would start after the timeout is not waited for.
         late = self.policy.timeout is not None and elapsed + wait >= self.policy.timeout
         if late or self.attempt >= self.policy.attempts:
-            raise self._exhausted(error, elapsed=elapsed) from error
+            # Copied, because handlers see only RetriesExhausted, and must still know which row it was.
+            names = ("model", "pk", "expected", "found", "sqlstate") if isinstance(error, ConcurrencyError) else ()
+            raise RetriesExhausted(
+                f"Gave up after {self.attempt} attempts and {elapsed:.3f} s, the last one with {type(error).__name__}",
+                attempts=self.attempt,
+                elapsed=elapsed,
+                **{name: getattr(error, name) for name in names},
+            ) from error
         report_conflict(error, attempt=self.attempt, wait=wait)
         self.attempt += 1
         return wait
-
-    def _exhausted(self, error: Exception, *, elapsed: float) -> RetriesExhausted:
-        facts = {}
-        # Copied, because handlers see only RetriesExhausted, and must still know which row it was.
-        if isinstance(error, ConcurrencyError):
-            facts = {name: getattr(error, name) for name in ("model", "pk", "expected", "found", "sqlstate")}
-        return RetriesExhausted(
-            f"Gave up after {self.attempt} attempts and {elapsed:.3f} s, the last one with {type(error).__name__}",
-            attempts=self.attempt,
-            elapsed=elapsed,
-            **facts,
-        )
 
 
 @overload

@@ -69,7 +69,7 @@ def _characteristics(isolation_level: str | None, *, read_only: bool, deferrable
         "READ ONLY": read_only,
         "DEFERRABLE": deferrable,
     }
-    return ", ".join(words for words, wanted in chosen.items() if wanted)
+    return ", ".join(words for words, is_set in chosen.items() if is_set)
 
 
 def has_autocommit(connection: BaseDatabaseWrapper) -> bool:
