@@ -92,8 +92,8 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         self._handle: LeaseHandle | None = None
 
     def __enter__(self) -> LeaseHandle:
-        wanted = self._begin()
-        return self._entered(wanted, acquire_from(self._store(), wanted, wait=self._wait, on_lost=self._on_lost))
+        claim = self._begin()
+        return self._entered(claim, acquire_from(self._store(), claim, wait=self._wait, on_lost=self._on_lost))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -103,8 +103,8 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
             handle.__exit__(kind, error, traceback)
 
     async def __aenter__(self) -> LeaseHandle:
-        wanted = self._begin()
-        return self._entered(wanted, await aacquire_from(self._store(), wanted, wait=self._wait, on_lost=self._on_lost))
+        claim = self._begin()
+        return self._entered(claim, await aacquire_from(self._store(), claim, wait=self._wait, on_lost=self._on_lost))
 
     async def __aexit__(self, *error: Any) -> None:
         await sync_to_async(self.__exit__)(*error)
@@ -114,15 +114,12 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
             raise RuntimeError(f"This block already holds lease {self._handle.key!r}; enter its handle instead")
         return self._new_claim()
 
-    def _entered(self, wanted: Claim, answer: LeaseHandle | Holder | None) -> LeaseHandle:
+    def _entered(self, claim: Claim, answer: LeaseHandle | Holder | None) -> LeaseHandle:
         if not isinstance(answer, LeaseHandle):
-            unheld = (
-                "was never held, or others are queueing for it"
-                if wanted.only_if_exists
-                else "has a queue of other claims"
+            reason = (
+                "was never held, or others are queueing for it" if claim.only_if_exists else "has a queue of claims"
             )
-            reason = str(answer) if answer else unheld
-            raise LeaseNotAcquired(f"Lease {wanted.key!r} {reason}", key=wanted.key, holder=answer)
+            raise LeaseNotAcquired(f"Lease {claim.key!r} {answer or reason}", key=claim.key, holder=answer)
         # Before the heartbeat starts: from here on the end of the block releases the lease.
         self._handle = answer.__enter__()
         if self._heartbeat:

@@ -258,12 +258,12 @@ def holder_of(row: Any) -> Holder:
     )
 
 
-def own_grant(claim: Claim, holder: Holder, *, asked: float) -> Grant | Holder:
+def own_grant(claim: Claim, holder: Holder, *, requested_at: float) -> Grant | Holder:
     """Return the grant where the holder is this very claim, the holder otherwise.
 
     An earlier attempt succeeded then, and its answer was lost with the connection.
     """
     if not claim.is_unique or holder.owner != claim.owner or holder.released:
         return holder
-    begun = asked + holder.remaining - claim.ttl
-    return Grant(token=holder.token, since=holder.since, asked=begun, data=json.dumps(holder.data))
+    begun = requested_at + holder.remaining - claim.ttl
+    return Grant(token=holder.token, since=holder.since, requested_at=begun, data=json.dumps(holder.data))
