@@ -13,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.models import BooleanField, Case, Model, Q, QuerySet, Value, When
 from django.utils.translation import gettext as _
 
-from django_lockstep.editing.clock import ClockTimestamp, before, time_with_day
+from django_lockstep.editing.clock import ClockTimestamp, from_now, time_with_day
 from django_lockstep.editing.conf import history_for
 from django_lockstep.editing.errors import EditLockLost, NotTheEditor, WrongToken
 from django_lockstep.editing.models import CheckOut, EditLock, Status
@@ -155,7 +155,7 @@ def purge(*, using: str) -> tuple[int, int]:
         # Locked rows are skipped, so that a purge never makes a writer wait.
         expired = list(rows.filter(ended_at=None, expires_at__lte=ClockTimestamp()))
         end(expired, how=CheckOut.End.EXPIRED, using=using)
-        old = [row.pk for row in rows.filter(ended_at__lte=before(history_for()))]
+        old = [row.pk for row in rows.filter(ended_at__lte=from_now(-history_for()))]
         CheckOut.objects.using(using).filter(pk__in=old).delete()
     return len(expired), len(old)
 

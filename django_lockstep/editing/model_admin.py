@@ -268,21 +268,15 @@ def _read_only(request: HttpRequest) -> bool:
 
 
 def _with_check(action: Any) -> Any:
-    """Return the action (a tuple before Django 6.1, an object since) with a check before its function."""
-    if isinstance(action, tuple):
-        return (_checked(action[0]), *action[1:])
-    return replace(action, func=_checked(action.func))
-
-
-def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the action's function with a write check of the selected records."""
+    """Return the action (a tuple before Django 6.1, an object since) with a write check of the selected records."""
+    function = action[0] if isinstance(action, tuple) else action.func
 
     @wraps(function)
     def checked(modeladmin: object, request: HttpRequest, queryset: models.QuerySet[Any]) -> Any:
         require_editable(queryset.model, list(queryset.values_list("pk", flat=True)))
         return function(modeladmin, request, queryset)
 
-    return checked
+    return (checked, *action[1:]) if isinstance(action, tuple) else replace(action, func=checked)
 
 
 def _lock_checked_form(form: Any, session: EditSession | None) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from django_lockstep.editing.clock import ClockTimestamp, after
+from django_lockstep.editing.clock import ClockTimestamp, from_now
 from django_lockstep.editing.conf import time_to_live
 from django_lockstep.editing.errors import TakeOverNotAllowed
 from django_lockstep.editing.holds import (
@@ -117,19 +117,14 @@ def take_over(
     target, lasting, allowed = target_of(what), time_to_live(ttl), by.has_perm(TAKE_OVER)
     with atomic_for(target, database := target.database(using)):
         plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
-        # After lock_plan(): under the advisory locks no check-out can appear between this and the grant.
-        _end_obstacles(plan, by, allowed=allowed)
+        # After lock_plan(): under the advisory locks no check-out can appear between this check and the grant.
+        obstacles = {lock.check_out_id: lock.check_out for lock in in_the_way(_current(plan), plan.requests)}
+        if not allowed and any(check_out.editor_id != by.pk for check_out in obstacles.values()):
+            words = _("%(editor)s needs the permission %(permission)s to take over %(what)s from another user")
+            names = {"editor": by.get_username(), "permission": TAKE_OVER, "what": target.name}
+            raise TakeOverNotAllowed(words % names)
+        end(obstacles.values(), how=CheckOut.End.TAKEN_OVER, by=by, using=database)
         return _grant(plan, by, ttl=lasting, note=note, require_token=require_token)
-
-
-def _end_obstacles(plan: LockPlan, by: Any, *, allowed: bool) -> None:
-    obstacles = {lock.check_out_id: lock.check_out for lock in in_the_way(_current(plan), plan.requests)}
-    if not allowed and any(check_out.editor_id != by.pk for check_out in obstacles.values()):
-        words = _("%(editor)s needs the permission %(permission)s to take over %(what)s from another user")
-        names = {"editor": by.get_username(), "permission": TAKE_OVER, "what": plan.target.name}
-        # Decided under the advisory locks, so that no other user's check-out can slip in after the check.
-        raise TakeOverNotAllowed(words % names)
-    end(obstacles.values(), how=CheckOut.End.TAKEN_OVER, by=by, using=plan.using)
 
 
 def _current(plan: LockPlan) -> list[EditLock]:
@@ -155,7 +150,7 @@ def _grant(plan: LockPlan, editor: Any, *, ttl: timedelta, note: str = "", requi
             require_token=require_token,
             note=note,
             since=ClockTimestamp(),
-            expires_at=after(ttl),
+            expires_at=from_now(ttl),
         )
         granted = insert_locks(mine, plan.requests, using=plan.using)
         if not granted:
@@ -191,7 +186,7 @@ def extend(
     with atomic_for(target, database := target.database(using)):
         mine = find_check_out(target, editor, token=token, using=database)
         # The UPDATE itself checks the expiry by the database's clock: an expired check-out is never revived.
-        if not _unexpired(mine, database).update(expires_at=after(lasting)):
+        if not _unexpired(mine, database).update(expires_at=from_now(lasting)):
             raise lost_error(mine, using=database)
         return _build_result(plan_of(target, mine, using=database), mine=mine, lock_result=True)
 

@@ -120,7 +120,11 @@ class _Rows:
             if target.pk is None:
                 yield Target(remote)
             elif (value := getattr(row, field.attname, None)) is not None:
-                pk = value if field.target_field.primary_key else self._key_of(remote, field, value)
+                pk = value
+                if not field.target_field.primary_key:
+                    # A foreign key with to_field: its value is not the primary key, by which records are locked.
+                    rows = remote._base_manager.using(self._using).filter(**{field.target_field.attname: value})
+                    pk = rows.values_list("pk", flat=True).first()
                 if pk is not None:
                     yield Target(remote, pk)
 
@@ -128,12 +132,6 @@ class _Rows:
         if target not in self._read:
             self._read[target] = target.model._base_manager.using(self._using).filter(pk=target.pk).first()
         return self._read[target]
-
-    def _key_of(self, remote: type[models.Model], field: Any, value: object) -> Any:
-        """Return the primary key of the row that is referred to by another unique column; None without a row."""
-        # A foreign key with to_field: its value is not the primary key, by which records are locked.
-        rows = remote._base_manager.using(self._using).filter(**{field.target_field.attname: value})
-        return rows.values_list("pk", flat=True).first()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +144,6 @@ class LockPlan:
 
     @property
     def targets(self) -> list[Target]:
-        """All targets of the plan."""
         return [request.target for request in self.requests]
 
 

@@ -73,22 +73,18 @@ def checked_write(instance: models.Model, *, using: str) -> Iterator[None]:
 def checked_deletion(instance: models.Model, *, using: str) -> Iterator[None]:
     """Do as `checked_write` for a deletion, with the rows that Django's deletion cascades to."""
     with _in_transaction(using):
-        _check([*own_targets(instance), *_cascade(instance, using=using)], whole_tables=False, using=using)
+        # Django's own collector, so that exactly the rows of the later deletion are checked.
+        collector = Collector(using=using, origin=instance)
+        collector.collect([instance])
+        targets = list(chain.from_iterable(map(own_targets, chain([instance], *collector.data.values()))))
+        for rows in collector.fast_deletes:
+            targets += [Target(rows.model, pk) for pk in rows.values_list("pk", flat=True)]
+        _check(targets, whole_tables=False, using=using)
         yield
 
 
 def _in_transaction(using: str) -> AbstractContextManager[None]:
     return nullcontext() if connections[using].in_atomic_block else transaction.atomic(using=using)
-
-
-def _cascade(instance: models.Model, *, using: str) -> Iterator[Target]:
-    collector = Collector(using=using, origin=instance)
-    # Django's own collector, so that exactly the rows of the later deletion are checked.
-    collector.collect([instance])
-    for instances in collector.data.values():
-        yield from chain.from_iterable(map(own_targets, instances))
-    for rows in collector.fast_deletes:
-        yield from (Target(rows.model, pk) for pk in rows.values_list("pk", flat=True))
 
 
 def _check(targets: list[Target], *, whole_tables: bool, using: str) -> None:

@@ -75,7 +75,6 @@ class _View(GraphQLView[Any, None]):
 
 
 def execute(request: HttpRequest) -> HttpResponseBase:
-    """Execute the request's operation."""
     # As arguments: the defaults of the view's constructor would take the place of attributes of the class.
     ide = "graphiql" if settings.DEBUG else None
     return _View.as_view(schema=schema, graphql_ide=ide, allow_queries_via_get=False)(request)
