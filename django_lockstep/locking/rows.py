@@ -176,18 +176,11 @@ def row_lock(
     takes_of = features.has_select_for_update_of and not any('"."' in name for name in names)
     return {
         "no_key": no_key and features.has_select_for_no_key_update,
-        "of": tuple(of or own_tables(model)) if takes_of else (),
+        # An object's rows in its own table and in those it inherits from. The server locks them in this order, in which
+        # save() also writes them: the other way round the two would deadlock.
+        "of": tuple(of or (*_parent_links(model), "self")) if takes_of else (),
         "nowait": nowait,
     }
-
-
-def own_tables(model: type[Model]) -> list[str]:
-    """Return the ``of`` argument that locks an object's rows in its own table and in those it inherits from.
-
-    The server locks them in this order, in which ``save()`` also writes them: the other way round the two would
-    deadlock.
-    """
-    return [*_parent_links(model), "self"]
 
 
 def _parent_links(model: type[Model], *, prefix: str = "") -> Iterator[str]:
@@ -209,22 +202,18 @@ def lock_timeout(timeout: Duration | None, *, using: str | None = None, never_wa
         yield
         return
     connection = connections[using or DEFAULT_DB_ALIAS]
-    limit = _milliseconds(connection, timeout, never_waits=never_waits)
+    if never_waits:
+        raise ValueError("timeout cannot be combined with nowait or skip_locked, which never wait")
+    if connection.vendor != "postgresql":
+        raise NotSupportedError(f"timeout needs PostgreSQL's lock_timeout; {connection.vendor} has none")
+    # Rounded up, because lock_timeout = 0 means no limit.
+    limit = min(math.ceil(seconds(timeout, name="timeout") * 1000), _LONGEST_MS)
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)", [f"{limit}ms"])
         # SET LOCAL semantics (the last argument true): a connection pool never sees this value.
         before = cursor.fetchone()[0]
         yield
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
-
-
-def _milliseconds(connection: BaseDatabaseWrapper, timeout: Duration, *, never_waits: bool) -> int:
-    if never_waits:
-        raise ValueError("timeout cannot be combined with nowait or skip_locked, which never wait")
-    if connection.vendor != "postgresql":
-        raise NotSupportedError(f"timeout needs PostgreSQL's lock_timeout; {connection.vendor} has none")
-    # Rounded up, because lock_timeout = 0 means no limit.
-    return min(math.ceil(seconds(timeout, name="timeout") * 1000), _LONGEST_MS)
 
 
 def _require_all(model: type[Model], missing: set[Any]) -> None:

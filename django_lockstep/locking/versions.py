@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Self
 
@@ -172,25 +172,17 @@ class VersionedModel(ChecksTable):
         Raises ``ValueError`` for an unsaved instance, one without its version, a primary key or a version among the
         values, ``FieldDoesNotExist`` for an unknown name, and the model's ``DoesNotExist`` where the row was deleted.
         """
-        seen_version(self)
-        model, changes = type(self), python_values(type(self), values)
-        return self._write_guarded(lambda seen, using: write_if(model, self.pk, changes, seen=seen, using=using))
-
-    async def aupdate_if_unchanged(self, **values: object) -> bool:
-        return await sync_to_async(self.update_if_unchanged)(**values)
-
-    def _write_guarded(self, write: Callable[[int, str], dict[str, Any]]) -> bool:
-        """Call ``write`` with the seen version and the database, and apply what it wrote to the instance.
-
-        Errors are those of `update_if_unchanged`.
-        """
         model, seen, using = type(self), seen_version(self), self._write_alias()
+        changes = python_values(model, values)
         with translated_errors(model=model, pk=self.pk):
-            written = write(seen, using)
+            written = write_if(model, self.pk, changes, seen=seen, using=using)
             if not written and current_version(model, self.pk, using=using) is None:
                 raise self._conflict(seen, None)
         apply_written(self, {column(model, name).attname: value for name, value in written.items()}, using=using)
         return bool(written)
+
+    async def aupdate_if_unchanged(self, **values: object) -> bool:
+        return await sync_to_async(self.update_if_unchanged)(**values)
 
     def merge_if_disjoint(self) -> Merge:
         """Merge this instance, whose write met a conflict, with the current row.
