@@ -154,29 +154,23 @@ def exclusive(key: str, ttl: Duration, *, skip: bool = False, **options: Unpack[
 
     def decorate(function: Callable[..., Any], /) -> Callable[..., Any]:
         refuse_generator(function, decorator="exclusive")
-        block = functools.partial(_block, inspect.signature(function), key, ttl, options)
+        signature = inspect.signature(function)
         # Checked when the module is imported, not at the first call.
-        _require_parameters(key, function)
+        fields = [name for _, name, _, _ in string.Formatter().parse(key) if name is not None]
+        if unknown := {name.split(".")[0].split("[")[0] for name in fields} - set(signature.parameters):
+            raise ValueError(
+                f"key {key!r} names {', '.join(sorted(unknown)) or 'nothing'}, which is not a parameter of the function"
+            )
+
+        def block(*args: object, **kwargs: object) -> lease:
+            call = signature.bind(*args, **kwargs)
+            call.apply_defaults()
+            return lease(key.format(**call.arguments), ttl, **options)
+
         wrap = _around_coroutine if inspect.iscoroutinefunction(function) else _around
         return wrap(function, block, skip=skip)
 
     return cast("Decorator", decorate)
-
-
-def _block(
-    signature: inspect.Signature, key: str, ttl: Duration, options: LeaseOptions, *args: object, **kwargs: object
-) -> lease:
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
-    return lease(key.format(**bound.arguments), ttl, **options)
-
-
-def _require_parameters(key: str, function: Callable[..., Any]) -> None:
-    names = {name.split(".")[0].split("[")[0] for _, name, _, _ in string.Formatter().parse(key) if name is not None}
-    if unknown := names - set(inspect.signature(function).parameters):
-        raise ValueError(
-            f"key {key!r} names {', '.join(sorted(unknown)) or 'nothing'}, which is not a parameter of the function"
-        )
 
 
 def _around(function: Callable[P, R], block: Callable[P, lease], *, skip: bool) -> Callable[P, R | None]:

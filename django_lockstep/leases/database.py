@@ -2,7 +2,7 @@
 
 Of polling with jitter, LISTEN/NOTIFY and a queue of advisory locks the queue had by far the shortest 99th percentile:
 of eight processes that held a lease for 20 ms each, one in a hundred waited 0.17 s, against 5 s and 1.2 s,
-at the same rate (``benchmarks/lease_waits.py``). The server keeps the order; only the first in the queue polls.
+at the same rate. The server keeps the order; only the first in the queue polls.
 """
 
 from __future__ import annotations

@@ -247,8 +247,11 @@ class LeaseHandle:
 
         Where the database cannot be reached the lease is left to expire, with a warning in the log.
         """
-        # First: even if the release fails, this block no longer counts as holding the lease.
-        _leave_block(self)
+        # First: even if the release fails, this block no longer counts as holding the lease. The innermost one leaves.
+        open_blocks = [*reversed(_held.get())]
+        if self in open_blocks:
+            open_blocks.remove(self)
+            _held.set(tuple(reversed(open_blocks)))
         if self._pid != os.getpid():
             return
         with self._lock:
@@ -294,15 +297,6 @@ class LeaseHandle:
 
 _held: ContextVar[tuple[LeaseHandle, ...]] = ContextVar("lockstep_leases_held", default=())
 """The handles whose blocks are open in this thread or task, the innermost last."""
-
-
-def _leave_block(handle: LeaseHandle) -> None:
-    """Remove the handle's innermost open block, if there is one."""
-    open_blocks = list(_held.get())
-    if handle in open_blocks:
-        open_blocks.reverse()
-        open_blocks.remove(handle)
-        _held.set(tuple(reversed(open_blocks)))
 
 
 def assert_held(key: str) -> LeaseHandle:
