@@ -157,7 +157,7 @@ def _rebuild(cls: type[ConcurrencyError], message: str, label: str | None, state
 
 
 class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[misc]
-    """The row has another version than the one that was read.
+    """The row was changed since it was read.
 
     Also a ``RecordModifiedError`` where django-concurrency is installed, for handlers of that error. ``expected`` is
     the version the writer had seen, ``found`` the one in the database, ``action`` the attempted operation: ``"save"``,

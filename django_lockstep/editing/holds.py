@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
 from operator import or_
 from typing import Any
 
@@ -201,9 +200,11 @@ def insert_locks(check_out: CheckOut, requests: Sequence[LockRequest], *, using:
     boolean = "%s::boolean" if connection.vendor == "postgresql" else "%s"
     table = connection.ops.quote_name(EditLock._meta.db_table)
     rows = " UNION ALL ".join([_REQUEST.format(boolean=boolean)] * len(requests))
-    values = [(lock.target.table, lock.target.key, str(lock.status), lock.shared) for lock in requests]
+    params: list[Any] = [check_out.pk]
+    for lock in requests:
+        params += [lock.target.table, lock.target.key, str(lock.status), lock.shared]
     with connection.cursor() as cursor:
-        cursor.execute(_INSERT.format(locks=table, requests=rows), [check_out.pk, *chain.from_iterable(values)])
+        cursor.execute(_INSERT.format(locks=table, requests=rows), params)
         # All or nothing: fewer rows mean that another check-out holds one of the targets.
         return bool(cursor.rowcount == len(requests))
 

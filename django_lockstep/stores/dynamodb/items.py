@@ -76,7 +76,7 @@ class DynamoItems:
     def delete_if_unchanged(self, key: str, *, version: int) -> bool:
         """Delete the item if it still has this version."""
         # As a transaction, whose token the server remembers: after an answer that was lost, no item would be left that
-        # could say who has deleted it.
+        # says which call deleted it.
         return bool(self.transact([Delete(key, version)]))
 
     def transact(self, writes: Sequence[Write], *, guards: Sequence[Guard] = (), token: str | None = None) -> Outcome:

@@ -150,7 +150,7 @@ class DynamoLeases:
     def release(
         self, key: str, token: int, *, at_least: float = 0.0, held: float = 0.0, timeout: float = CALL_TIMEOUT
     ) -> bool:
-        # Who finds the lease released but kept watches it for what is left, as if somebody held it.
+        # Other processes watch a lease that is released but kept for the rest of its time, as if it were held.
         values = {**_times(max(0.0, at_least - held)), ":true": True}
         change = "#ttl = :ttl, #until = :until, #released = :true"
         return self._change(key, token, change, lambda left: values, timeout=timeout)

@@ -51,9 +51,7 @@ class Command(BaseCommand):
         headline, *lines = text(report, width=columns).splitlines()
         if afresh:
             self.stdout.write(_CLEAR, ending="")
-            if len(lines) > rows - 2:
-                hidden = len(lines) - rows + 3
-                lines = [*lines[: rows - 3], f"... and {hidden} more lines, which are shown without --watch"]
+            lines = _fitting(lines, rows=rows - 2)
         self.stdout.write(headline, self.style.WARNING if report.waits else self.style.SUCCESS)
         self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
 
@@ -72,6 +70,12 @@ def _report(using: str) -> LockReport:
         raise CommandError(str(error), returncode=2) from error
     except OperationalError as error:
         raise CommandError(f"Database {using!r} does not answer: {error}") from error
+
+
+def _fitting(lines: list[str], *, rows: int) -> list[str]:
+    if len(lines) <= rows:
+        return lines
+    return [*lines[: rows - 1], f"... and {len(lines) - rows + 1} more lines, which are shown without --watch"]
 
 
 def _interval(value: str) -> float:
