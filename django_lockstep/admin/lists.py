@@ -140,10 +140,10 @@ class ListMixin(_Base):
         if ACTION_CHECKBOX_NAME not in request.POST:
             return
         data = request.POST.copy()
-        sent = data.getlist(ACTION_CHECKBOX_NAME)
-        tokens = {text: seen for text in sent if (seen := Seen.read(text, self.model))}
-        chosen = [tokens[text].pk if text in tokens else text for text in sent]
-        data.setlist(ACTION_CHECKBOX_NAME, [pk for pk in dict.fromkeys(chosen) if _is_key(self.model, pk)])
+        values = data.getlist(ACTION_CHECKBOX_NAME)
+        tokens = {text: seen for text in values if (seen := Seen.read(text, self.model))}
+        keys = [tokens[text].pk if text in tokens else text for text in values]
+        data.setlist(ACTION_CHECKBOX_NAME, [pk for pk in dict.fromkeys(keys) if _is_key(self.model, pk)])
         data.setlist(FIELD, [*data.getlist(FIELD), *tokens])
         # Django's list code reads the selection from POST only.
         request.POST = data  # type: ignore[assignment]

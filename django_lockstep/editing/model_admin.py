@@ -68,8 +68,8 @@ class EditLockAdminMixin(_Base):
 
     @property
     def media(self) -> forms.Media:
-        ours = forms.Media(css={"all": ["lockstep_editing/edit-lock.css"]}, js=["lockstep_editing/edit-lock.js"])
-        media: forms.Media = super().media + ours
+        own_media = forms.Media(css={"all": ["lockstep_editing/edit-lock.css"]}, js=["lockstep_editing/edit-lock.js"])
+        media: forms.Media = super().media + own_media
         return media
 
     def get_urls(self) -> list[Any]:

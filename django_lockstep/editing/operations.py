@@ -88,10 +88,10 @@ def check_out(
     """
     require_user(editor)
     valid_text(note, name="note", shortest=0, longest=LONGEST_NOTE)
-    target, lasting = target_of(what), time_to_live(ttl)
+    target, lifetime = target_of(what), time_to_live(ttl)
     with atomic_for(target, database := target.database(using)):
         plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
-        return _grant(plan, editor, ttl=lasting, note=note, require_token=require_token)
+        return _grant(plan, editor, ttl=lifetime, note=note, require_token=require_token)
 
 
 def take_over(
@@ -114,7 +114,7 @@ def take_over(
     """
     require_user(by)
     valid_text(note, name="note", shortest=0, longest=LONGEST_NOTE)
-    target, lasting, allowed = target_of(what), time_to_live(ttl), by.has_perm(TAKE_OVER)
+    target, lifetime, allowed = target_of(what), time_to_live(ttl), by.has_perm(TAKE_OVER)
     with atomic_for(target, database := target.database(using)):
         plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
         # After lock_plan(): under the advisory locks no check-out can appear between this check and the grant.
@@ -124,7 +124,7 @@ def take_over(
             names = {"editor": by.get_username(), "permission": TAKE_OVER, "what": target.name}
             raise TakeOverNotAllowed(words % names)
         end(obstacles.values(), how=CheckOut.End.TAKEN_OVER, by=by, using=database)
-        return _grant(plan, by, ttl=lasting, note=note, require_token=require_token)
+        return _grant(plan, by, ttl=lifetime, note=note, require_token=require_token)
 
 
 def _current(plan: LockPlan) -> list[EditLock]:
@@ -182,11 +182,11 @@ def extend(
 
     One UPDATE that happens only while the check-out has neither ended nor expired. Raises as `check_in` does.
     """
-    target, lasting = target_of(what), time_to_live(ttl)
+    target, lifetime = target_of(what), time_to_live(ttl)
     with atomic_for(target, database := target.database(using)):
         mine = find_check_out(target, editor, token=token, using=database)
         # The UPDATE itself checks the expiry by the database's clock: an expired check-out is never revived.
-        if not _unexpired(mine, database).update(expires_at=from_now(lasting)):
+        if not _unexpired(mine, database).update(expires_at=from_now(lifetime)):
             raise lost_error(mine, using=database)
         return _build_result(plan_of(target, mine, using=database), mine=mine, lock_result=True)
 
@@ -227,10 +227,10 @@ def announce(what: object, editor: object, *, ttl: Duration | None = None, using
     `check_out` does.
     """
     require_user(editor)
-    target, lasting = target_of(what), time_to_live(ttl)
+    target, lifetime = target_of(what), time_to_live(ttl)
     with atomic_for(target, database := target.database(using)):
         presence = LockRequest(target=target, status=Status.NORMAL)
-        return _grant(LockPlan(target=target, requests=(presence,), using=database), editor, ttl=lasting)
+        return _grant(LockPlan(target=target, requests=(presence,), using=database), editor, ttl=lifetime)
 
 
 def _build_result(plan: LockPlan, *, mine: CheckOut | None, lock_result: bool, token: str | None = None) -> EditResult:

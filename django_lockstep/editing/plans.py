@@ -180,19 +180,19 @@ def plan_for(
 
 def _named(closure: Closure, target: Target, *, names: list[Any], using: str) -> list[Target]:
     """Return the named targets without the target's own. Raises `UnrelatedTarget` for unreachable ones."""
-    named = list(dict.fromkeys(map(target_of, names)))
+    targets = list(dict.fromkeys(map(target_of, names)))
     # Models are compared first: rows are read only where records are named.
-    unrelated = _unreached(target, _unreached(target.whole_table(), named, using=using), using=using)
+    unrelated = _unreached(target, _unreached(target.whole_table(), targets, using=using), using=using)
     if unrelated:
         raise UnrelatedTarget(f"{target.name} does not refer to {', '.join(part.name for part in unrelated)}")
-    return [part for part in named if part not in closure.own]
+    return [part for part in targets if part not in closure.own]
 
 
-def _unreached(start: Target, named: list[Target], *, using: str) -> list[Target]:
-    if not named:
+def _unreached(start: Target, targets: list[Target], *, using: str) -> list[Target]:
+    if not targets:
         return []
     closure = closure_of(start, depth=None, using=using)
-    return [part for part in named if part not in (*closure.own, *closure.references)]
+    return [part for part in targets if part not in (*closure.own, *closure.references)]
 
 
 def plan_of(target: Target, check_out: CheckOut, *, using: str) -> LockPlan:

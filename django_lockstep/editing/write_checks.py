@@ -96,19 +96,19 @@ def _check(targets: list[Target], *, whole_tables: bool, using: str) -> None:
         # Before the locks are read: a check-out that is in progress commits first, and is then visible.
         lock_for_writes(targets, whole_tables=whole_tables, settings=settings, using=using)
         locks = locked_rows(targets, whole_tables=whole_tables, digest=digest, using=using)
-    held = [lock for lock in locks if is_alive(lock)]
+    locks = [lock for lock in locks if is_alive(lock)]
     # Before the obstacles: a writer whose check-out has ended learns that, and not that another user now has it.
-    if digest and all(lock.check_out.digest != digest for lock in held):
+    if digest and all(lock.check_out.digest != digest for lock in locks):
         check_out = CheckOut.objects.using(using).filter(digest=digest).first()
         unknown = EditLockLost(_("The token does not belong to a check-out"))
         raise lost_error(check_out, using=using) if check_out else unknown
-    for lock in held:
+    for lock in locks:
         is_obstacle = any(overlaps(lock, target, whole_tables=whole_tables) for target in targets)
         if is_obstacle and lock.status != Status.NORMAL and not _is_writers(lock, writer):
             raise refusal(lock)
     # A token was passed with the advisory locks; without one, the trigger needs proofs of the writer's check-outs.
     if writer and not writer.token:
-        _show_passes({lock.check_out.digest for lock in held if _is_writers(lock, writer)}, using=using)
+        _show_passes({lock.check_out.digest for lock in locks if _is_writers(lock, writer)}, using=using)
 
 
 def _show_passes(digests: set[str], *, using: str) -> None:

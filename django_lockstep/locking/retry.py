@@ -187,11 +187,11 @@ class _RetryState:
 
     policy: Retry
     attempt: int = 1
-    begun: float = field(default_factory=time.monotonic)
+    start: float = field(default_factory=time.monotonic)
 
     def pause_after(self, error: Exception) -> float:
         """Return the seconds to wait before the next attempt, or raise `RetriesExhausted` from the error."""
-        elapsed = time.monotonic() - self.begun
+        elapsed = time.monotonic() - self.start
         bound = min(self.policy.wait_max, self.policy.wait_initial * 2 ** min(self.attempt - 1, 62))
         wait = random.uniform(0, bound) if retry_waits() else 0.0  # noqa: S311 - jitter is no secret
         # An attempt that would start after the timeout is not waited for.

@@ -44,13 +44,13 @@ def place_type(field: models.Field[Any, Any], connection: BaseDatabaseWrapper) -
 
 def python_values(model: type[models.Model], values: dict[str, Any]) -> dict[str, Any]:
     """Return the values converted by their fields. Raises ``ValueError`` for a primary key or a version."""
-    kept = {}
+    converted = {}
     for name, value in values.items():
         field = column(model, name)
         if field == version_field(model) or is_key(model, field):
             raise ValueError(f"{name} identifies the row that was read and cannot be among the values")
-        kept[name] = value if is_expression(value) or field.is_relation else field.to_python(value)
-    return kept
+        converted[name] = value if is_expression(value) or field.is_relation else field.to_python(value)
+    return converted
 
 
 def valid_version(version: int) -> int:

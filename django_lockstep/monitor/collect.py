@@ -69,13 +69,13 @@ def _wait(row: ReportRow, sessions: Sessions, tables: dict[int, LockedTable], ke
 
 def _advisory_locks(rows: list[ReportRow], sessions: Sessions) -> Iterator[AdvisoryLock]:
     for _, group in groupby(rows, key=itemgetter("lock")):
-        same = list(group)
-        held = [row for row in same if row["granted"]]
+        requests = list(group)
+        grants = [row for row in requests if row["granted"]]
         yield AdvisoryLock(
-            key=_key(same[0]),
-            mode="EXCLUSIVE" if any(row["mode"] == "ExclusiveLock" for row in held) else "SHARE",
-            holders=_each_once(session for row in held for session in sessions.holders(row)),
-            waiters=_each_once(sessions.session(row["pid"]) for row in same if not row["granted"]),
+            key=_key(requests[0]),
+            mode="EXCLUSIVE" if any(row["mode"] == "ExclusiveLock" for row in grants) else "SHARE",
+            holders=_each_once(session for row in grants for session in sessions.holders(row)),
+            waiters=_each_once(sessions.session(row["pid"]) for row in requests if not row["granted"]),
         )
 
 
