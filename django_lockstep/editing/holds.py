@@ -23,12 +23,12 @@ from django_lockstep.editing.tokens import digest_of, matches
 __all__ = [
     "LockRequest",
     "checked_out",
+    "conflicting_locks",
     "end",
     "end_expired",
     "find_check_out",
     "holders_among",
     "holds_of",
-    "in_the_way",
     "insert_locks",
     "is_alive",
     "live_locks",
@@ -164,7 +164,7 @@ def is_alive(lock: EditLock) -> bool:
     return bool(getattr(lock, "alive", True))
 
 
-def in_the_way(locks: Iterable[EditLock], requests: Sequence[LockRequest]) -> list[EditLock]:
+def conflicting_locks(locks: Iterable[EditLock], requests: Sequence[LockRequest]) -> list[EditLock]:
     """Return the locks that exclude a request: all that overlap its target, unless both are shared."""
     return [
         lock

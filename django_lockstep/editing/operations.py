@@ -16,11 +16,11 @@ from django_lockstep.editing.conf import time_to_live
 from django_lockstep.editing.errors import TakeOverNotAllowed
 from django_lockstep.editing.holds import (
     LockRequest,
+    conflicting_locks,
     end,
     end_expired,
     find_check_out,
     holds_of,
-    in_the_way,
     insert_locks,
     live_locks,
     locked_rows,
@@ -118,7 +118,7 @@ def take_over(
     with atomic_for(target, database := target.database(using)):
         plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
         # After lock_plan(): under the advisory locks no check-out can appear between this check and the grant.
-        obstacles = {lock.check_out_id: lock.check_out for lock in in_the_way(_current(plan), plan.requests)}
+        obstacles = {lock.check_out_id: lock.check_out for lock in conflicting_locks(_current(plan), plan.requests)}
         if not allowed and any(check_out.editor_id != by.pk for check_out in obstacles.values()):
             words = _("%(editor)s needs the permission %(permission)s to take over %(what)s from another user")
             names = {"editor": by.get_username(), "permission": TAKE_OVER, "what": target.name}
@@ -236,9 +236,9 @@ def announce(what: object, editor: object, *, ttl: Duration | None = None, using
 def _build_result(plan: LockPlan, *, mine: CheckOut | None, lock_result: bool, token: str | None = None) -> EditResult:
     """Return the plan's result by the current locks, from the view of the check-out ``mine``."""
     locks = live_locks(plan.targets, using=plan.using)
-    foreign = [lock for lock in locks if mine is None or lock.check_out_id != mine.pk]
-    must_end = holds_of(in_the_way(foreign, plan.requests))
-    first = holds_of(lock for lock in locks if lock not in foreign) or must_end
+    other_locks = [lock for lock in locks if mine is None or lock.check_out_id != mine.pk]
+    must_end = holds_of(conflicting_locks(other_locks, plan.requests))
+    first = holds_of(lock for lock in locks if lock not in other_locks) or must_end
     return EditResult(
         lock_result=lock_result,
         current_status=status_in(locks, plan.target),
@@ -253,6 +253,6 @@ def _build_result(plan: LockPlan, *, mine: CheckOut | None, lock_result: bool, t
         since=first[0].since if first else None,
         expires_at=first[0].expires_at if first else None,
         must_end=must_end,
-        present=holds_of(lock for lock in foreign if lock.status == Status.NORMAL),
+        present=holds_of(lock for lock in other_locks if lock.status == Status.NORMAL),
         token=token,
     )

@@ -68,8 +68,6 @@ class PreconditionFailed(PreconditionError):
 class MalformedPrecondition(PreconditionError):
     """A header of the request is not a list of entity tags."""
 
-    status = 400
-
 
 ANY = ("*",)
 """The value of ``*`` in a header: any existing object."""
