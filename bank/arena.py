@@ -56,31 +56,31 @@ class ArenaForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         """Refuse what cannot be run, or would take too long."""
-        given: dict[str, Any] = super().clean() or {}
+        values: dict[str, Any] = super().clean() or {}
         if self.errors:
-            return given
-        if not (given["deposits"] or given["withdrawals"] or given["transfers"]):
+            return values
+        if not (values["deposits"] or values["withdrawals"] or values["transfers"]):
             raise forms.ValidationError(_("One of the weights has to be more than 0."))
-        if given["transfers"] and given["accounts"] == 1:
+        if values["transfers"] and values["accounts"] == 1:
             raise forms.ValidationError(_("Transfers need two accounts or more."))
-        if (total := len(given["strategies"]) * given["seconds"]) > _LONGEST:
+        if (total := len(values["strategies"]) * values["seconds"]) > _LONGEST:
             message = _("All strategies together would take %(total)s seconds; %(longest)s are allowed.")
             raise forms.ValidationError(message, params={"total": total, "longest": _LONGEST})
-        return given
+        return values
 
     def request(self) -> ArenaRequest:
         """Return the run that a valid form asks for."""
-        given = self.cleaned_data
-        mix = Mix(deposit=given["deposits"], withdraw=given["withdrawals"], transfer=given["transfers"])
+        values = self.cleaned_data
+        mix = Mix(deposit=values["deposits"], withdraw=values["withdrawals"], transfer=values["transfers"])
         return ArenaRequest(
-            config=RunConfig(strategies=tuple(given["strategies"]), model=Account, using=router.db_for_write(Account)),
+            config=RunConfig(strategies=tuple(values["strategies"]), model=Account, using=router.db_for_write(Account)),
             plan=LoadPlan(
-                workers=given["workers"],
-                duration=float(given["seconds"]),
-                think_time=given["think_time"] / 1000,
-                rounds=min(_ROUNDS, given["seconds"]),
+                workers=values["workers"],
+                duration=float(values["seconds"]),
+                think_time=values["think_time"] / 1000,
+                rounds=min(_ROUNDS, values["seconds"]),
             ),
-            workload=Workload(accounts=given["accounts"], mix=mix, seed=random.SystemRandom().randrange(10**6)),
+            workload=Workload(accounts=values["accounts"], mix=mix, seed=random.SystemRandom().randrange(10**6)),
         )
 
 
@@ -101,9 +101,9 @@ def _start(request: HttpRequest) -> HttpResponse:
         start_run(open_store(), form.request())
     except RunRefused as refused:
         return _page(request, form, refusal=str(refused), status=refused.status)
-    given = request.POST.copy()
-    given.pop("csrfmiddlewaretoken", None)
-    return HttpResponseRedirect(f"{reverse('arena')}?{given.urlencode()}")
+    query = request.POST.copy()
+    query.pop("csrfmiddlewaretoken", None)
+    return HttpResponseRedirect(f"{reverse('arena')}?{query.urlencode()}")
 
 
 def _page(request: HttpRequest, form: ArenaForm, *, refusal: str = "", status: int = 200) -> HttpResponse:

@@ -21,18 +21,18 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str]) -> int:
     """Run suites; return 0, 1 if a contender that should be correct was not, 2 for wrong usage or no database."""
-    given = _parser().parse_args(arguments)
+    settings = _parser().parse_args(arguments)
     try:
-        options = Options(**{option.name: getattr(given, option.name) for option in fields(Options)})
+        options = Options(**{option.name: getattr(settings, option.name) for option in fields(Options)})
         django.setup()
-        suites = _select_suites([load(name) for name in given.suites], options)
+        suites = _select_suites([load(name) for name in settings.suites], options)
         bound = sum(suite.seconds(options) for suite in suites)
     except ValueError as error:
         print(error, file=sys.stderr)  # noqa: T201 - a command's answer
         return 2
     say(f"This takes at most {bound / 60:.0f} min {bound % 60:.0f} s." if bound >= 60 else f"At most {bound:.0f} s.")
     try:
-        return _run(suites, options, given, command=shlex.join(["python", "-m", "benchmarks", *arguments]))
+        return _run(suites, options, settings, command=shlex.join(["python", "-m", "benchmarks", *arguments]))
     except (DatabaseError, ImproperlyConfigured, SimulationError) as error:
         say(f"{type(error).__name__}: {error}")
         return 2
@@ -41,8 +41,8 @@ def main(arguments: Sequence[str]) -> int:
 def _select_suites(suites: Sequence[Suite], options: Options) -> list[Suite]:
     """Return the suites that have names matching ``--only``. Raises ``ValueError`` where none has."""
     names = {name for suite in suites for name in suite.names()}
-    wanted = {*select_names(sorted(names), options.only)}
-    return [suite for suite in suites if wanted.intersection(suite.names())]
+    selection = {*select_names(sorted(names), options.only)}
+    return [suite for suite in suites if selection.intersection(suite.names())]
 
 
 def say(line: str) -> None:
@@ -50,7 +50,7 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - a command's progress
 
 
-def _run(suites: Sequence[Suite], options: Options, given: Namespace, *, command: str) -> int:
+def _run(suites: Sequence[Suite], options: Options, settings: Namespace, *, command: str) -> int:
     # Imported here, because both need Django's settings.
     from benchmarks import render
     from benchmarks.database import describe_machine, scratch_database
@@ -59,11 +59,13 @@ def _run(suites: Sequence[Suite], options: Options, given: Namespace, *, command
         machine = describe_machine()
         sections: list[Section] = [suite.run(options, say=say) for suite in suites]
     forms = {"table": render.as_text, "json": render.as_json, "markdown": render.as_markdown}
-    text = forms[given.format](sections, machine=machine, command=command)
-    if given.output is None:
+    text = forms[settings.format](sections, machine=machine, command=command)
+    if settings.output is None:
         print(text)  # noqa: T201 - a command's answer
     else:
-        given.output.write_text(render.merge_parts(text, given.output) if given.format == "markdown" else text + "\n")
+        settings.output.write_text(
+            render.merge_parts(text, settings.output) if settings.format == "markdown" else text + "\n"
+        )
     return 0 if all(section.sound for section in sections) else 1
 
 

@@ -64,13 +64,13 @@ class Result:
         ranked = sorted(self.figures.items(), key=lambda item: -item[1].rate)
         absent = tuple((name, why, *[None] * (len(_COLUMNS) - 2)) for name, why in self.absent.items())
         return FigureTable(
-            title=str(self.cell), columns=_COLUMNS, rows=(*(_row(name, each) for name, each in ranked), *absent)
+            title=str(self.cell), columns=_COLUMNS, rows=(*(_row(name, figures) for name, figures in ranked), *absent)
         )
 
     def data(self) -> dict[str, Any]:
         """Return plain values."""
-        figures = {name: asdict(each) for name, each in self.figures.items()}
-        return {**asdict(self.cell), "contenders": figures, "absent": dict(self.absent)}
+        contenders = {name: asdict(figures) for name, figures in self.figures.items()}
+        return {**asdict(self.cell), "contenders": contenders, "absent": dict(self.absent)}
 
 
 def time_bound(options: Options, *, contenders: int) -> float:
@@ -149,10 +149,11 @@ class Contest:
         figures, absent = {}, {}
         for contender in self.contenders:
             name = contender.name
-            mine = [each for each in rounds if name in each]
-            if mine and (cell, name) not in self.failures:
+            measured = [samples for samples in rounds if name in samples]
+            if measured and (cell, name) not in self.failures:
                 # Ratios pair samples of one round, so both lists have an item for each round that this one has.
-                figures[name] = combine([each[name] for each in mine], [each.get(self.yardstick) for each in mine])
+                yardsticks = [samples.get(self.yardstick) for samples in measured]
+                figures[name] = combine([samples[name] for samples in measured], yardsticks)
             else:
                 absent[name] = contender.obstacle(cell) or self.failures.get((cell, name), "out of time")
         return Result(cell=cell, figures=figures, absent=absent)

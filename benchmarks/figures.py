@@ -74,8 +74,8 @@ _MEDIANS = ("p50_ms", "p95_ms", "p99_ms", "retries", "fairness", "client_us", "s
 
 def median_of(values: Iterable[float | None]) -> float | None:
     """Return the median of the values that are not None; None if there are none."""
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return median(numbers) if numbers else None
 
 
 def ratio(value: float, yardstick: float) -> float | None:
@@ -90,13 +90,13 @@ def combine(samples: Sequence[Sample], yardstick: Sequence[Sample | None]) -> Fi
     """
     ratios = [None if its is None else ratio(mine.rate, its.rate) for mine, its in zip(samples, yardstick, strict=True)]
     # Medians, because one checkpoint or one other program in a round would move a mean.
-    known = [value for value in ratios if value is not None]
+    numbers = [value for value in ratios if value is not None]
     wrong = [sample.verdict for sample in samples if sample.verdict != "correct"]
     return Figures(
         rate=median(sample.rate for sample in samples),
         ratio=median_of(ratios),
-        lowest=min(known, default=None),
-        highest=max(known, default=None),
+        lowest=min(numbers, default=None),
+        highest=max(numbers, default=None),
         **{name: median_of(getattr(sample, name) for sample in samples) for name in _MEDIANS},
         verdict=wrong[0] if wrong else "correct",
         rounds=len(samples),

@@ -51,11 +51,11 @@ class _Trial:
     """What a session that recorded the suite and tried all candidates took, and what it says of each candidate."""
 
     seconds: float
-    found: tuple[Mapping[str, Any], ...]
+    candidates: tuple[Mapping[str, Any], ...]
 
     @property
     def confirmed(self) -> set[str]:
-        return {each["unit"] for each in self.found if each["verdict"] == "confirmed"}
+        return {candidate["unit"] for candidate in self.candidates if candidate["verdict"] == "confirmed"}
 
 
 class FindRaces:
@@ -76,8 +76,8 @@ class FindRaces:
             folder = copy_shop(Path(name))
             alone, recorded = _record(folder, options.rounds, say=say)
             # Once each: what is confirmed does not depend on chance, and trying takes minutes.
-            tried = {number: _confirm(folder, processes=number, options=options, say=say) for number in _PROCESSES}
-        confirmed = {number: each.confirmed for number, each in tried.items()}
+            trials = {number: _confirm(folder, processes=number, options=options, say=say) for number in _PROCESSES}
+        confirmed = {number: trial.confirmed for number, trial in trials.items()}
         racing = {unit.name for unit in UNITS if unit.racing}
         twins = {unit.name for unit in UNITS if not unit.racing}
         say(
@@ -86,15 +86,15 @@ class FindRaces:
         return Section(
             suite=self.name,
             summary=_SUMMARY,
-            tables=(_recording_table(alone, recorded), _verdict_table(tried[1]), _trial_table(tried)),
+            tables=(_recording_table(alone, recorded), _verdict_table(trials[1]), _trial_table(trials)),
             data={
                 "alone": [*map(asdict, alone)],
                 "recorded": [*map(asdict, recorded)],
-                "seconds": {number: each.seconds for number, each in tried.items()},
-                "candidates": tried[1].found,
+                "seconds": {number: trial.seconds for number, trial in trials.items()},
+                "candidates": trials[1].candidates,
             },
             # Both ways: a race that is missed is wrong, and so is a twin that is accused.
-            sound=all(each == racing for each in confirmed.values()),
+            sound=all(units == racing for units in confirmed.values()),
         )
 
 
@@ -130,7 +130,7 @@ def _confirm(folder: Path, *, processes: int, options: Options, say: Say) -> _Tr
     say(f"tried in {seconds:.1f} s by {processes} process{'es' if processes > 1 else ''}")
     report = json.loads((folder / "races.json").read_text("utf-8"))
     names = ("kind", "unit", "verdict", "pairing", "schedules", "seconds")
-    return _Trial(seconds, tuple({name: each[name] for name in names} for each in report["candidates"]))
+    return _Trial(seconds, tuple({name: candidate[name] for name in names} for candidate in report["candidates"]))
 
 
 def _run(folder: Path, *options: str, status: int = 0) -> None:
@@ -162,8 +162,8 @@ def _medians(costs: Sequence[Cost]) -> tuple[float, float]:
 
 def _verdict_table(trial: _Trial) -> FigureTable:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
-    for each in trial.found:
-        groups[each["verdict"], each["kind"]].append(each)
+    for candidate in trial.candidates:
+        groups[candidate["verdict"], candidate["kind"]].append(candidate)
     return FigureTable(
         title="Candidates",
         columns=("verdict", "kind", "candidates", "schedules, median", "s, median", "s, worst"),
@@ -171,9 +171,9 @@ def _verdict_table(trial: _Trial) -> FigureTable:
             (
                 *group,
                 len(members),
-                statistics.median(each["schedules"] for each in members),
-                statistics.median(each["seconds"] for each in members),
-                max(each["seconds"] for each in members),
+                statistics.median(member["schedules"] for member in members),
+                statistics.median(member["seconds"] for member in members),
+                max(member["seconds"] for member in members),
             )
             for group, members in sorted(groups.items())
         ),
@@ -181,13 +181,13 @@ def _verdict_table(trial: _Trial) -> FigureTable:
     )
 
 
-def _trial_table(tried: Mapping[int, _Trial]) -> FigureTable:
+def _trial_table(trials: Mapping[int, _Trial]) -> FigureTable:
     return FigureTable(
         title="Recording the suite and trying all candidates",
         columns=("processes", "confirmed", "wall s", "one, to these"),
         rows=tuple(
-            (number, len(each.confirmed), each.seconds, tried[1].seconds / each.seconds)
-            for number, each in tried.items()
+            (number, len(trial.confirmed), trial.seconds, trials[1].seconds / trial.seconds)
+            for number, trial in trials.items()
         ),
         notes=("With the start of the processes, and with making the test databases; only trying is shared.",),
     )

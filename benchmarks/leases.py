@@ -67,26 +67,26 @@ def raw() -> LeaseCycle:
     acquire, release = (statement.sql.format(**names) for statement in (sql.ACQUIRE, sql.RELEASE))
     queue = sql.SETTINGS.format(milliseconds=LIMIT) + sql.QUEUE
 
-    def row(statement: str, *facts: Any) -> Any:
-        return session.execute(statement, facts, prepare=True).fetchone()
+    def fetch(statement: str, *params: Any) -> Any:
+        return session.execute(statement, params, prepare=True).fetchone()
 
     def queued(key: str) -> Any:
         with session.transaction():
             ClientCursor(session).execute(queue, {"key": key, "after": LIMIT})
             # As the package's own store waits: the comparison is of Django's share alone.
             looks, claims_at = pauses(math.inf), time.monotonic() + SLICE
-            while not (found := row(acquire, key, "raw", "null", TTL, False, True, None))[0]:
+            while not (row := fetch(acquire, key, "raw", "null", TTL, False, True, None))[0]:
                 time.sleep(next(looks))
                 if time.monotonic() > claims_at:
                     session.execute(sql.CLAIM_TURN, {"key": key})
                     claims_at = math.inf
-        return found
+        return row
 
     def hold(key: str) -> None:
-        found = row(acquire, key, "raw", "null", TTL, True, True, LIMIT)
-        if not found[0]:
-            found = queued(key)
-        row(release, key, found[1], 0.0, LIMIT)
+        row = fetch(acquire, key, "raw", "null", TTL, True, True, LIMIT)
+        if not row[0]:
+            row = queued(key)
+        fetch(release, key, row[1], 0.0, LIMIT)
 
     return hold
 
@@ -209,8 +209,8 @@ class Leases:
         chosen = select_names(self.names(), options.only)
         absent = {} if find_spec("db_mutex") else {name: "not installed" for name in chosen if name == MUTEX}
         # Ours always takes part: all others are compared with it.
-        wanted = {OURS, *chosen} - {*absent}
-        contenders = {name: make for name, make in CONTENDERS.items() if name in wanted}
+        names = {OURS, *chosen} - {*absent}
+        contenders = {name: make for name, make in CONTENDERS.items() if name in names}
         rates = {}
         for workers in worker_counts(options):
             rates[workers] = measure(contenders, options, workers=workers)
@@ -219,7 +219,7 @@ class Leases:
             suite=self.name,
             summary=_SUMMARY,
             tables=tuple(pairs_table(rates[n], workers=n, yardstick=OURS, absent=absent) for n in rates),
-            data={str(workers): each for workers, each in rates.items()},
+            data={str(workers): pairs for workers, pairs in rates.items()},
             sound=True,
         )
 

@@ -61,7 +61,7 @@ _PART = re.compile(r"<!-- suite: (\w+) -->\n.*?<!-- end of \1 -->\n", re.DOTALL)
 
 
 def _parts(document: str) -> dict[str, str]:
-    return {found[1]: found[0] for found in _PART.finditer(document)}
+    return {match[1]: match[0] for match in _PART.finditer(document)}
 
 
 def _part(section: Section, *, machine: Mapping[str, Any], command: str) -> str:
@@ -70,8 +70,8 @@ def _part(section: Section, *, machine: Mapping[str, Any], command: str) -> str:
 
 
 def _text(section: Section, *, machine: Mapping[str, Any], command: str) -> str:
-    facts = ", ".join(f"{name} {value}" for name, value in machine.items()) + "."
-    blocks = [f"## {section.suite}", section.summary, facts, f"```sh\n{command}\n```"]
+    description = ", ".join(f"{name} {value}" for name, value in machine.items()) + "."
+    blocks = [f"## {section.suite}", section.summary, description, f"```sh\n{command}\n```"]
     for table in section.tables:
         blocks += [f"### {table.title}", _table(table), *table.notes]
     return "\n\n".join(blocks)

@@ -129,7 +129,7 @@ def select_names(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ..
 
     Raises ``ValueError`` where nothing fits.
     """
-    found = tuple(name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns))
-    if not found:
-        raise ValueError(f"--only {','.join(patterns)} fits none of {', '.join(names)}")
-    return found
+    matches = tuple(name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns))
+    if not matches:
+        raise ValueError(f"--only {','.join(patterns)} matches none of {', '.join(names)}")
+    return matches

@@ -62,8 +62,8 @@ def race(pool: WorkerPool, load: Load, *, workers: int, seconds: float) -> tuple
 
     Raises `WorkersError` if a worker or an operation failed, `KeyboardInterrupt` if the user interrupted.
     """
-    facts: dict[str, Any] = {"seconds": seconds, "operations": None, "think_time": 0.0}
-    tasks = [Metered(task=LoadTask(load=load, worker=number, **facts)) for number in range(workers)]
+    limits: dict[str, Any] = {"seconds": seconds, "operations": None, "think_time": 0.0}
+    tasks = [Metered(task=LoadTask(load=load, worker=number, **limits)) for number in range(workers)]
     # The pool is as large as the largest cell; starting another one would take longer than the measurement.
     result = pool.run([*tasks, *[idle] * (len(pool.workers) - workers)])
     # First: an interrupt makes workers fail, which is then not theirs.

@@ -49,8 +49,8 @@ def is_mounted(module: str) -> bool:
 @register
 def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Report a middleware of an app that is not installed."""
-    ours = [path for path in settings.MIDDLEWARE if path.startswith(f"{EDITING}.")]
-    return [message for path in ours for message in missing_app(EDITING, needed_by=path, check_id="lockstep.E025")]
+    paths = [path for path in settings.MIDDLEWARE if path.startswith(f"{EDITING}.")]
+    return [message for path in paths for message in missing_app(EDITING, needed_by=path, check_id="lockstep.E025")]
 
 
 @register

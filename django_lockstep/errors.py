@@ -135,12 +135,10 @@ class ConcurrencyError(LockstepError):
         self.sqlstate = sqlstate
 
     def __str__(self) -> str:
-        facts = [f"{name}={value!r}" for name, value in self._facts().items() if value is not None]
-        return f"{self.args[0]} ({', '.join(facts)})" if facts else str(self.args[0])
-
-    def _facts(self) -> dict[str, object]:
-        label = self.model._meta.label if self.model else None
-        return {"model": label, **{k: v for k, v in vars(self).items() if k in self._shown}}
+        values = {"model": self.model._meta.label if self.model else None}
+        values |= {name: value for name, value in vars(self).items() if name in self._shown}
+        details = ", ".join(f"{name}={value!r}" for name, value in values.items() if value is not None)
+        return f"{self.args[0]} ({details})" if details else str(self.args[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {key: value for key, value in vars(self).items() if key in (*self._shown, *self._carried)}
@@ -159,7 +157,7 @@ def _rebuild(cls: type[ConcurrencyError], message: str, label: str | None, state
 
 
 class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[misc]
-    """The row has another version than the one that was read.
+    """The row was changed since it was read.
 
     Also a ``RecordModifiedError`` where django-concurrency is installed, for handlers of that error. ``expected`` is
     the version the writer had seen, ``found`` the one in the database, ``action`` the attempted operation: ``"save"``,
@@ -170,9 +168,9 @@ class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[
     _shown = (*ConcurrencyError._shown, "action")
 
     def __init__(
-        self, message: str = "", *, target: Model | None = None, action: str | None = None, **facts: Any
+        self, message: str = "", *, target: Model | None = None, action: str | None = None, **details: Any
     ) -> None:
-        super().__init__(message, **facts)
+        super().__init__(message, **details)
         self.target = target
         self.action = action
 
@@ -203,8 +201,8 @@ class RetriesExhausted(ConcurrencyError):
 
     _carried = ("attempts", "elapsed")
 
-    def __init__(self, message: str = "", *, attempts: int = 0, elapsed: float = 0.0, **facts: Any) -> None:
-        super().__init__(message, **facts)
+    def __init__(self, message: str = "", *, attempts: int = 0, elapsed: float = 0.0, **details: Any) -> None:
+        super().__init__(message, **details)
         self.attempts = attempts
         self.elapsed = elapsed
 

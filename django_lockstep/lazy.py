@@ -19,9 +19,9 @@ def lazy_exports(package: str, *modules: str) -> tuple[Callable[[str], Any], Cal
     def find(name: str) -> Any:
         if name in import_module(package).__all__:
             for module in modules:
-                found = import_module(f".{module}", package)
-                if name in found.__all__:
-                    return getattr(found, name)
+                submodule = import_module(f".{module}", package)
+                if name in submodule.__all__:
+                    return getattr(submodule, name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def names() -> list[str]:

@@ -86,7 +86,7 @@ def run(
     pass_fds: Sequence[int] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run a program as the account and wait for it; raise ImproperlyConfigured where it cannot be started."""
-    other = account.uid != os.geteuid()
+    is_foreign = account.uid != os.geteuid()
     try:
         return subprocess.run(  # noqa: S603 - the programs are named by this package
             [os.fspath(part) for part in command],
@@ -101,9 +101,9 @@ def run(
             umask=0o077,
             # Ctrl-C must interrupt only this process, which cleans up, and not initdb or pg_ctl half-way.
             start_new_session=True,
-            user=account.uid if other else None,
-            group=account.gid if other else None,
-            extra_groups=[] if other else None,
+            user=account.uid if is_foreign else None,
+            group=account.gid if is_foreign else None,
+            extra_groups=[] if is_foreign else None,
         )
     except OSError as error:
         raise unavailable(f"{command[0]} cannot be run as {account.name}: {error.strerror}") from error

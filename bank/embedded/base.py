@@ -53,10 +53,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def pool(self) -> Any:
         """Return Django's pool, whose threads also restart a server that has died."""
         options = self.settings_dict["OPTIONS"]
-        given = options.get("pool")
-        if given and (given is True or "connection_class" not in given):
-            ours = {"connection_class": _reconnecting(self.settings_dict)}
-            options["pool"] = ours if given is True else {**ours, **given}
+        pool_options = options.get("pool")
+        if pool_options and (pool_options is True or "connection_class" not in pool_options):
+            defaults = {"connection_class": _reconnecting(self.settings_dict)}
+            options["pool"] = defaults if pool_options is True else {**defaults, **pool_options}
         return super().pool
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:

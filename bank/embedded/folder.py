@@ -108,10 +108,10 @@ def _create(folder: Folder, *, guard: int) -> None:
     folder.owner.own(new)
     initdb = binaries.usable_by(folder.owner) / "initdb"
     # initdb inherits the guard: if this process is killed, no other one removes the folder while initdb runs.
-    made = account.run([initdb, *_INITDB], folder.owner, cwd=new, env={"PGDATA": str(new)}, pass_fds=[guard])
-    if made.returncode:
+    process = account.run([initdb, *_INITDB], folder.owner, cwd=new, env={"PGDATA": str(new)}, pass_fds=[guard])
+    if process.returncode:
         shutil.rmtree(new, ignore_errors=True)
-        raise failed(folder.path, "could not be created", made.stderr or made.stdout)
+        raise failed(folder.path, "could not be created", process.stderr or process.stdout)
     new.rename(folder.path)
 
 

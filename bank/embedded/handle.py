@@ -25,7 +25,7 @@ class ServerHandle:
         self._locks = configured.with_name(configured.name + ".locks")
         self._folder: Folder | None = None
         self._users_lock: int | None = None
-        self._made: tuple[int, int] | None = None
+        self._identity: tuple[int, int] | None = None
         self._provided: set[str | None] = set()
 
     def join(self) -> None:
@@ -78,8 +78,8 @@ class ServerHandle:
 
     def _prepare(self, guard: int) -> None:
         self._folder = prepare(self._configured, guard=guard)
-        made, self._made = self._made, self._folder.made
-        if made not in (None, self._made):
+        identity, self._identity = self._identity, self._folder.made
+        if identity not in (None, self._identity):
             logger.warning(
                 "The data folder %s was deleted or replaced while this process used it; its data is lost.",
                 self._folder.path,

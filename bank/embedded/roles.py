@@ -49,11 +49,11 @@ def provide(superuser: Mapping[str, str], database: str | None) -> None:
             connection.execute(_MAKE_ROLE.format(role=role))
         if database is None:
             return
-        asked = "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = %s"
-        owner = connection.execute(asked, [database]).fetchone()
+        query = "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = %s"
+        owner = connection.execute(query, [database]).fetchone()
         if owner is None:
-            made = sql.SQL("CREATE DATABASE {} OWNER {}")
-            connection.execute(made.format(sql.Identifier(database), role))
+            creation = sql.SQL("CREATE DATABASE {} OWNER {}")
+            connection.execute(creation.format(sql.Identifier(database), role))
         elif owner[0] == superuser["user"]:
             with psycopg.connect(make_conninfo(**superuser, dbname=database), autocommit=True) as inside:
                 inside.execute(_CHANGE_OWNER.format(role=role))

@@ -54,7 +54,7 @@ class Deposit:
         names = self._taking_part(options)
         # One pool for all cells and rounds; cells with fewer workers leave the rest idle.
         with worker_pool(max(options.workers)) as pool:
-            contenders = [each for each in self._contenders(pool) if each.name in names]
+            contenders = [contender for contender in self._contenders(pool) if contender.name in names]
             contest = Contest(
                 contenders=contenders,
                 yardstick=YARDSTICK,

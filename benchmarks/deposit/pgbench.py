@@ -107,10 +107,10 @@ _PROCESSED = re.compile(r"^number of transactions actually processed: (\d+)", re
 
 def processed(output: str) -> int:
     """Return the number of transactions that pgbench reports. Raises `PgbenchError`."""
-    found = _PROCESSED.search(output)
-    if not found:
+    match = _PROCESSED.search(output)
+    if not match:
         raise PgbenchError(f"pgbench did not say how much it has done:\n{output}")
-    return int(found[1])
+    return int(match[1])
 
 
 def tallies(lines: Iterable[str]) -> list[Tally]:
@@ -135,8 +135,8 @@ def _program() -> Path | None:
     try:
         return binaries.installed() / "pgbench"
     except ImproperlyConfigured:
-        found = shutil.which("pgbench")
-        return Path(found) if found else None
+        path = shutil.which("pgbench")
+        return Path(path) if path else None
 
 
 def _output(command: list[str], *, folder: Path, seconds: int) -> str:
@@ -161,10 +161,10 @@ def _environment() -> Mapping[str, str]:
     """Return libpq's variables for Django's database, so that the password is not on the command line."""
     params: dict[str, Any] = connection.get_connection_params()
     names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
-    given = {variable: str(params[name]) for name, variable in names.items() if params.get(name)}
+    variables = {variable: str(params[name]) for name, variable in names.items() if params.get(name)}
     if params.get("options"):
-        given["PGOPTIONS"] = str(params["options"])
-    return {**os.environ, **given}
+        variables["PGOPTIONS"] = str(params["options"])
+    return {**os.environ, **variables}
 
 
 def _children_seconds() -> float:

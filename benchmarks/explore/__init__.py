@@ -90,9 +90,9 @@ def _both_ways(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tup
 
 def _reduced(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
     for race in races:
-        found = measure_race(race, timeout=limit)
-        say(f"{race.name:36} {found.verdict}: {found.schedules} schedules in {found.seconds:.1f} s")
-        yield race.name, found.data()
+        measurement = measure_race(race, timeout=limit)
+        say(f"{race.name:36} {measurement.verdict}: {measurement.schedules} schedules in {measurement.seconds:.1f} s")
+        yield race.name, measurement.data()
 
 
 def _repeated(races: Sequence[Race], options: Options, *, say: Say) -> dict[str, Any] | None:
@@ -113,8 +113,8 @@ def _repeated(races: Sequence[Race], options: Options, *, say: Say) -> dict[str,
 
 
 def _sound(two: dict[str, Any], three: dict[str, Any], repeated: dict[str, Any] | None) -> bool:
-    expected = all(each["reduced"]["expected"] and each["same_ends"] is not False for each in two.values())
-    return expected and not (repeated and repeated["differing"]) and all(each["expected"] for each in three.values())
+    expected = all(race["reduced"]["expected"] and race["same_ends"] is not False for race in two.values())
+    return expected and not (repeated and repeated["differing"]) and all(race["expected"] for race in three.values())
 
 
 def _two_table(two: dict[str, Any]) -> FigureTable:
@@ -154,12 +154,12 @@ def _three_table(three: dict[str, Any], options: Options) -> FigureTable:
         title="Three actors, reduced",
         columns=("race", "verdict", "schedules", "seconds", "schedules/s", "distinct ends"),
         rows=tuple(
-            (name, *(each[key] for key in ("verdict", "schedules", "seconds", "rate")), len(each["ends"]))
-            for name, each in three.items()
+            (name, *(race[key] for key in ("verdict", "schedules", "seconds", "rate")), len(race["ends"]))
+            for name, race in three.items()
         ),
         notes=(
             f"At most {_THREE * options.seconds:.0f} s each; incomplete: not finished by then.",
-            *(f"{name}: {each['reason']}" for name, each in three.items() if not each["expected"]),
+            *(f"{name}: {race['reason']}" for name, race in three.items() if not race["expected"]),
         ),
     )
 
@@ -169,8 +169,8 @@ def _long_table(long: dict[str, Any]) -> FigureTable:
         title="Long code, directed",
         columns=("race", "verdict", "schedules", "steps of one", "seconds", "schedules/s", "ratio"),
         rows=tuple(
-            (name, *(each[key] for key in ("verdict", "schedules", "statements", "seconds", "rate", "ratio")))
-            for name, each in long.items()
+            (name, *(race[key] for key in ("verdict", "schedules", "statements", "seconds", "rate", "ratio")))
+            for name, race in long.items()
         ),
         notes=("Rate and ratio are those of one more schedule, as above.",),
     )

@@ -23,11 +23,11 @@ _FEW = 2
 _TIMES = 3
 
 
-def _work(made: Sequence[Any], *, first: int) -> None:
+def _work(pks: Sequence[Any], *, first: int) -> None:
     """Read and change accounts in one transaction, as a long request does: 57 statements and COMMIT."""
     with transaction.atomic():
         for turn in range(19):
-            pk = made[(first + turn) % _ACCOUNTS]
+            pk = pks[(first + turn) % _ACCOUNTS]
             account = Account.objects.get(pk=pk)
             list(Entry.objects.filter(account=pk)[:10])
             if turn % 4:
@@ -56,16 +56,17 @@ LONG: dict[str, Race] = {
 
 def measure_long(race: Race) -> dict[str, Any]:
     """Explore the race by a directed search, and return what one more schedule takes."""
-    found = [_directed(race) for _ in range(_TIMES)]
+    explorations = [_directed(race) for _ in range(_TIMES)]
     few = statistics.median(_directed(race, most=_FEW).seconds for _ in range(_TIMES))
-    seconds, schedules = statistics.median(one.seconds for one in found), found[0].schedules
-    each, alone = (seconds - few) / (schedules - _FEW), time_sequential(race)
+    seconds = statistics.median(exploration.seconds for exploration in explorations)
+    schedules = explorations[0].schedules
+    schedule, alone = (seconds - few) / (schedules - _FEW), time_sequential(race)
     return {
-        "verdict": found[0].verdict,
+        "verdict": explorations[0].verdict,
         "schedules": schedules,
-        "statements": max(len(end.schedule) for end in found[0].outcomes),
-        "rate": 1 / each,
-        "ratio": each / alone,
+        "statements": max(len(end.schedule) for end in explorations[0].outcomes),
+        "rate": 1 / schedule,
+        "ratio": schedule / alone,
         "seconds": seconds,
     }
 

@@ -95,7 +95,7 @@ def price(race: Race, full: Measurement) -> tuple[float, float] | None:
     """
     # Of one alone the call would repeat it, as it does not where others follow.
     few = [measure_race(race, timeout=math.inf, reduction="none", most=2) for _ in range(_ALONE)]
-    seconds, schedules = statistics.median(one.seconds for one in few), few[0].schedules
+    seconds, schedules = statistics.median(measurement.seconds for measurement in few), few[0].schedules
     if full.schedules <= schedules:
         return None
     schedule = (full.seconds - seconds) / (full.schedules - schedules)
@@ -122,16 +122,16 @@ def _alone(race: Race) -> float:
     results: dict[str, Any] = {}
     errors: dict[str, BaseException] = {}
     begun = time.perf_counter()
-    made = scenario.set_up()
+    objects = scenario.set_up()
     for name, actor in scenario.actors.items():
         try:
-            results[name] = actor(made)
+            results[name] = actor(objects)
         except Exception as error:  # noqa: BLE001 - what an actor raises is part of the race
             errors[name] = error
     # As after each schedule: whatever calls these functions has to look at what came of it.
     if scenario.observe is not None:
-        scenario.observe(made)
-    scenario.objection(made, results, errors)
+        scenario.observe(objects)
+    scenario.objection(objects, results, errors)
     # Emptied outside of the time, because the explorer puts rows back in another way.
     taken = time.perf_counter() - begun
     _empty()

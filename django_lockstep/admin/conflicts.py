@@ -104,9 +104,9 @@ class Collected:
 _ATTRIBUTE = "_lockstep_admin_collected"
 
 
-def collect(request: HttpRequest, **facts: Any) -> Collected:
+def collect(request: HttpRequest, **values: Any) -> Collected:
     """Begin an attempt: conflicts of this request's forms are collected from now on."""
-    collected = Collected(**facts)
+    collected = Collected(**values)
     # On the request: the forms that report conflicts are made deep inside of Django's admin, which passes nothing else
     # through.
     setattr(request, _ATTRIBUTE, collected)

@@ -57,10 +57,10 @@ class DeletionMixin(_Base):
     def _refuse(self, request: HttpRequest, object_id: str, seen: Seen | None) -> HttpResponse:
         obj = find_by_url(self, request, object_id)
         source = seen if obj is None else obj
-        it = Outdated(pk=unquote(object_id) if source is None else str(source.pk), seen=seen, now=obj)
+        outdated = Outdated(pk=unquote(object_id) if source is None else str(source.pk), seen=seen, now=obj)
         again = self._confirmation(request, obj) if obj is not None else None
         title = _("Not deleted: it was changed in the meantime")
-        return outdated_page(request, self, [it], title=title, again=again)
+        return outdated_page(request, self, [outdated], title=title, again=again)
 
     def _confirmation(self, request: HttpRequest, obj: Any) -> str:
         """Return the URL of the confirmation for the object's current version."""

@@ -165,8 +165,8 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
     @property
     def _decided(self) -> dict[str, str]:
         """The submitted decisions, limited to fields of the form."""
-        asked = (name for name in (*self._theirs, DELETE) if name in self.fields)
-        return {name: decision for name in asked if (decision := self._decision(name))}
+        names = (name for name in (*self._theirs, DELETE) if name in self.fields)
+        return {name: decision for name in names if (decision := self._decision(name))}
 
     def _follow(self, decisions: dict[str, str]) -> None:
         """Disable the fields decided as theirs: Django then takes their values from the instance.
@@ -190,7 +190,7 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
         if self._decision(FIELD) == THEIRS:
             return
         typed = tuple((str(field.label), str(field.data)) for field in self.visible_fields() if field.data)
-        self._report(Conflict(**self._facts(seen), pk=seen.pk, name="", now=None, gone=seen.is_gone(), typed=typed))
+        self._report(seen, pk=seen.pk, name="", now=None, gone=seen.is_gone(), typed=typed)
         if not self.is_listed:
             self.add_error(None, _("This object no longer exists."))
 
@@ -232,7 +232,7 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
         rows = sides.rows(self._merged, label=lambda field: str(self[field].label))
         # The first version shown stays the base until all is decided, however often the object changes in the meantime.
         again = seen.moved_to(now)
-        self._report(Conflict(**self._facts(seen), pk=now.pk, name=name, now=again, rows=rows))
+        self._report(seen, pk=now.pk, name=name, now=again, rows=rows)
         if self.is_listed:
             self._left_alone = True
             return
@@ -240,11 +240,9 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
         # 0 is no row's version: a write that ignores this error (a row marked for deletion does) then fails as stale.
         setattr(self.instance, version_name(self._meta.model), 0)
 
-    def _facts(self, seen: Seen) -> dict[str, Any]:
-        return {"prefix": self.prefix, "model": self._meta.model, "seen": seen}
-
-    def _report(self, conflict: Conflict) -> None:
+    def _report(self, seen: Seen, **values: Any) -> None:
         if self.collected is not None:
+            conflict = Conflict(prefix=self.prefix, model=self._meta.model, seen=seen, **values)
             self.collected.conflicts.append(conflict)
 
 
@@ -259,9 +257,9 @@ def seen_form(
     """Return the form class based on `SeenForm`, for one request, less the declared fields in ``without``."""
     # A new class for each request: the admin makes forms from classes, to which nothing else could be passed.
     bases = (form,) if issubclass(form, SeenForm) else (SeenForm, form)
-    facts: dict[str, Any] = {"collected": collected, "is_row": is_row, "is_listed": is_listed}
-    facts |= {name: None for name in without if name in form.declared_fields}
+    attributes: dict[str, Any] = {"collected": collected, "is_row": is_row, "is_listed": is_listed}
+    attributes |= {name: None for name in without if name in form.declared_fields}
     if is_listed:
-        facts[FIELD] = None
+        attributes[FIELD] = None
     metaclass: Any = type(form)
-    return metaclass(form.__name__, bases, {"__module__": form.__module__, **facts})
+    return metaclass(form.__name__, bases, {"__module__": form.__module__, **attributes})

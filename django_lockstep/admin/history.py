@@ -60,8 +60,11 @@ def _from_log(model: type[models.Model], pk: object, moment: datetime) -> list[R
         content_type=get_content_type_for_model(model), object_id=str(pk), action_time__gte=moment
     )
     newest = entries.select_related("user").order_by("-action_time", "-pk")[:MOST]
-    return [RecordedChange(when=entry.action_time, who=str(entry.user), what=_what(entry)) for entry in newest]
-
-
-def _what(entry: LogEntry) -> str:
-    return entry.get_change_message() or str(entry.get_action_flag_display())
+    return [
+        RecordedChange(
+            when=entry.action_time,
+            who=str(entry.user),
+            what=entry.get_change_message() or str(entry.get_action_flag_display()),
+        )
+        for entry in newest
+    ]

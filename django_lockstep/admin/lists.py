@@ -98,11 +98,11 @@ class ListMixin(_Base):
         # One transaction for comparison and action: the row locks end with it, after the action's writes.
         with translated_errors(model=self.model), transaction.atomic(using=using):
             rows = {str(row.pk): row for row in _locked(self.get_queryset(request), pks, using=using)}
-            found = find_outdated(pks, listed=self._listed(request), rows=rows, complete=not across)
-            if not found:
+            outdated = find_outdated(pks, listed=self._listed(request), rows=rows, complete=not across)
+            if not outdated:
                 return self._with_tokens(super().response_action(request, queryset, *args, **kwargs))
         title, back = _("Not done: changed in the meantime"), request.get_full_path()
-        return outdated_page(request, self, found, title=title, back=back, action=True)
+        return outdated_page(request, self, outdated, title=title, back=back, action=True)
 
     def _save_rows(self, request: HttpRequest, extra_context: Any) -> HttpResponse:
         collected = collect(request, listed=self._listed(request))
@@ -140,10 +140,10 @@ class ListMixin(_Base):
         if ACTION_CHECKBOX_NAME not in request.POST:
             return
         data = request.POST.copy()
-        sent = data.getlist(ACTION_CHECKBOX_NAME)
-        tokens = {text: seen for text in sent if (seen := Seen.read(text, self.model))}
-        chosen = [tokens[text].pk if text in tokens else text for text in sent]
-        data.setlist(ACTION_CHECKBOX_NAME, [pk for pk in dict.fromkeys(chosen) if _is_key(self.model, pk)])
+        values = data.getlist(ACTION_CHECKBOX_NAME)
+        tokens = {text: seen for text in values if (seen := Seen.read(text, self.model))}
+        keys = [tokens[text].pk if text in tokens else text for text in values]
+        data.setlist(ACTION_CHECKBOX_NAME, [pk for pk in dict.fromkeys(keys) if _is_key(self.model, pk)])
         data.setlist(FIELD, [*data.getlist(FIELD), *tokens])
         # Django's list code reads the selection from POST only.
         request.POST = data  # type: ignore[assignment]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from django.db import models
@@ -40,16 +40,16 @@ class Outdated:
         """The changed fields that the page showed: label, value before (None if unknown), value now."""
         if self.now is None or self.seen is None:
             return []
-        return list(self._differences(self.seen, self.now))
-
-    def _differences(self, seen: Seen, obj: models.Model) -> Iterator[tuple[str, str | None, str]]:
-        now = Seen.of(obj, seen.base)
+        base, digested, now = self.seen.base, self.seen.digested, Seen.of(self.now, self.seen.base)
         # A token from a URL has digests only; comparing them still finds the changed fields.
-        compared = now.without_values() if seen.digested else now
-        for field in merged_fields(type(obj), seen.base):
-            if seen.base[field.name] != compared.base[field.name]:
-                before = None if seen.digested else display_value(field, to_python_value(field, seen.base[field.name]))
-                yield str(field.verbose_name), before, display_value(field, value_of(field, obj))
+        current = now.without_values().base if digested else now.base
+        differences = []
+        for field in merged_fields(type(self.now), base):
+            if base[field.name] != current[field.name]:
+                before = None if digested else display_value(field, to_python_value(field, base[field.name]))
+                after = display_value(field, value_of(field, self.now))
+                differences.append((str(field.verbose_name), before, after))
+        return differences
 
     def changes(self, model: type[models.Model]) -> list[RecordedChange]:
         """Return the changes recorded since the page was made."""
@@ -63,5 +63,10 @@ def find_outdated(
 
     Without ``complete``, objects that were not listed are not compared.
     """
-    found = [Outdated(pk=str(pk), seen=listed.get(str(pk)), now=rows.get(str(pk))) for pk in pks]
-    return [it for it in found if (it.seen or complete) and not (it.seen and it.now and it.seen.is_current(it.now))]
+    outdated = []
+    for pk in map(str, pks):
+        seen, now = listed.get(pk), rows.get(pk)
+        is_current = seen is not None and now is not None and seen.is_current(now)
+        if (seen or complete) and not is_current:
+            outdated.append(Outdated(pk=pk, seen=seen, now=now))
+    return outdated

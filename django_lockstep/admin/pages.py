@@ -154,7 +154,7 @@ def outdated_page(
 ) -> TemplateResponse:
     """List the objects that changed since they were selected; no changes were made."""
     described = [
-        {"it": it, "gone": it.is_gone, "changes": it.changes(admin.model) if it.now or it.is_gone else []}
-        for it in objects
+        {"it": row, "gone": row.is_gone, "changes": row.changes(admin.model) if row.now or row.is_gone else []}
+        for row in objects
     ]
     return respond(request, admin, "outdated", objects=described, **context)

@@ -35,12 +35,15 @@ def version_of(instance: models.Model) -> int:
 
 def merged_fields(model: type[models.Model], names: Iterable[str] | None = None) -> list[models.Field[Any, Any]]:
     """Return the model's editable columns with these names (None: all), which a merge compares."""
-    wanted = None if names is None else set(names)
+    selection = None if names is None else set(names)
     version = version_field(model)
     return [
         field
         for field in model._meta.concrete_fields
-        if field != version and not field.primary_key and field.editable and (wanted is None or field.name in wanted)
+        if field != version
+        and not field.primary_key
+        and field.editable
+        and (selection is None or field.name in selection)
     ]
 
 
@@ -77,9 +80,9 @@ class Seen:
         return cls._about(instance, version=0, since=0, base={})
 
     @classmethod
-    def _about(cls, instance: models.Model, **facts: Any) -> Self:
+    def _about(cls, instance: models.Model, **values: Any) -> Self:
         label = _concrete(type(instance))._meta.label
-        return cls(label=label, pk=str(instance.pk), at=timezone.now().isoformat(), **facts)
+        return cls(label=label, pk=str(instance.pk), at=timezone.now().isoformat(), **values)
 
     @classmethod
     def read(cls, text: str, model: type[models.Model]) -> Self | None:

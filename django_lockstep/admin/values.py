@@ -33,8 +33,8 @@ class InvalidInput(str):
 
     __hash__ = object.__hash__
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
+    def __eq__(self, value: object) -> bool:
+        return self is value
 
 
 def value_of(field: models.Field[Any, Any], instance: models.Model) -> object:
@@ -70,6 +70,6 @@ def display_value(field: models.Field[Any, Any], value: object) -> str:
     if isinstance(field, models.FileField):
         return str(value) or EMPTY
     if isinstance(field, models.ForeignKey) and value is not None:
-        found = field.related_model._base_manager.filter(**{field.target_field.attname: value}).first()
-        return str(found) if found else _("%(value)s (deleted)") % {"value": value}
+        related = field.related_model._base_manager.filter(**{field.target_field.attname: value}).first()
+        return str(related) if related else _("%(value)s (deleted)") % {"value": value}
     return str(display_for_field(value, field, EMPTY, avoid_link=True)) or EMPTY

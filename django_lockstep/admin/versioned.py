@@ -51,15 +51,15 @@ class ChangeFormMixin(_Base):
         fieldsets = super().get_fieldsets(request, obj)
         if obj is None:
             return _without(fieldsets, FIELD, version_name(self.model))
-        return _with_token(fieldsets, wanted=self.has_change_permission(request, obj))
+        return _with_token(fieldsets, visible=self.has_change_permission(request, obj))
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Model | None:
         """Return Django's object, and record its primary key or that it is missing."""
-        found = super().get_object(request, object_id, from_field)
+        instance = super().get_object(request, object_id, from_field)
         collected = collected_of(request)
         if collected and collected.pk is None:
-            collected.pk, collected.missing = getattr(found, "pk", None), found is None
-        return found
+            collected.pk, collected.missing = getattr(instance, "pk", None), instance is None
+        return instance
 
     def changeform_view(
         self,
@@ -113,8 +113,8 @@ class VersionedModelAdmin(ListMixin, DeletionMixin, ChangeFormMixin, admin.Model
     def check(self, **kwargs: object) -> list[CheckMessage]:
         """Add a check that the app with the templates and the script is installed."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
-        found: list[CheckMessage] = super().check(**kwargs)
-        return [*found, *missing_app("django_lockstep", needed_by=name, check_id="lockstep.E030", obj=type(self))]
+        messages: list[CheckMessage] = super().check(**kwargs)
+        return [*messages, *missing_app("django_lockstep", needed_by=name, check_id="lockstep.E030", obj=type(self))]
 
 
 class VersionedInlineMixin(_Inline):
@@ -135,7 +135,7 @@ class VersionedInlineMixin(_Inline):
 
     def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
         """Return Django's fieldsets with the token as a hidden field of the last one."""
-        return _with_token(super().get_fieldsets(request, obj), wanted=self._may_change(request, obj))
+        return _with_token(super().get_fieldsets(request, obj), visible=self._may_change(request, obj))
 
     def _may_change(self, request: HttpRequest, obj: Model | None) -> bool:
         """Whether the rows are shown as forms; Django shows them as text if the parent is view-only."""
@@ -169,9 +169,9 @@ def _without(fieldsets: Any, *left_out: str) -> list[tuple[Any, dict[str, Any]]]
     return [(name, {**options, "fields": kept(options["fields"])}) for name, options in fieldsets]
 
 
-def _with_token(fieldsets: object, *, wanted: bool) -> list[tuple[Any, dict[str, Any]]]:
+def _with_token(fieldsets: object, *, visible: bool) -> list[tuple[Any, dict[str, Any]]]:
     """Return the fieldsets with the token's field in the last one only, or not at all."""
     result = _without(fieldsets, FIELD)
-    if wanted and result:
+    if visible and result:
         result[-1][1]["fields"].append(FIELD)
     return result

@@ -40,8 +40,8 @@ _SQL = """
 SELECT current_setting('transaction_isolation'), {settings}
        CASE WHEN locks.exclusive THEN pg_advisory_xact_lock(locks.key)::text
             ELSE pg_advisory_xact_lock_shared(locks.key)::text END
-FROM (SELECT hashtextextended(wanted.name, 0) AS key, bool_or(wanted.exclusive) AS exclusive
-      FROM unnest(%s::text[], %s::boolean[]) AS wanted (name, exclusive)
+FROM (SELECT hashtextextended(names.name, 0) AS key, bool_or(names.exclusive) AS exclusive
+      FROM unnest(%s::text[], %s::boolean[]) AS names (name, exclusive)
       GROUP BY 1 ORDER BY 1 OFFSET 0) AS locks
 """
 
@@ -51,10 +51,10 @@ def lock_for_check_out(targets: Iterable[Target], *, using: str) -> None:
 
     Raises ``NotSupportedError`` above READ COMMITTED.
     """
-    wanted = dict.fromkeys(targets, True)
-    for target in list(wanted):
-        wanted.setdefault(target.whole_table(), False)
-    _take(wanted, using=using)
+    exclusive = dict.fromkeys(targets, True)
+    for target in list(exclusive):
+        exclusive.setdefault(target.whole_table(), False)
+    _acquire(exclusive, using=using)
 
 
 def lock_for_writes(targets: Iterable[Target], *, whole_tables: bool, settings: Mapping[str, str], using: str) -> None:
@@ -64,23 +64,26 @@ def lock_for_writes(targets: Iterable[Target], *, whole_tables: bool, settings: 
     PostgreSQL parameters for the rest of the transaction, set by the same statement. Raises ``NotSupportedError`` above
     READ COMMITTED.
     """
-    wanted = dict.fromkeys(targets, False)
-    tables = {target.whole_table() for target in wanted}
-    if whole_tables or len(wanted) >= MANY:
-        wanted = dict.fromkeys(tables, True)
-    _take({**dict.fromkeys(tables, False), **wanted}, using=using, settings=settings)
+    exclusive = dict.fromkeys(targets, False)
+    tables = {target.whole_table() for target in exclusive}
+    if whole_tables or len(exclusive) >= MANY:
+        exclusive = dict.fromkeys(tables, True)
+    _acquire({**dict.fromkeys(tables, False), **exclusive}, using=using, settings=settings)
 
 
-def _take(wanted: dict[Target, bool], *, using: str, settings: Mapping[str, str] | None = None) -> None:
+def _acquire(exclusive: dict[Target, bool], *, using: str, settings: Mapping[str, str] | None = None) -> None:
+    """Lock each target, exclusive or shared, and set the settings."""
     connection = connections[using]
     if connection.vendor != "postgresql":
         return
-    names = [f"{LOCK_PREFIX}{target.name}" for target in wanted]
+    names = [f"{LOCK_PREFIX}{target.name}" for target in exclusive]
     with connection.cursor() as cursor:
         parameters = [part for setting in (settings or {}).items() for part in setting]
         columns = "set_config(%s, %s, true), " * (len(parameters) // 2)
-        cursor.execute(_SQL.format(settings=columns), [*parameters, names, list(wanted.values())])
+        cursor.execute(_SQL.format(settings=columns), [*parameters, names, list(exclusive.values())])
         isolation = cursor.fetchone()[0]
     if isolation != "read committed":
         # The snapshot is older than the lock: changes committed in between would be invisible.
-        raise NotSupportedError(f"Edit locks need READ COMMITTED; this transaction is {isolation.upper()}")
+        raise NotSupportedError(
+            f"Edit locks need READ COMMITTED; this transaction is {isolation.upper()}: run it at READ COMMITTED"
+        )

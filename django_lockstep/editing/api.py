@@ -35,14 +35,7 @@ from django_lockstep.editing.requests import (
     target_for,
 )
 from django_lockstep.editing.results import EditResult
-from django_lockstep.editing.schemas import (
-    CheckOutIn,
-    ExtendIn,
-    LockedOut,
-    LostOut,
-    TokenIn,
-    TransitionIn,
-)
+from django_lockstep.editing.schemas import CheckOutIn, ExtendIn, LockedOut, LostOut, TokenIn, TransitionIn
 from django_lockstep.errors import ConcurrencyError
 from django_lockstep.http.problems import Problem
 
@@ -112,13 +105,10 @@ def _add_routes(name: str, operation: Callable[..., EditResult], schema: type[Sc
 
     for kind, path, view in (("table", _TABLE, for_table), ("record", _RECORD, for_record)):
         view.__annotations__["options"] = schema  # ninja reads the schema from the annotation
-        add = router.post(
-            f"{path}/{name}",
-            response=_RESPONSES,
-            summary=f"{summary} a {kind}",
-            operation_id=f"{kind}_{name.replace('-', '_')}",
+        operation_id = f"{kind}_{name.replace('-', '_')}"
+        router.post(f"{path}/{name}", response=_RESPONSES, summary=f"{summary} a {kind}", operation_id=operation_id)(
+            view
         )
-        add(view)
 
 
 _add_routes("check-out", check_out, CheckOutIn, summary="Check out")
@@ -135,9 +125,9 @@ def record_status(request: HttpRequest, name: str, pk: str) -> EditAnswer:
 
 
 @router.post("/transition", response=_RESPONSES)
-def transition(request: HttpRequest, wanted: TransitionIn) -> EditAnswer:
+def transition(request: HttpRequest, change: TransitionIn) -> EditAnswer:
     """Change the status of a table and of its references, if all have the expected status."""
-    return _answer(make_transition(request.user, StatusTransition(**wanted.dict())))
+    return _answer(make_transition(request.user, StatusTransition(**change.dict())))
 
 
 api = ProblemAPI(title="Edit locks", urls_namespace="lockstep-editing-api", auth=_AUTH)

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
-__all__ = ["ClockTimestamp", "after", "before", "time_with_day"]
+__all__ = ["ClockTimestamp", "from_now", "time_with_day"]
 
 
 class ClockTimestamp(Func):
@@ -34,14 +34,9 @@ class ClockTimestamp(Func):
         return super().as_sql(compiler, connection, template="SYSDATE(6)", **context)
 
 
-def after(duration: timedelta) -> CombinedExpression:
-    """Return the expression for the moment this long from now."""
+def from_now(duration: timedelta) -> CombinedExpression:
+    """Return the expression for the moment this long from now; a negative duration is a moment ago."""
     return ClockTimestamp() + Value(duration, output_field=DurationField())
-
-
-def before(duration: timedelta) -> CombinedExpression:
-    """Return the expression for the moment this long ago."""
-    return ClockTimestamp() - Value(duration, output_field=DurationField())
 
 
 def time_with_day(moment: datetime) -> str:

@@ -45,9 +45,9 @@ class EditLocked(ConcurrencyError):
         since: datetime | None = None,
         expires: datetime | None = None,
         locked_by: str = "",
-        **facts: Any,
+        **details: Any,
     ) -> None:
-        super().__init__(message, **facts)
+        super().__init__(message, **details)
         self.holder = holder
         self.since = since
         self.expires = expires
@@ -64,9 +64,9 @@ class EditLockLost(ConcurrencyError):
     _carried = ("how", "by", "at")
 
     def __init__(
-        self, message: str = "", *, how: str = "", by: str = "", at: datetime | None = None, **facts: Any
+        self, message: str = "", *, how: str = "", by: str = "", at: datetime | None = None, **details: Any
     ) -> None:
-        super().__init__(message, **facts)
+        super().__init__(message, **details)
         self.how = how
         self.by = by
         self.at = at

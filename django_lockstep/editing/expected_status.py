@@ -39,56 +39,54 @@ class StatusTransition:
     note: str = ""
 
 
-def transition(target: Target, references: list[Target], *, wanted: StatusTransition, editor: object) -> EditResult:
+def transition(target: Target, references: list[Target], *, change: StatusTransition, editor: object) -> EditResult:
     """Check the target out (``normal`` to ``editing``) or in (``editing`` to ``normal``), with the references.
 
     If a status is not the expected one, nothing changes and ``lock_result`` is False. Raises `InvalidTransition` for
     other changes, for lists of different lengths and for a check-in that names other tables than those locked.
     """
-    before, after = wanted.fk_current_status, wanted.fk_target_status
+    before, after = change.fk_current_status, change.fk_target_status
     if not len(references) == len(before) == len(after):
         raise InvalidTransition(f"{len(references)} fk_tables need as many fk_current_status and fk_target_status")
-    change = (wanted.current_status, wanted.target_status)
-    if change == ("normal", "editing"):
-        shared = {("locked", "locked")} if wanted.shared_references else set()
-        _require(references, list(zip(before, after, strict=True)), allowed={("normal", "locked"), *shared})
-        expected = {target: wanted.current_status, **dict(zip(references, before, strict=True))}
-        return _check_out(target, references, expected=expected, wanted=wanted, editor=editor)
-    if change == ("editing", "normal"):
-        _require(references, list(zip(before, after, strict=True)), allowed={("locked", "normal")})
-        return _check_in(target, references, token=wanted.token, editor=editor)
-    raise InvalidTransition(f"{target.name} cannot go from {change[0]!r} to {change[1]!r}")
-
-
-def _require(references: list[Target], changes: list[tuple[str, str]], *, allowed: set[tuple[str, str]]) -> None:
-    for one, change in zip(references, changes, strict=True):
-        if change not in allowed:
-            raise InvalidTransition(f"{one.name} cannot go from {change[0]!r} to {change[1]!r} along with this change")
+    match (change.current_status, change.target_status):
+        case ("normal", "editing"):
+            allowed = {("normal", "locked")} | ({("locked", "locked")} if change.shared_references else set())
+        case ("editing", "normal"):
+            allowed = {("locked", "normal")}
+        case (status, new_status):
+            raise InvalidTransition(f"{target.name} cannot go from {status!r} to {new_status!r}")
+    for reference, status, new_status in zip(references, before, after, strict=True):
+        if (status, new_status) not in allowed:
+            raise InvalidTransition(f"{reference.name} cannot go from {status!r} to {new_status!r} with {target.name}")
+    if change.target_status == "normal":
+        return _check_in(target, references, token=change.token, editor=editor)
+    expected = {target: change.current_status, **dict(zip(references, before, strict=True))}
+    return _check_out(target, references, expected=expected, change=change, editor=editor)
 
 
 def _check_out(
-    target: Target, references: list[Target], *, expected: dict[Target, str], wanted: StatusTransition, editor: object
+    target: Target, references: list[Target], *, expected: dict[Target, str], change: StatusTransition, editor: object
 ) -> EditResult:
     database = target.database()
-    options: Any = {"related": references, "shared_references": wanted.shared_references, "using": database}
+    options: Any = {"related": references, "shared_references": change.shared_references, "using": database}
     with atomic_for(target, database):
         lock_plan(target, **options)  # keeps other check-outs out between the comparison and ours
         locks = live_locks(expected, using=database)
-        if any(status_in(locks, one) != status for one, status in expected.items()):
+        if any(status_in(locks, part) != status for part, status in expected.items()):
             return status_of(target, **options)
         return check_out(
-            target, editor, ttl=wanted.ttl, note=wanted.note, require_token=wanted.require_token, **options
+            target, editor, ttl=change.ttl, note=change.note, require_token=change.require_token, **options
         )
 
 
 def _check_in(target: Target, references: list[Target], *, token: str | None, editor: object) -> EditResult:
     database = target.database()
     with atomic_for(target, database):
-        held = plan_of(target, find_check_out(target, editor, token=token, using=database), using=database)
-        done = check_in(target, editor, token=token, using=database)
-        locked = {one.target for one in held.wanted if one.status == Status.LOCKED}
-        own = set(held.targets) - locked  # parents' rows belong to the target, named or not
+        plan = plan_of(target, find_check_out(target, editor, token=token, using=database), using=database)
+        result = check_in(target, editor, token=token, using=database)
+        locked = {request.target for request in plan.requests if request.status == Status.LOCKED}
+        own = set(plan.targets) - locked  # parents' rows belong to the target, named or not
         if locked != set(references) - own:
-            names = ", ".join(sorted(one.name for one in locked)) or "nothing"
+            names = ", ".join(sorted(reference.name for reference in locked)) or "nothing"
             raise InvalidTransition(f"{target.name} was checked out with {names}")
-        return done
+        return result

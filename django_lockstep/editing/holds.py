@@ -12,7 +12,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.models import BooleanField, Case, Model, Q, QuerySet, Value, When
 from django.utils.translation import gettext as _
 
-from django_lockstep.editing.clock import ClockTimestamp, before, time_with_day
+from django_lockstep.editing.clock import ClockTimestamp, from_now, time_with_day
 from django_lockstep.editing.conf import history_for
 from django_lockstep.editing.errors import EditLockLost, NotTheEditor, WrongToken
 from django_lockstep.editing.models import CheckOut, EditLock, Status
@@ -21,14 +21,14 @@ from django_lockstep.editing.targets import Target, key_text, label_of, parse_ta
 from django_lockstep.editing.tokens import digest_of, matches
 
 __all__ = [
-    "Wanted",
+    "LockRequest",
     "checked_out",
+    "conflicting_locks",
     "end",
     "end_expired",
     "find_check_out",
     "holders_among",
     "holds_of",
-    "in_the_way",
     "insert_locks",
     "is_alive",
     "live_locks",
@@ -42,7 +42,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class LockRequest:
     """The lock that a check-out requests for one table or record."""
 
     target: Target
@@ -57,8 +57,7 @@ def _overlap(targets: Collection[Target], *, whole_tables: bool) -> Q:
         keys.setdefault(target.table, {""}).add(target.key)
     whole = {target.table for target in targets if target.pk is None} if whole_tables else set()
     conditions = [
-        Q(model=table) if table in whole else Q(model=table, object_pk__in=sorted(wanted))
-        for table, wanted in keys.items()
+        Q(model=table) if table in whole else Q(model=table, object_pk__in=sorted(pks)) for table, pks in keys.items()
     ]
     return reduce(or_, conditions, Q(pk__in=[]))
 
@@ -101,8 +100,8 @@ def holders_among(model: type[Model], pks: Iterable[object], *, using: str = DEF
     rows = EditLock.objects.using(using).filter(model=label_of(model), object_pk__in=["", *keys])
     rows = rows.filter(check_out__expires_at__gt=ClockTimestamp()).select_related("check_out__editor").order_by("-pk")
     # A later one replaces an earlier one of the same record: sorted so that a lock replaces a presence.
-    found = {lock.object_pk: lock for lock in sorted(rows, key=lambda lock: lock.status != Status.NORMAL)}
-    return {key: found[one] for key in keys for one in ("", key) if one in found}
+    locks = {lock.object_pk: lock for lock in sorted(rows, key=lambda lock: lock.status != Status.NORMAL)}
+    return {key: locks[object_pk] for key in keys for object_pk in ("", key) if object_pk in locks}
 
 
 def locked_rows(
@@ -127,7 +126,7 @@ def locked_rows(
 def end(check_outs: Iterable[CheckOut], *, how: str, using: str, by: object = None) -> None:
     """End these check-outs, whose rows the caller has locked, and delete their locks."""
     ids = [check_out.pk for check_out in check_outs]
-    # One UPDATE by keys: the rows are locked already, so that it waits for nobody.
+    # One UPDATE by keys: the rows are locked already, so that it does not wait.
     ended = CheckOut.objects.using(using).filter(pk__in=ids)
     ended.update(ended_at=ClockTimestamp(), ended_how=how, ended_by=by)
     # CheckOut rows stay as the log; only the locks are deleted.
@@ -155,7 +154,7 @@ def purge(*, using: str) -> tuple[int, int]:
         # Locked rows are skipped, so that a purge never makes a writer wait.
         expired = list(rows.filter(ended_at=None, expires_at__lte=ClockTimestamp()))
         end(expired, how=CheckOut.End.EXPIRED, using=using)
-        old = [row.pk for row in rows.filter(ended_at__lte=before(history_for()))]
+        old = [row.pk for row in rows.filter(ended_at__lte=from_now(-history_for()))]
         CheckOut.objects.using(using).filter(pk__in=old).delete()
     return len(expired), len(old)
 
@@ -165,36 +164,34 @@ def is_alive(lock: EditLock) -> bool:
     return bool(getattr(lock, "alive", True))
 
 
-def in_the_way(locks: Iterable[EditLock], wanted: Iterable[Wanted]) -> list[EditLock]:
-    """Return the locks that exclude what is wanted: all that overlap it, unless both are shared."""
-    # Iterated once for each lock.
-    wanted = list(wanted)
+def conflicting_locks(locks: Iterable[EditLock], requests: Sequence[LockRequest]) -> list[EditLock]:
+    """Return the locks that exclude a request: all that overlap its target, unless both are shared."""
     return [
         lock
         for lock in locks
         if lock.status != Status.NORMAL
-        and any(overlaps(lock, one.target) and not (lock.shared and one.shared) for one in wanted)
+        and any(overlaps(lock, request.target) and not (lock.shared and request.shared) for request in requests)
     ]
 
 
 # The INSERT itself has the condition: it writes a row for each target without an excluding lock, and the number of rows
 # shows whether all were granted.
-_HOLD = """
+_INSERT = """
 INSERT INTO {locks} (check_out_id, model, object_pk, status, shared)
-SELECT %s, wanted.model, wanted.object_pk, wanted.status, wanted.shared
-FROM ({wanted}) AS wanted
+SELECT %s, request.model, request.object_pk, request.status, request.shared
+FROM ({requests}) AS request
 WHERE NOT EXISTS (
     SELECT 1 FROM {locks} AS held
-    WHERE held.model = wanted.model AND held.status <> 'normal' AND wanted.status <> 'normal'
-    AND (held.object_pk = wanted.object_pk OR held.object_pk = '' OR wanted.object_pk = '')
-    AND NOT (held.shared AND wanted.shared)
+    WHERE held.model = request.model AND held.status <> 'normal' AND request.status <> 'normal'
+    AND (held.object_pk = request.object_pk OR held.object_pk = '' OR request.object_pk = '')
+    AND NOT (held.shared AND request.shared)
 )
 """
-_WANTED = "SELECT %s AS model, %s AS object_pk, %s AS status, {boolean} AS shared"
+_REQUEST = "SELECT %s AS model, %s AS object_pk, %s AS status, {boolean} AS shared"
 
 
-def insert_locks(check_out: CheckOut, wanted: Sequence[Wanted], *, using: str) -> bool:
-    """Insert the wanted locks that no other lock excludes; return whether all were inserted.
+def insert_locks(check_out: CheckOut, requests: Sequence[LockRequest], *, using: str) -> bool:
+    """Insert the requested locks that no other lock excludes; return whether all were inserted.
 
     Expired check-outs must be ended before. On False the caller rolls back.
     """
@@ -202,12 +199,14 @@ def insert_locks(check_out: CheckOut, wanted: Sequence[Wanted], *, using: str) -
     # In a UNION ALL of parameters PostgreSQL would type this one as text.
     boolean = "%s::boolean" if connection.vendor == "postgresql" else "%s"
     table = connection.ops.quote_name(EditLock._meta.db_table)
-    rows = " UNION ALL ".join([_WANTED.format(boolean=boolean)] * len(wanted))
-    values = [value for one in wanted for value in (one.target.table, one.target.key, str(one.status), one.shared)]
+    rows = " UNION ALL ".join([_REQUEST.format(boolean=boolean)] * len(requests))
+    params: list[Any] = [check_out.pk]
+    for lock in requests:
+        params += [lock.target.table, lock.target.key, str(lock.status), lock.shared]
     with connection.cursor() as cursor:
-        cursor.execute(_HOLD.format(locks=table, wanted=rows), [check_out.pk, *values])
+        cursor.execute(_INSERT.format(locks=table, requests=rows), params)
         # All or nothing: fewer rows mean that another check-out holds one of the targets.
-        return bool(cursor.rowcount == len(wanted))
+        return bool(cursor.rowcount == len(requests))
 
 
 def holds_of(locks: Iterable[EditLock]) -> tuple[Hold, ...]:
@@ -235,8 +234,8 @@ def _hold(locks: list[EditLock]) -> Hold:
 
 def status_in(locks: Iterable[EditLock], target: Target) -> str:
     """Return the target's status by these unexpired locks; a table's status applies to its records."""
-    found = {lock.status for lock in locks if lock.model == target.table and lock.object_pk in ("", target.key)}
-    return next((status for status in (Status.EDITING, Status.LOCKED) if status in found), Status.NORMAL).value
+    statuses = {lock.status for lock in locks if lock.model == target.table and lock.object_pk in ("", target.key)}
+    return next((status for status in (Status.EDITING, Status.LOCKED) if status in statuses), Status.NORMAL).value
 
 
 def require_user(editor: object) -> None:
@@ -255,20 +254,20 @@ def find_check_out(target: Target, editor: Any, *, token: str | None, using: str
     # Locked before it is looked at: an extension, an end and a take-over of one check-out exclude each other.
     rows = rows.select_for_update(no_key=connections[using].features.has_select_for_no_key_update)
     if token is None:
-        found = rows.filter(editor=editor, ended_at=None).first()
-        if found is None:
+        check_out = rows.filter(editor=editor, ended_at=None).first()
+        if check_out is None:
             words = _("%(editor)s has not checked out %(what)s")
             raise NotTheEditor(words % {"editor": editor.get_username(), "what": target.name})
-        if found.require_token:
+        if check_out.require_token:
             raise WrongToken(_("The check-out of %(what)s requires its token") % {"what": target.name})
-        return found
-    found = rows.filter(digest=digest_of(token)).first()
-    if found is None or not matches(token, found.digest):
+        return check_out
+    check_out = rows.filter(digest=digest_of(token)).first()
+    if check_out is None or not matches(token, check_out.digest):
         raise WrongToken(_("The token does not belong to a check-out of %(what)s") % {"what": target.name})
-    if found.editor_id != editor.pk:
+    if check_out.editor_id != editor.pk:
         words = _("%(what)s was checked out by another user, not by %(editor)s")
         raise NotTheEditor(words % {"what": target.name, "editor": editor.get_username()})
-    return found
+    return check_out
 
 
 def lost_error(check_out: CheckOut, *, using: str) -> EditLockLost:

@@ -68,8 +68,8 @@ class EditLockAdminMixin(_Base):
 
     @property
     def media(self) -> forms.Media:
-        ours = forms.Media(css={"all": ["lockstep_editing/edit-lock.css"]}, js=["lockstep_editing/edit-lock.js"])
-        media: forms.Media = super().media + ours
+        own_media = forms.Media(css={"all": ["lockstep_editing/edit-lock.css"]}, js=["lockstep_editing/edit-lock.js"])
+        media: forms.Media = super().media + own_media
         return media
 
     def get_urls(self) -> list[Any]:
@@ -237,9 +237,9 @@ class EditLockAdminMixin(_Base):
         changelist = super().get_changelist_instance(request)
         if self.edit_lock_mode != "off":
             # One query for the page instead of one for each row.
-            found = holders_among(self.model, [row.pk for row in changelist.result_list])
+            locks = holders_among(self.model, [row.pk for row in changelist.result_list])
             for row in changelist.result_list:
-                row._edit_lock = found.get(key_text(self.model, row.pk))
+                row._edit_lock = locks.get(key_text(self.model, row.pk))
         return changelist
 
     @admin.display(description=gettext_lazy("checked out by"))
@@ -268,21 +268,15 @@ def _read_only(request: HttpRequest) -> bool:
 
 
 def _with_check(action: Any) -> Any:
-    """Return the action (a tuple before Django 6.1, an object since) with a check before its function."""
-    if isinstance(action, tuple):
-        return (_checked(action[0]), *action[1:])
-    return replace(action, func=_checked(action.func))
-
-
-def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the action's function with a write check of the selected records."""
+    """Return the action (a tuple before Django 6.1, an object since) with a write check of the selected records."""
+    function = action[0] if isinstance(action, tuple) else action.func
 
     @wraps(function)
     def checked(modeladmin: object, request: HttpRequest, queryset: models.QuerySet[Any]) -> Any:
         require_editable(queryset.model, list(queryset.values_list("pk", flat=True)))
         return function(modeladmin, request, queryset)
 
-    return checked
+    return (checked, *action[1:]) if isinstance(action, tuple) else replace(action, func=checked)
 
 
 def _lock_checked_form(form: Any, session: EditSession | None) -> Any:

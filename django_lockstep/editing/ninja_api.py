@@ -83,8 +83,9 @@ class ProblemAPI(NinjaAPI):
         """Return the schema; refusals have the media type of RFC 9457 and are declared for every operation."""
         schema = super().get_openapi_schema(**options)
         schema.add_schema_definitions({"ProblemOut": ProblemOut.json_schema()})
-        for operation in (each for path in schema["paths"].values() for each in path.values()):
-            _declare_refusals(operation)
+        for path in schema["paths"].values():
+            for operation in path.values():
+                _declare_refusals(operation)
         return schema
 
     def _for_users(self, view: View) -> View:

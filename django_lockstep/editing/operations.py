@@ -11,16 +11,16 @@ from typing import Any
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from django_lockstep.editing.clock import ClockTimestamp, after
+from django_lockstep.editing.clock import ClockTimestamp, from_now
 from django_lockstep.editing.conf import time_to_live
 from django_lockstep.editing.errors import TakeOverNotAllowed
 from django_lockstep.editing.holds import (
-    Wanted,
+    LockRequest,
+    conflicting_locks,
     end,
     end_expired,
     find_check_out,
     holds_of,
-    in_the_way,
     insert_locks,
     live_locks,
     locked_rows,
@@ -88,10 +88,10 @@ def check_out(
     """
     require_user(editor)
     valid_text(note, name="note", shortest=0, longest=LONGEST_NOTE)
-    target, lasting = target_of(what), time_to_live(ttl)
+    target, lifetime = target_of(what), time_to_live(ttl)
     with atomic_for(target, database := target.database(using)):
         plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
-        return _grant(plan, editor, ttl=lasting, note=note, require_token=require_token)
+        return _grant(plan, editor, ttl=lifetime, note=note, require_token=require_token)
 
 
 def take_over(
@@ -114,22 +114,17 @@ def take_over(
     """
     require_user(by)
     valid_text(note, name="note", shortest=0, longest=LONGEST_NOTE)
-    target, lasting, allowed = target_of(what), time_to_live(ttl), by.has_perm(TAKE_OVER)
+    target, lifetime, allowed = target_of(what), time_to_live(ttl), by.has_perm(TAKE_OVER)
     with atomic_for(target, database := target.database(using)):
         plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
-        # After lock_plan(): under the advisory locks no check-out can appear between this and the grant.
-        _end_obstacles(plan, by, allowed=allowed)
-        return _grant(plan, by, ttl=lasting, note=note, require_token=require_token)
-
-
-def _end_obstacles(plan: LockPlan, by: Any, *, allowed: bool) -> None:
-    obstacles = {lock.check_out_id: lock.check_out for lock in in_the_way(_current(plan), plan.wanted)}
-    if not allowed and any(check_out.editor_id != by.pk for check_out in obstacles.values()):
-        words = _("%(editor)s needs the permission %(permission)s to take over %(what)s from another user")
-        facts = {"editor": by.get_username(), "permission": TAKE_OVER, "what": plan.target.name}
-        # Decided under the advisory locks, so that no other user's check-out can slip in after the check.
-        raise TakeOverNotAllowed(words % facts)
-    end(obstacles.values(), how=CheckOut.End.TAKEN_OVER, by=by, using=plan.using)
+        # After lock_plan(): under the advisory locks no check-out can appear between this check and the grant.
+        obstacles = {lock.check_out_id: lock.check_out for lock in conflicting_locks(_current(plan), plan.requests)}
+        if not allowed and any(check_out.editor_id != by.pk for check_out in obstacles.values()):
+            words = _("%(editor)s needs the permission %(permission)s to take over %(what)s from another user")
+            names = {"editor": by.get_username(), "permission": TAKE_OVER, "what": target.name}
+            raise TakeOverNotAllowed(words % names)
+        end(obstacles.values(), how=CheckOut.End.TAKEN_OVER, by=by, using=database)
+        return _grant(plan, by, ttl=lifetime, note=note, require_token=require_token)
 
 
 def _current(plan: LockPlan) -> list[EditLock]:
@@ -155,9 +150,9 @@ def _grant(plan: LockPlan, editor: Any, *, ttl: timedelta, note: str = "", requi
             require_token=require_token,
             note=note,
             since=ClockTimestamp(),
-            expires_at=after(ttl),
+            expires_at=from_now(ttl),
         )
-        granted = insert_locks(mine, plan.wanted, using=plan.using)
+        granted = insert_locks(mine, plan.requests, using=plan.using)
         if not granted:
             transaction.set_rollback(True, using=plan.using)
     return _build_result(plan, mine=mine if granted else None, lock_result=granted, token=token if granted else None)
@@ -187,11 +182,11 @@ def extend(
 
     One UPDATE that happens only while the check-out has neither ended nor expired. Raises as `check_in` does.
     """
-    target, lasting = target_of(what), time_to_live(ttl)
+    target, lifetime = target_of(what), time_to_live(ttl)
     with atomic_for(target, database := target.database(using)):
         mine = find_check_out(target, editor, token=token, using=database)
         # The UPDATE itself checks the expiry by the database's clock: an expired check-out is never revived.
-        if not _unexpired(mine, database).update(expires_at=after(lasting)):
+        if not _unexpired(mine, database).update(expires_at=from_now(lifetime)):
             raise lost_error(mine, using=database)
         return _build_result(plan_of(target, mine, using=database), mine=mine, lock_result=True)
 
@@ -232,25 +227,24 @@ def announce(what: object, editor: object, *, ttl: Duration | None = None, using
     `check_out` does.
     """
     require_user(editor)
-    target, lasting = target_of(what), time_to_live(ttl)
+    target, lifetime = target_of(what), time_to_live(ttl)
     with atomic_for(target, database := target.database(using)):
-        wanted = (Wanted(target=target, status=Status.NORMAL),)
-        return _grant(LockPlan(target=target, wanted=wanted, using=database), editor, ttl=lasting)
+        presence = LockRequest(target=target, status=Status.NORMAL)
+        return _grant(LockPlan(target=target, requests=(presence,), using=database), editor, ttl=lifetime)
 
 
 def _build_result(plan: LockPlan, *, mine: CheckOut | None, lock_result: bool, token: str | None = None) -> EditResult:
     """Return the plan's result by the current locks, from the view of the check-out ``mine``."""
     locks = live_locks(plan.targets, using=plan.using)
-    others = [lock for lock in locks if mine is None or lock.check_out_id != mine.pk]
-    must_end = holds_of(in_the_way(others, plan.wanted))
-    first = holds_of(lock for lock in locks if lock not in others) or must_end
+    other_locks = [lock for lock in locks if mine is None or lock.check_out_id != mine.pk]
+    must_end = holds_of(conflicting_locks(other_locks, plan.requests))
+    first = holds_of(lock for lock in locks if lock not in other_locks) or must_end
     return EditResult(
         lock_result=lock_result,
         current_status=status_in(locks, plan.target),
         fk_current_status=tuple(
-            TableStatus(table_name=one.target.table, record=one.target.key, current_status=status_in(locks, one.target))
-            for one in plan.wanted
-            if one.status == Status.LOCKED
+            TableStatus(table_name=target.table, record=target.key, current_status=status_in(locks, target))
+            for target in (request.target for request in plan.requests if request.status == Status.LOCKED)
         ),
         table=plan.target.table,
         record=plan.target.key,
@@ -259,6 +253,6 @@ def _build_result(plan: LockPlan, *, mine: CheckOut | None, lock_result: bool, t
         since=first[0].since if first else None,
         expires_at=first[0].expires_at if first else None,
         must_end=must_end,
-        present=holds_of(lock for lock in others if lock.status == Status.NORMAL),
+        present=holds_of(lock for lock in other_locks if lock.status == Status.NORMAL),
         token=token,
     )

@@ -18,7 +18,7 @@ from django.db import models
 
 from django_lockstep.editing.advisory import lock_for_check_out
 from django_lockstep.editing.errors import ReferencesChanged, UnknownRecord, UnrelatedTarget
-from django_lockstep.editing.holds import Wanted
+from django_lockstep.editing.holds import LockRequest
 from django_lockstep.editing.models import LONGEST_KEY, CheckOut, EditLock, Status
 from django_lockstep.editing.targets import Target, parse_target, record, target_of
 
@@ -49,8 +49,9 @@ def closure_of(target: Target, *, depth: int | None, using: str) -> Closure:
     seen, edge, step = set(own), own, 0
     # Breadth first, with every target visited once: cycles of foreign keys end here.
     while edge and (depth is None or step < depth):
-        found = [reference for one in edge for reference in rows.references(one)]
-        edge = [part for part in dict.fromkeys(part for one in found for part in rows.parts(one)) if part not in seen]
+        references = [reference for table in edge for reference in rows.references(table)]
+        parts = dict.fromkeys(part for reference in references for part in rows.parts(reference))
+        edge = [part for part in parts if part not in seen]
         seen |= set(edge)
         step += 1
     return Closure(own=_sorted(own), references=_sorted(seen - set(own)))
@@ -58,13 +59,18 @@ def closure_of(target: Target, *, depth: int | None, using: str) -> Closure:
 
 def _sorted(targets: Iterable[Target]) -> tuple[Target, ...]:
     # Sorted, so that a plan that is computed again can be compared with the first one.
-    return tuple(sorted(targets, key=lambda one: one.name))
+    return tuple(sorted(targets, key=lambda target: target.name))
 
 
 def own_targets(instance: models.Model) -> list[Target]:
     """Return the instance's rows in its own table and in its parents' tables; new rows have no key."""
     model = instance._meta.concrete_model or type(instance)
-    return [Target(owner, _key_in(instance, owner)) for owner in (model, *model._meta.get_parent_list())]
+    targets = []
+    for owner in (model, *model._meta.get_parent_list()):
+        pk = instance.pk if owner is instance._meta.concrete_model else getattr(instance, owner._meta.pk.attname)
+        # A composite key of which a part is missing is that of a row that is not saved yet.
+        targets.append(Target(owner, None if isinstance(pk, tuple) and None in pk else pk))
+    return targets
 
 
 def own_records(model: type[models.Model], pks: Iterable[object], *, using: str) -> list[Target]:
@@ -76,14 +82,8 @@ def own_records(model: type[models.Model], pks: Iterable[object], *, using: str)
     targets = [record(model, pk) for pk in pks]
     if not model._meta.get_parent_list():
         return targets
-    rows = model._base_manager.using(using).in_bulk([one.pk for one in targets])
-    return [part for one in targets for part in (own_targets(rows[one.pk]) if one.pk in rows else [one])]
-
-
-def _key_in(instance: models.Model, owner: type[models.Model]) -> Any:
-    pk = instance.pk if owner is instance._meta.concrete_model else getattr(instance, owner._meta.pk.attname)
-    # A composite key of which a part is missing is that of a row that is not saved yet.
-    return None if isinstance(pk, tuple) and None in pk else pk
+    rows = model._base_manager.using(using).in_bulk([target.pk for target in targets])
+    return [part for row in targets for part in (own_targets(rows[row.pk]) if row.pk in rows else [row])]
 
 
 class _Rows:
@@ -109,14 +109,22 @@ class _Rows:
 
     def references(self, target: Target) -> Iterator[Target]:
         """Yield the targets that the columns of the target's own table refer to."""
-        fields: list[Any] = [field for field in target.model._meta.local_concrete_fields if _is_reference(field)]
+        fields: list[Any] = [
+            field
+            for field in target.model._meta.local_concrete_fields
+            if isinstance(field, models.ForeignKey) and not field.remote_field.parent_link
+        ]
         row = self._row(target) if fields and target.pk is not None else None
         for field in fields:
             remote = field.remote_field.model._meta.concrete_model
             if target.pk is None:
                 yield Target(remote)
             elif (value := getattr(row, field.attname, None)) is not None:
-                pk = value if field.target_field.primary_key else self._key_of(remote, field, value)
+                pk = value
+                if not field.target_field.primary_key:
+                    # A foreign key with to_field: its value is not the primary key, by which records are locked.
+                    rows = remote._base_manager.using(self._using).filter(**{field.target_field.attname: value})
+                    pk = rows.values_list("pk", flat=True).first()
                 if pk is not None:
                     yield Target(remote, pk)
 
@@ -125,29 +133,18 @@ class _Rows:
             self._read[target] = target.model._base_manager.using(self._using).filter(pk=target.pk).first()
         return self._read[target]
 
-    def _key_of(self, remote: type[models.Model], field: Any, value: object) -> Any:
-        """Return the primary key of the row that is referred to by another unique column; None without a row."""
-        # A foreign key with to_field: its value is not the primary key, by which records are locked.
-        rows = remote._base_manager.using(self._using).filter(**{field.target_field.attname: value})
-        return rows.values_list("pk", flat=True).first()
-
-
-def _is_reference(field: object) -> bool:
-    return isinstance(field, models.ForeignKey) and not field.remote_field.parent_link
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockPlan:
     """The locks that a check-out of the target takes, and the database."""
 
     target: Target
-    wanted: tuple[Wanted, ...]
+    requests: tuple[LockRequest, ...]
     using: str
 
     @property
     def targets(self) -> list[Target]:
-        """All targets of the plan."""
-        return [one.target for one in self.wanted]
+        return [request.target for request in self.requests]
 
 
 def plan_for(
@@ -170,46 +167,42 @@ def plan_for(
     references: Iterable[Target] = closure.references
     if isinstance(related, list):
         references = _named(closure, target, names=related, using=database)
-    for one in (*closure.own, *references):
-        _require_storable(one)
-    wanted = [Wanted(target=own, status=Status.EDITING) for own in closure.own]
-    wanted += [Wanted(target=one, status=Status.LOCKED, shared=shared_references) for one in references]
-    return LockPlan(target=target, wanted=tuple(wanted), using=database)
-
-
-def _require_storable(target: Target) -> None:
-    if len(target.key) > LONGEST_KEY:
-        raise UnknownRecord(
-            f"{target.table} {target.key[:40]!r}... has a key of {len(target.key)} characters: with more than "
-            f"{LONGEST_KEY} a record can only be checked out with its whole table"
-        )
+    requests = [LockRequest(target=part, status=Status.EDITING) for part in closure.own]
+    requests += [LockRequest(target=part, status=Status.LOCKED, shared=shared_references) for part in references]
+    for row in (request.target for request in requests):
+        if len(row.key) > LONGEST_KEY:
+            raise UnknownRecord(
+                f"{row.table} {row.key[:40]!r}... has a key of {len(row.key)} characters: with more than "
+                f"{LONGEST_KEY} a record can only be checked out with its whole table"
+            )
+    return LockPlan(target=target, requests=tuple(requests), using=database)
 
 
 def _named(closure: Closure, target: Target, *, names: list[Any], using: str) -> list[Target]:
     """Return the named targets without the target's own. Raises `UnrelatedTarget` for unreachable ones."""
-    named = list(dict.fromkeys(map(target_of, names)))
+    targets = list(dict.fromkeys(map(target_of, names)))
     # Models are compared first: rows are read only where records are named.
-    unrelated = _unreached(target, _unreached(target.whole_table(), named, using=using), using=using)
+    unrelated = _unreached(target, _unreached(target.whole_table(), targets, using=using), using=using)
     if unrelated:
-        raise UnrelatedTarget(f"{target.name} does not refer to {', '.join(one.name for one in unrelated)}")
-    return [one for one in named if one not in closure.own]
+        raise UnrelatedTarget(f"{target.name} does not refer to {', '.join(part.name for part in unrelated)}")
+    return [part for part in targets if part not in closure.own]
 
 
-def _unreached(start: Target, named: list[Target], *, using: str) -> list[Target]:
-    if not named:
+def _unreached(start: Target, targets: list[Target], *, using: str) -> list[Target]:
+    if not targets:
         return []
     closure = closure_of(start, depth=None, using=using)
-    return [one for one in named if one not in (*closure.own, *closure.references)]
+    return [part for part in targets if part not in (*closure.own, *closure.references)]
 
 
 def plan_of(target: Target, check_out: CheckOut, *, using: str) -> LockPlan:
     """Return the plan of an existing check-out, also if the record's foreign keys changed or it was deleted."""
     locks = EditLock.objects.using(using).filter(check_out=check_out).order_by("model", "object_pk")
-    wanted = [
-        Wanted(target=parse_target(lock.model, lock.object_pk), status=lock.status, shared=lock.shared)
+    requests = tuple(
+        LockRequest(target=parse_target(lock.model, lock.object_pk), status=lock.status, shared=lock.shared)
         for lock in locks
-    ]
-    return LockPlan(target=target, wanted=tuple(wanted), using=using)
+    )
+    return LockPlan(target=target, requests=requests, using=using)
 
 
 def lock_plan(

@@ -52,7 +52,13 @@ def target_for(user: Any, name: str, pk: str | None = None, *, change: bool = Fa
         raise UnknownTable(f"There is no table {name!r}")
     if change and not _may(user, table.model, "change"):
         raise PermissionDenied(f"{table.table} may not be changed by {user}")
-    return table if pk is None else _record_of(table, pk)
+    if pk is None:
+        return table
+    target = record(table.model, pk)
+    # One name for one record: "007" and "7" would be the same row with two names.
+    if target.key != pk and not isinstance(target.pk, tuple):
+        raise UnknownRecord(f"{pk!r} is not a primary key of {table.model._meta.label} in its canonical form")
+    return target
 
 
 def _sees(user: Any, model: type[models.Model]) -> bool:
@@ -62,14 +68,6 @@ def _sees(user: Any, model: type[models.Model]) -> bool:
 def _may(user: Any, model: type[models.Model], *actions: str) -> bool:
     names = [f"{model._meta.app_label}.{get_permission_codename(action, model._meta)}" for action in actions]
     return any(user.has_perm(name) for name in names)
-
-
-def _record_of(table: Target, pk: str) -> Target:
-    found = record(table.model, pk)
-    # One name for one record: "007" and "7" would be the same row with two names.
-    if found.key != pk and not isinstance(found.pk, tuple):
-        raise UnknownRecord(f"{pk!r} is not a primary key of {table.model._meta.label} in its canonical form")
-    return found
 
 
 def run_operation(
@@ -106,8 +104,8 @@ def _require_visible(user: Any, target: Target, *, depth: int | None, related: A
         raise LimitExceeded(f"depth must be at most {deepest}, not {depth!r}")
     if depth is not None and depth < 0:
         raise LimitExceeded(f"depth must be at least 0, not {depth!r}")
-    wanted = plan_for(target, depth=depth, related=related).wanted
-    if not all(_sees(user, one.target.model) for one in wanted if one.status == Status.LOCKED):
+    locks = plan_for(target, depth=depth, related=related).requests
+    if not all(_sees(user, lock.target.model) for lock in locks if lock.status == Status.LOCKED):
         raise PermissionDenied(
             f"{target.table} refers to tables that the check-out would lock and that you may not see"
         )
@@ -123,18 +121,18 @@ def checked_out_by(user: Any, table: Target | None = None) -> Iterator[EditResul
 
     Deleted records are left out.
     """
-    for one in checked_out(table):
-        if _sees(user, one.model):
+    for target in checked_out(table):
+        if _sees(user, target.model):
             with suppress(UnknownRecord):
-                yield status_of(one)
+                yield status_of(target)
 
 
-def make_transition(user: Any, wanted: StatusTransition) -> EditResult:
+def make_transition(user: Any, change: StatusTransition) -> EditResult:
     """Change the status of a table and of its references, if the user may and all have the expected status."""
-    target = target_for(user, wanted.table, wanted.record, change=True)
-    references = [target_for(user, name) for name in wanted.fk_tables]
-    _require_limits(wanted.ttl, wanted.note)
-    return transition(target, references, wanted=wanted, editor=user)
+    target = target_for(user, change.table, change.record, change=True)
+    references = [target_for(user, name) for name in change.fk_tables]
+    _require_limits(change.ttl, change.note)
+    return transition(target, references, change=change, editor=user)
 
 
 def refusal_of(result: EditResult) -> Problem | None:
@@ -166,5 +164,5 @@ def problem_for(error: Exception) -> Problem | None:
     problem = problem_of(error)
     if problem is None or problem.status != 409 or not isinstance(error, ConcurrencyError):
         return problem
-    facts = {"how": getattr(error, "how", ""), "by": getattr(error, "by", ""), "at": getattr(error, "at", None)}
-    return Problem(status=409, detail=str(error), members=facts)
+    members = {"how": getattr(error, "how", ""), "by": getattr(error, "by", ""), "at": getattr(error, "at", None)}
+    return Problem(status=409, detail=str(error), members=members)

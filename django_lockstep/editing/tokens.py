@@ -96,7 +96,7 @@ def _client_address(request: HttpRequest) -> str:
 
 def issue(user: Any) -> str:
     """Return a token with which requests act for the user, for ``LOCKSTEP_EDIT_API_TOKEN_AGE``."""
-    return signing.dumps([str(user.pk), _proof(user)], salt=_SALT)
+    return signing.dumps([str(user.pk), user.get_session_auth_hash()], salt=_SALT)
 
 
 def user_of(token: str) -> Any:
@@ -106,10 +106,5 @@ def user_of(token: str) -> Any:
     except (signing.BadSignature, ValueError):
         return None
     user = get_user_model()._default_manager.filter(pk=pk, is_active=True).first()
-    return user if user is not None and constant_time_compare(proof, _proof(user)) else None
-
-
-def _proof(user: Any) -> str:
-    """Return a digest that changes with the password and does not reveal it."""
-    # Django's session hash: it changes with the password, which revokes all tokens.
-    return str(user.get_session_auth_hash())
+    # Django's session hash changes with the password, which revokes all tokens.
+    return user if user is not None and constant_time_compare(proof, user.get_session_auth_hash()) else None

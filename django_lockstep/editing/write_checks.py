@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
 from typing import Any
 
 from django.db import connections, models, router, transaction
@@ -72,22 +73,18 @@ def checked_write(instance: models.Model, *, using: str) -> Iterator[None]:
 def checked_deletion(instance: models.Model, *, using: str) -> Iterator[None]:
     """Do as `checked_write` for a deletion, with the rows that Django's deletion cascades to."""
     with _in_transaction(using):
-        _check([*own_targets(instance), *_cascade(instance, using=using)], whole_tables=False, using=using)
+        # Django's own collector, so that exactly the rows of the later deletion are checked.
+        collector = Collector(using=using, origin=instance)
+        collector.collect([instance])
+        targets = list(chain.from_iterable(map(own_targets, chain([instance], *collector.data.values()))))
+        for rows in collector.fast_deletes:
+            targets += [Target(rows.model, pk) for pk in rows.values_list("pk", flat=True)]
+        _check(targets, whole_tables=False, using=using)
         yield
 
 
 def _in_transaction(using: str) -> AbstractContextManager[None]:
     return nullcontext() if connections[using].in_atomic_block else transaction.atomic(using=using)
-
-
-def _cascade(instance: models.Model, *, using: str) -> Iterator[Target]:
-    collector = Collector(using=using, origin=instance)
-    # Django's own collector, so that exactly the rows of the later deletion are checked.
-    collector.collect([instance])
-    for found in collector.data.values():
-        yield from (part for one in found for part in own_targets(one))
-    for rows in collector.fast_deletes:
-        yield from (Target(rows.model, pk) for pk in rows.values_list("pk", flat=True))
 
 
 def _check(targets: list[Target], *, whole_tables: bool, using: str) -> None:
@@ -99,19 +96,19 @@ def _check(targets: list[Target], *, whole_tables: bool, using: str) -> None:
         # Before the locks are read: a check-out that is in progress commits first, and is then visible.
         lock_for_writes(targets, whole_tables=whole_tables, settings=settings, using=using)
         locks = locked_rows(targets, whole_tables=whole_tables, digest=digest, using=using)
-    held = [lock for lock in locks if is_alive(lock)]
+    locks = [lock for lock in locks if is_alive(lock)]
     # Before the obstacles: a writer whose check-out has ended learns that, and not that another user now has it.
-    if digest and all(lock.check_out.digest != digest for lock in held):
+    if digest and all(lock.check_out.digest != digest for lock in locks):
         check_out = CheckOut.objects.using(using).filter(digest=digest).first()
         unknown = EditLockLost(_("The token does not belong to a check-out"))
         raise lost_error(check_out, using=using) if check_out else unknown
-    for lock in held:
+    for lock in locks:
         is_obstacle = any(overlaps(lock, target, whole_tables=whole_tables) for target in targets)
         if is_obstacle and lock.status != Status.NORMAL and not _is_writers(lock, writer):
             raise refusal(lock)
     # A token was passed with the advisory locks; without one, the trigger needs proofs of the writer's check-outs.
     if writer and not writer.token:
-        _show_passes({lock.check_out.digest for lock in held if _is_writers(lock, writer)}, using=using)
+        _show_passes({lock.check_out.digest for lock in locks if _is_writers(lock, writer)}, using=using)
 
 
 def _show_passes(digests: set[str], *, using: str) -> None:

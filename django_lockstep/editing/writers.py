@@ -78,10 +78,8 @@ class EditLockMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         # Lazy: reading POST here would consume the body before views can stream it.
-        with _as(Writer(editor=request.user, token_source=lambda: token_of(request))):
+        def token() -> str:
+            return str(request.headers.get(TOKEN_HEADER) or request.POST.get(TOKEN_FIELD) or "")
+
+        with _as(Writer(editor=request.user, token_source=token)):
             return self._get_response(request)
-
-
-def token_of(request: HttpRequest) -> str:
-    """Return the request's token; empty without one."""
-    return str(request.headers.get(TOKEN_HEADER) or request.POST.get(TOKEN_FIELD) or "")

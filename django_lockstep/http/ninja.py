@@ -78,10 +78,10 @@ def _refused(request: HttpRequest, error: HttpError) -> Problem:
 
 
 def _invalid(request: HttpRequest, error: ValidationError) -> Problem:
-    if any(each.get("loc", ("",))[0] == "body" for each in error.errors) and not request.body:
+    if any(item.get("loc", ("",))[0] == "body" for item in error.errors) and not request.body:
         return Problem(status=400, detail="The body is empty; it must be a JSON object.")
     errors = _plain(error.errors)
-    detail = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in errors)
+    detail = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in errors)
     return Problem(status=422, detail=detail, members={"errors": errors})
 
 

@@ -68,8 +68,6 @@ class PreconditionFailed(PreconditionError):
 class MalformedPrecondition(PreconditionError):
     """A header of the request is not a list of entity tags."""
 
-    status = 400
-
 
 ANY = ("*",)
 """The value of ``*`` in a header: any existing object."""
@@ -143,8 +141,8 @@ def require_match(request: HttpRequest, obj: models.Model | None) -> None:
     detects later changes. Raises `PreconditionRequired` without the header.
     """
     check_preconditions(request, obj)
-    wanted = "If-Match" if obj is not None else "If-None-Match"
-    if wanted not in request.headers:
+    header = "If-Match" if obj is not None else "If-None-Match"
+    if header not in request.headers:
         hint = "" if obj is not None else "Creating an object needs the header If-None-Match: *"
         raise PreconditionRequired(hint, etag=None)
 
@@ -172,11 +170,11 @@ def seen_elsewhere(obj: models.Model) -> Iterator[None]:
 
 def is_conflict_of(obj: models.Model, error: Exception) -> bool:
     """Whether the error means that this object was changed or deleted since it was read."""
-    found = translated(error)
+    conflict = translated(error)
     gone: Any = vars(type(obj))["DoesNotExist"]
     # By class and key: a conflict of another object must not be answered with this object's tag.
     return isinstance(error, gone) or (
-        isinstance(found, StaleVersionError) and found.model is type(obj) and found.pk == obj.pk
+        isinstance(conflict, StaleVersionError) and conflict.model is type(obj) and conflict.pk == obj.pk
     )
 
 

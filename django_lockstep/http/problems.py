@@ -90,17 +90,17 @@ def problem_of(error: Exception) -> Problem | None:
         return None  # what the request asked for is done: no answer may say that nothing was saved
     if isinstance(error, PreconditionError):
         return refusal_of(error)
-    found = translated(error)
-    own = getattr(found, "http_status", None)
-    if isinstance(own, int):
-        return Problem(status=own, detail=str(found))
+    error = translated(error)
+    status = getattr(error, "http_status", None)
+    if isinstance(status, int):
+        return Problem(status=status, detail=str(error))
     # Before the general case: these are retryable, so 503 with Retry-After and not 409.
-    if isinstance(found, _BUSY):
+    if isinstance(error, _BUSY):
         return Problem(status=503, detail=_("Too many concurrent requests for this object. Try again."), headers=_RETRY)
-    if isinstance(found, Error) and is_outage(found):
+    if isinstance(error, Error) and is_outage(error):
         # A connection lost at COMMIT leaves the outcome unknown, so the text must not claim that nothing was saved.
         return Problem(status=503, detail=_("The database did not answer. Try again."), headers=_RETRY)
-    if isinstance(found, (ConcurrencyError, *STALE_ERRORS)):
+    if isinstance(error, (ConcurrencyError, *STALE_ERRORS)):
         return Problem(
             status=409, detail=_("The object was changed by another user in the meantime. Nothing was saved.")
         )

@@ -146,7 +146,7 @@ class _Exchange:
 
     def _find(self) -> tuple[models.Model | None, Exception | None]:
         try:
-            found = self._lookup()
+            instance = self._lookup()
         except (Http404, ObjectDoesNotExist) as error:
             return None, error
-        return found, None if found is not None else Http404()
+        return instance, None if instance is not None else Http404()

@@ -60,10 +60,8 @@ class LeaseAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
         leases = Lease.objects.using(queryset._db)  # type: ignore[attr-defined]
         for lease in queryset.order_by("pk"):
             if leases.filter(pk=lease.pk, token=lease.token).force_release():
-                facts = {"owner": lease.owner, "token": lease.token}
-                self.log_change(
-                    request, lease, gettext("Released by force; was held by %(owner)s, token %(token)s.") % facts
-                )
+                text = gettext("Released by force; was held by %(owner)s, token %(token)s.")
+                self.log_change(request, lease, text % {"owner": lease.owner, "token": lease.token})
                 count += 1
         text = ngettext("%d lease was released.", "%d leases were released.", count) % count
         self.message_user(request, text, messages.SUCCESS if count else messages.WARNING)

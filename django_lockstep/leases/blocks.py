@@ -92,8 +92,8 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         self._handle: LeaseHandle | None = None
 
     def __enter__(self) -> LeaseHandle:
-        wanted = self._begin()
-        return self._entered(wanted, acquire_from(self._store(), wanted, wait=self._wait, on_lost=self._on_lost))
+        claim = self._begin()
+        return self._entered(claim, acquire_from(self._store(), claim, wait=self._wait, on_lost=self._on_lost))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -103,8 +103,8 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
             handle.__exit__(kind, error, traceback)
 
     async def __aenter__(self) -> LeaseHandle:
-        wanted = self._begin()
-        return self._entered(wanted, await aacquire_from(self._store(), wanted, wait=self._wait, on_lost=self._on_lost))
+        claim = self._begin()
+        return self._entered(claim, await aacquire_from(self._store(), claim, wait=self._wait, on_lost=self._on_lost))
 
     async def __aexit__(self, *error: Any) -> None:
         await sync_to_async(self.__exit__)(*error)
@@ -114,15 +114,12 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
             raise RuntimeError(f"This block already holds lease {self._handle.key!r}; enter its handle instead")
         return self._new_claim()
 
-    def _entered(self, wanted: Claim, answer: LeaseHandle | Holder | None) -> LeaseHandle:
+    def _entered(self, claim: Claim, answer: LeaseHandle | Holder | None) -> LeaseHandle:
         if not isinstance(answer, LeaseHandle):
-            unheld = (
-                "was never held, or others are queueing for it"
-                if wanted.only_if_exists
-                else "has a queue of other claims"
+            reason = (
+                "was never held, or others are queueing for it" if claim.only_if_exists else "has a queue of claims"
             )
-            reason = str(answer) if answer else unheld
-            raise LeaseNotAcquired(f"Lease {wanted.key!r} {reason}", key=wanted.key, holder=answer)
+            raise LeaseNotAcquired(f"Lease {claim.key!r} {answer or reason}", key=claim.key, holder=answer)
         # Before the heartbeat starts: from here on the end of the block releases the lease.
         self._handle = answer.__enter__()
         if self._heartbeat:
@@ -157,29 +154,23 @@ def exclusive(key: str, ttl: Duration, *, skip: bool = False, **options: Unpack[
 
     def decorate(function: Callable[..., Any], /) -> Callable[..., Any]:
         refuse_generator(function, decorator="exclusive")
-        block = functools.partial(_block, inspect.signature(function), key, ttl, options)
+        signature = inspect.signature(function)
         # Checked when the module is imported, not at the first call.
-        _require_parameters(key, function)
+        fields = [name for _, name, _, _ in string.Formatter().parse(key) if name is not None]
+        if unknown := {name.split(".")[0].split("[")[0] for name in fields} - set(signature.parameters):
+            raise ValueError(
+                f"key {key!r} names {', '.join(sorted(unknown)) or 'nothing'}, which is not a parameter of the function"
+            )
+
+        def block(*args: object, **kwargs: object) -> lease:
+            call = signature.bind(*args, **kwargs)
+            call.apply_defaults()
+            return lease(key.format(**call.arguments), ttl, **options)
+
         wrap = _around_coroutine if inspect.iscoroutinefunction(function) else _around
         return wrap(function, block, skip=skip)
 
     return cast("Decorator", decorate)
-
-
-def _block(
-    signature: inspect.Signature, key: str, ttl: Duration, options: LeaseOptions, *args: object, **kwargs: object
-) -> lease:
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
-    return lease(key.format(**bound.arguments), ttl, **options)
-
-
-def _require_parameters(key: str, function: Callable[..., Any]) -> None:
-    names = {name.split(".")[0].split("[")[0] for _, name, _, _ in string.Formatter().parse(key) if name is not None}
-    if unknown := names - set(inspect.signature(function).parameters):
-        raise ValueError(
-            f"key {key!r} names {', '.join(sorted(unknown)) or 'nothing'}, which is not a parameter of the function"
-        )
 
 
 def _around(function: Callable[P, R], block: Callable[P, lease], *, skip: bool) -> Callable[P, R | None]:

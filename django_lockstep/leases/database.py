@@ -2,7 +2,7 @@
 
 Of polling with jitter, LISTEN/NOTIFY and a queue of advisory locks the queue had by far the shortest 99th percentile:
 of eight processes that held a lease for 20 ms each, one in a hundred waited 0.17 s, against 5 s and 1.2 s,
-at the same rate (``benchmarks/lease_waits.py``). The server keeps the order; only the first in the queue polls.
+at the same rate. The server keeps the order; only the first in the queue polls.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def on_own_connection(operation: Callable[Concatenate[S, P], R]) -> Callable[Con
             except (OperationalError, InterfaceError) as error:
                 _close_if_lost(connection, session)
                 if is_last or not store.is_lost():
-                    _raise_named(error)
+                    _raise_translated(error)
         raise AssertionError("the second attempt returns or raises")
 
     return run
@@ -95,14 +95,14 @@ def _close_if_lost(connection: BaseDatabaseWrapper, session: object) -> None:
         connection.close()
 
 
-def _raise_named(error: Exception) -> None:
+def _raise_translated(error: Exception) -> None:
     # 57014: the statement's time limit; 55P03: the session's own for locks.
     sqlstate = sqlstate_of(error)
-    named = LeaseTimedOut(sqlstate=sqlstate) if sqlstate in ("57014", "55P03") else translated(error)
-    if named is error:
+    translation = LeaseTimedOut(sqlstate=sqlstate) if sqlstate in ("57014", "55P03") else translated(error)
+    if translation is error:
         raise error
     # The driver's error stays as the cause: it has the SQLSTATE and the server's text.
-    raise named from error
+    raise translation from error
 
 
 def _refuse_inside_transaction(connection: BaseDatabaseWrapper) -> None:
@@ -184,7 +184,7 @@ class DatabaseLeases(LeaseStore, ABC):
         self, claim: Claim, *, until: float, claim_turn: Callable[[], None] | None = None
     ) -> Grant | Holder | None:
         """Try again and again; ``claim_turn`` is called once, after `SLICE`."""
-        begun = time.monotonic()
+        start = time.monotonic()
         answer = self.take_here(claim)
         for pause in pauses(until):
             if isinstance(answer, Grant):
@@ -192,7 +192,7 @@ class DatabaseLeases(LeaseStore, ABC):
             expires_in = answer.remaining + SHORTEST_PAUSE if isinstance(answer, Holder) else pause
             # No row lock is held here, only the advisory locks of the queue. Wakes right after a known expiry.
             time.sleep(min(pause, expires_in))
-            if claim_turn and time.monotonic() - begun > SLICE:
+            if claim_turn and time.monotonic() - start > SLICE:
                 claim_turn()
                 claim_turn = None
             answer = self.take_here(claim)
@@ -258,12 +258,12 @@ def holder_of(row: Any) -> Holder:
     )
 
 
-def own_grant(claim: Claim, holder: Holder, *, asked: float) -> Grant | Holder:
+def own_grant(claim: Claim, holder: Holder, *, requested_at: float) -> Grant | Holder:
     """Return the grant where the holder is this very claim, the holder otherwise.
 
     An earlier attempt succeeded then, and its answer was lost with the connection.
     """
     if not claim.is_unique or holder.owner != claim.owner or holder.released:
         return holder
-    begun = asked + holder.remaining - claim.ttl
-    return Grant(token=holder.token, since=holder.since, asked=begun, data=json.dumps(holder.data))
+    start = requested_at + holder.remaining - claim.ttl
+    return Grant(token=holder.token, since=holder.since, requested_at=start, data=json.dumps(holder.data))

@@ -21,8 +21,8 @@ class LeaseError(ConcurrencyError):
 
     _carried: ClassVar[tuple[str, ...]] = ("key", "token")
 
-    def __init__(self, message: str = "", *, key: str | None = None, token: int | None = None, **facts: Any) -> None:
-        super().__init__(message, **facts)
+    def __init__(self, message: str = "", *, key: str | None = None, token: int | None = None, **details: Any) -> None:
+        super().__init__(message, **details)
         self.key = key
         self.token = token
 
@@ -37,8 +37,8 @@ class LeaseNotAcquired(LeaseError, CommandError):
     """EX_TEMPFAIL of sysexits.h: try again later."""
     _carried = (*LeaseError._carried, "holder")
 
-    def __init__(self, message: str = "", *, holder: Holder | None = None, **facts: Any) -> None:
-        super().__init__(message, **facts)
+    def __init__(self, message: str = "", *, holder: Holder | None = None, **details: Any) -> None:
+        super().__init__(message, **details)
         self.holder = holder
 
 

@@ -35,15 +35,15 @@ class FencedQuerySet(models.QuerySet[M]):
         An open transaction goes on.
         """
         fresh, owner = {"fencing_token__lte": valid_token(token)}, _owner(self.model)
-        others = {name: value for name, value in values.items() if column(self.model, name).model is not owner}
-        own = {name: value for name, value in values.items() if name not in others}
+        rest = {name: value for name, value in values.items() if column(self.model, name).model is not owner}
+        own = {name: value for name, value in values.items() if name not in rest}
         self._for_write = True
         # No savepoint is needed: if the first UPDATE matches no row, nothing has been written.
-        block = transaction.atomic(using=self.db, savepoint=False) if others else nullcontext()
+        block = transaction.atomic(using=self.db, savepoint=False) if rest else nullcontext()
         with translated_errors(model=self.model, pk=pk), block:
             written = _token_rows(self.filter(pk=pk)).filter(**fresh).update(**own, fencing_token=token)
-            if written and others:
-                self.model._base_manager.using(self.db).filter(pk=pk).update(**others)
+            if written and rest:
+                self.model._base_manager.using(self.db).filter(pk=pk).update(**rest)
         return bool(written)
 
     async def aupdate_if_token(self, pk: object, token: int, **values: object) -> bool:
@@ -129,9 +129,9 @@ class FencedModel(models.Model):
             rows = _token_rows(type(self)._base_manager.using(using).filter(pk=self.pk))
             if features.has_select_for_update:
                 rows = rows.select_for_update(no_key=features.has_select_for_no_key_update)
-            found = rows.values_list("fencing_token", flat=True).first()
-        if found is not None and found > seen:
-            raise StaleToken(model=type(self), pk=self.pk, token=seen, found=found)
+            current = rows.values_list("fencing_token", flat=True).first()
+        if current is not None and current > seen:
+            raise StaleToken(model=type(self), pk=self.pk, token=seen, found=current)
 
     def _writer(self) -> str:
         return router.db_for_write(type(self), instance=self)

@@ -60,8 +60,8 @@ class LeaseHandle:
         """Alias of the database, or the store's name."""
         self._store = store
         self._data = grant.data
-        self._asked = grant.asked
-        self._deadline = _deadline(grant.asked, claim.ttl)
+        self._requested_at = grant.requested_at
+        self._deadline = _deadline(grant.requested_at, claim.ttl)
         self._on_lost = on_lost
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -113,20 +113,20 @@ class LeaseHandle:
         ``TransactionManagementError`` in a transaction; `LeaseTimedOut` and the driver's errors where the database does
         not answer, after which it may be called again.
         """
-        wanted = self.ttl if ttl is None else seconds(ttl, name="ttl")
-        kept = self.at_least if at_least is None else seconds(at_least, name="at_least", or_zero=True)
-        self._renew(wanted, timeout=timeout_of(self.ttl))
-        self.at_least = kept
+        lifetime = self.ttl if ttl is None else seconds(ttl, name="ttl")
+        minimum = self.at_least if at_least is None else seconds(at_least, name="at_least", or_zero=True)
+        self._renew(lifetime, timeout=timeout_of(self.ttl))
+        self.at_least = minimum
 
     def beat(self, *, timeout: float) -> None:
         """Refresh as the heartbeat does, within so many seconds: it has other leases to refresh."""
         self._renew(self.ttl, timeout=timeout)
 
     def _renew(self, ttl: float, *, timeout: float) -> None:
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         self._require(lambda: self._store.renew(self.key, self.token, ttl=ttl, timeout=timeout))
         # Never earlier: the store also keeps the later of both expiries.
-        self._deadline = max(self._deadline, _deadline(asked, ttl))
+        self._deadline = max(self._deadline, _deadline(requested_at, ttl))
         if heartbeat := self._heartbeat:
             heartbeat.notice()
 
@@ -140,10 +140,10 @@ class LeaseHandle:
 
     def ensure(self, least: Duration) -> None:
         """Refresh if fewer than ``least`` seconds are left, so that at least as many are; raises as `refresh` does."""
-        wanted = seconds(least, name="seconds")
-        if self.remaining < wanted:
+        minimum = seconds(least, name="seconds")
+        if self.remaining < minimum:
             # The answer takes time too, at most this much.
-            self.refresh(max(self.ttl, (wanted + timeout_of(self.ttl) + _DELAY) / (1 - _DRIFT)))
+            self.refresh(max(self.ttl, (minimum + timeout_of(self.ttl) + _DELAY) / (1 - _DRIFT)))
 
     def release(self) -> bool:
         """Release the lease; False if it was lost or released before, and nothing is changed then.
@@ -159,7 +159,7 @@ class LeaseHandle:
             self.key,
             self.token,
             at_least=self.at_least,
-            held=time.monotonic() - self._asked,
+            held=time.monotonic() - self._requested_at,
             timeout=timeout_of(self.ttl),
         )
         # Set after the statement: after an error the lease may still be held, and release() may be called again.
@@ -223,8 +223,8 @@ class LeaseHandle:
         """Mark the lease as lost; the first call also calls ``on_lost``."""
         with self._lock:
             # Under the lock, so that of two threads that detect the loss only one calls on_lost.
-            known, self._lost = self._lost, self._lost or reason
-        if not known:
+            earlier_reason, self._lost = self._lost, self._lost or reason
+        if not earlier_reason:
             self._call(self._on_lost)
 
     def _call(self, callback: Callback | None) -> None:
@@ -247,17 +247,18 @@ class LeaseHandle:
 
         Where the database cannot be reached the lease is left to expire, with a warning in the log.
         """
-        # First: even if the release fails, this block no longer counts as holding the lease.
-        _leave_block(self)
+        # First: even if the release fails, this block no longer counts as holding the lease. The innermost one leaves.
+        open_blocks = [*reversed(_held.get())]
+        if self in open_blocks:
+            open_blocks.remove(self)
+            _held.set(tuple(reversed(open_blocks)))
         if self._pid != os.getpid():
             return
         with self._lock:
             self._depth -= 1
             outermost = self._depth == 0
-        if outermost:
-            self._release_after(error)
-
-    def _release_after(self, error: BaseException | None) -> None:
+        if not outermost:
+            return
         try:
             self.release()
         except Exception as failure:
@@ -298,15 +299,6 @@ _held: ContextVar[tuple[LeaseHandle, ...]] = ContextVar("lockstep_leases_held", 
 """The handles whose blocks are open in this thread or task, the innermost last."""
 
 
-def _leave_block(handle: LeaseHandle) -> None:
-    """Remove the handle's innermost open block, if there is one."""
-    open_blocks = list(_held.get())
-    if handle in open_blocks:
-        open_blocks.reverse()
-        open_blocks.remove(handle)
-        _held.set(tuple(reversed(open_blocks)))
-
-
 def assert_held(key: str) -> LeaseHandle:
     """Return the handle of the surrounding block that holds the lease; sends no query.
 
@@ -321,8 +313,8 @@ def assert_held(key: str) -> LeaseHandle:
     raise LeaseLost(f"Lease {name!r} is not held here: no surrounding block has acquired it", key=name)
 
 
-def _deadline(asked: float, ttl: float) -> float:
-    return asked + ttl * (1 - _DRIFT) - _DELAY
+def _deadline(requested_at: float, ttl: float) -> float:
+    return requested_at + ttl * (1 - _DRIFT) - _DELAY
 
 
 def acquire_from(

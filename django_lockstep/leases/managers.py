@@ -123,8 +123,8 @@ class LeaseManager(_Manager[Any]):
         and for the other arguments; ``TransactionManagementError`` in an open transaction; `LeaseTimedOut` and the
         driver's errors.
         """
-        wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
-        answer = acquire_from(self._store, wanted, wait=seconds(wait, name="wait", or_zero=True))
+        request = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
+        answer = acquire_from(self._store, request, wait=seconds(wait, name="wait", or_zero=True))
         return answer if isinstance(answer, LeaseHandle) else None
 
     def holder(self, key: str) -> Holder | None:
@@ -150,8 +150,8 @@ class LeaseManager(_Manager[Any]):
         only_if_exists: bool = False,
     ) -> LeaseHandle | None:
         """Do as `acquire`, from async code; waits by polling, behind the callers in the queue."""
-        wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
-        answer = await aacquire_from(self._store, wanted, wait=seconds(wait, name="wait", or_zero=True))
+        request = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
+        answer = await aacquire_from(self._store, request, wait=seconds(wait, name="wait", or_zero=True))
         return answer if isinstance(answer, LeaseHandle) else None
 
     async def aholder(self, key: str) -> Holder | None:

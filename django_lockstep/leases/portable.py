@@ -26,10 +26,10 @@ class PortableLeases(DatabaseLeases):
     """The store on one database; each operation raises Django's database errors. Statements have no time limit here."""
 
     def take_here(self, claim: Claim, *, yields_to_queue: bool = False) -> Grant | Holder | None:
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         row = self._read(claim.key)
         if row is not None and row.remaining > timedelta():
-            return own_grant(claim, holder_of(row), asked=asked)
+            return own_grant(claim, holder_of(row), requested_at=requested_at)
         if row is None and claim.only_if_exists:
             return None
         token = self._insert(claim) if row is None else self._replace(claim, before=row.token)
@@ -37,7 +37,7 @@ class PortableLeases(DatabaseLeases):
             return None
         # Read back, because the database's clock has set the time.
         since, data = self._rows(claim.key).values_list("acquired_at", "data").get()
-        return Grant(token=token, since=since, asked=asked, data=json.dumps(data))
+        return Grant(token=token, since=since, requested_at=requested_at, data=json.dumps(data))
 
     @on_own_connection
     def get(self, key: str) -> Holder | None:

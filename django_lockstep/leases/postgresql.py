@@ -12,7 +12,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from django.db import OperationalError, connections, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.leases.database import TURN, DatabaseLeases, lease_model, on_own_connection, own_grant
@@ -75,9 +74,9 @@ UPDATE {table} SET data = %(data)s::jsonb WHERE key = %(key)s AND token = %(toke
 # zero (the inner set_config) before the new value.
 GUARD = f"""
 SELECT pg_advisory_xact_lock_shared({GUARD_LOCK.format(key="key")}),
-    CASE WHEN current = 0 OR wanted < current - elapsed THEN
-        set_config(%(limit)s, coalesce(nullif(set_config(%(limit)s, '0', true), '0'), wanted::bigint::text), true) END
-FROM (SELECT key, least(ceil(coalesce(%(within)s, ttl) * 1000), 2147483647) AS wanted,
+    CASE WHEN current = 0 OR limit_ms < current - elapsed THEN
+        set_config(%(limit)s, coalesce(nullif(set_config(%(limit)s, '0', true), '0'), limit_ms::bigint::text), true) END
+FROM (SELECT key, least(ceil(coalesce(%(within)s, ttl) * 1000), 2147483647) AS limit_ms,
         extract(epoch FROM current_setting(%(limit)s)::interval) * 1000 AS current,
         extract(epoch FROM clock_timestamp() - now()) * 1000 AS elapsed
     FROM {{table}} WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
@@ -116,11 +115,12 @@ class PostgresLeases(DatabaseLeases):
             "may_create": not claim.only_if_exists,
         }
         # Taken before the statement is sent: the lease may have started at any time after.
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         granted, *row = self._called(ACQUIRE, values, timeout=timeout_of(claim.ttl))
         if granted:
-            return Grant(token=row[0], since=row[1], asked=asked, data=json.dumps(_parse_json(row[3])))
-        return own_grant(claim, _holder(claim.key, row), asked=asked) if row[0] else None
+            data = json.dumps(_parse_json(row[3]))
+            return Grant(token=row[0], since=row[1], requested_at=requested_at, data=data)
+        return own_grant(claim, _holder(claim.key, row), requested_at=requested_at) if row[0] else None
 
     @on_own_connection
     def _turn(self, claim: Claim, *, until: float, is_first: Callable[[float], bool]) -> Grant | Holder | None:
@@ -156,9 +156,9 @@ class PostgresLeases(DatabaseLeases):
 
         Later statements of the transaction have ``after`` seconds each.
         """
-        facts = {"key": key, "after": math.ceil(after * 1000)}
+        values = {"key": key, "after": math.ceil(after * 1000)}
         sql = _NO_TRANSACTION_TIMEOUT + QUEUE if self._has_transaction_timeout() else QUEUE
-        with self._executed(sql, facts, timeout=timeout, begins=True):
+        with self._executed(sql, values, timeout=timeout, begins=True):
             pass
 
     def claim_turn(self, key: str, *, timeout: float) -> None:
@@ -185,8 +185,8 @@ class PostgresLeases(DatabaseLeases):
     def release(
         self, key: str, token: int, *, at_least: float = 0.0, held: float = 0.0, timeout: float = CALL_TIMEOUT
     ) -> bool:
-        facts = {"key": key, "token": token, "at_least": at_least}
-        return bool(self._called(RELEASE, facts, timeout=timeout)[0])
+        values = {"key": key, "token": token, "at_least": at_least}
+        return bool(self._called(RELEASE, values, timeout=timeout)[0])
 
     def lock_row(self, key: str, token: int, *, within: float | None) -> bool:
         """Lock the row FOR KEY SHARE until the transaction ends; False if the token no longer holds the lease.
@@ -194,27 +194,27 @@ class PostgresLeases(DatabaseLeases):
         The server ends the session if the transaction lasts longer than ``within`` seconds (None: the lease's ttl).
         """
         limit = _LIMIT if self._has_transaction_timeout() else _LIMIT_BEFORE
-        facts = {"key": key, "token": token, "within": within, "limit": limit}
+        values = {"key": key, "token": token, "within": within, "limit": limit}
         try:
-            return any(self._row(sql, facts, timeout=0) is not None for sql in (GUARD, GUARD_UNEXPIRED))
+            return any(self._row(sql, values, timeout=0) is not None for sql in (GUARD, GUARD_UNEXPIRED))
         except OperationalError as error:
             # Above READ COMMITTED a concurrent takeover raises 40001 instead of matching no row.
             if _overtaken(error):
                 return False
             raise
 
-    def _called(self, function: Compiled, facts: dict[str, Any], *, timeout: float) -> Any:
+    def _called(self, function: Compiled, values: dict[str, Any], *, timeout: float) -> Any:
         """Return the function's row, by a prepared statement where the session's own settings fit."""
         limit = math.ceil(timeout * 1000)
         # Not in a transaction: there a prepared statement keeps its snapshot until the next one, which delays VACUUM.
         if not self.connection.in_atomic_block and 0 < self._own_limit() <= limit:
             call = Compiled(_named(function.sql, self.name, lease_model()._meta.db_table), function.places)
-            row = fetch(self.connection, call, {**facts, "limit": limit})[0]
+            row = fetch(self.connection, call, {**values, "limit": limit})[0]
             if row[0] is not None:
                 return row
             # Nothing was done: the settings were changed, or a pooler gave this connection another session.
             _own_limits[self.connection.connection] = 0
-        return self._row(function.sql, function.bind(self.connection, {**facts, "limit": None}), timeout=timeout)
+        return self._row(function.sql, function.bind(self.connection, {**values, "limit": None}), timeout=timeout)
 
     def _has_transaction_timeout(self) -> bool:
         return bool(self.connection.pg_version >= _ITS_VERSION)  # type: ignore[attr-defined]
@@ -232,13 +232,13 @@ class PostgresLeases(DatabaseLeases):
                 _own_limits[session] = cursor.fetchone()[0]
         return _own_limits[session]
 
-    def _row(self, sql: str, facts: Mapping[str, Any] | list[Any], *, timeout: float) -> Any:
-        with self._executed(sql, facts, timeout=timeout) as cursor:
+    def _row(self, sql: str, params: Mapping[str, Any] | list[Any], *, timeout: float) -> Any:
+        with self._executed(sql, params, timeout=timeout) as cursor:
             return cursor.fetchone()
 
     @contextmanager
     def _executed(
-        self, sql: str, facts: Mapping[str, Any] | list[Any], *, timeout: float, begins: bool = False
+        self, sql: str, params: Mapping[str, Any] | list[Any], *, timeout: float, begins: bool = False
     ) -> Iterator[Any]:
         """Send the statement with its settings in one message: one transaction where none is open.
 
@@ -248,7 +248,11 @@ class PostgresLeases(DatabaseLeases):
         if begins or not self.connection.in_atomic_block:
             sql = SETTINGS.format(milliseconds=math.ceil(timeout * 1000)) + sql
         with self.connection.cursor() as cursor:
-            cursor.execute(*_bound(self.connection, sql, facts))
+            if self.connection.settings_dict["OPTIONS"].get("server_side_binding"):
+                # Server-side binding allows only one statement with parameters.
+                cursor.execute(self.connection.ops.compose_sql(sql, params))  # type: ignore[attr-defined]
+            else:
+                cursor.execute(sql, params)
             while cursor.nextset():
                 pass
             yield cursor
@@ -262,13 +266,6 @@ _own_limits: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 def _named(sql: str, using: str, table: str) -> str:
     """Return the SQL with the names of the table, sequence and functions."""
     return sql.format(**quoted_names(table, connections[using].ops.quote_name))
-
-
-def _bound(connection: BaseDatabaseWrapper, sql: str, facts: Mapping[str, Any] | list[Any]) -> tuple[Any, ...]:
-    """Return the arguments of execute(); server-side binding allows only one statement with parameters."""
-    if connection.settings_dict["OPTIONS"].get("server_side_binding"):
-        return (connection.ops.compose_sql(sql, facts),)  # type: ignore[attr-defined]
-    return sql, facts
 
 
 def _parse_json(data: object) -> Any:

@@ -36,10 +36,10 @@ def steal(
 
     Raises ``RuntimeError`` where another session guards the lease.
     """
-    target, wanted = find_store(store), claim(key, ttl, owner=owner, data=data)
+    target, request = find_store(store), claim(key, ttl, owner=owner, data=data)
     for _ in range(_TRIES):
         _expire(key, target)
-        answer = acquire_from(target, wanted, wait=0)
+        answer = acquire_from(target, request, wait=0)
         if isinstance(answer, LeaseHandle):
             return answer
     raise RuntimeError(f"Lease {key!r} could not be stolen: {target.get(key) or 'it is under guard'}")

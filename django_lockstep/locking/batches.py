@@ -19,17 +19,17 @@ GuardedWrite = tuple[Any, int, Mapping[str, Any]]
 
 def update_many(model: type[models.Model], changes: list[GuardedWrite], *, using: str) -> list[Any]:
     """Write each change whose row still has its version; return the keys of the others, in the order given."""
-    wanted = [
+    writes = [
         (primary_key(model, pk), valid_version(version), _plain(model, values)) for pk, version, values in changes
     ]
-    if len({pk for pk, _, _ in wanted}) != len(wanted):
+    if len({pk for pk, _, _ in writes}) != len(writes):
         raise ValueError("a primary key is given twice: only one of its changes could be written")
-    if not wanted:
+    if not writes:
         return []
     # One statement cannot update several tables by one guard, and only PostgreSQL has UPDATE ... FROM with RETURNING.
     in_one = connections[using].vendor == "postgresql" and not parents_of(model)
-    won = (_in_one_statement if in_one else _one_by_one)(model, wanted, using=using)
-    return [pk for pk, _, _ in wanted if pk not in won]
+    written = (_in_one_statement if in_one else _one_by_one)(model, writes, using=using)
+    return [pk for pk, _, _ in writes if pk not in written]
 
 
 def _plain(model: type[models.Model], values: Mapping[str, object]) -> dict[str, Any]:
@@ -52,11 +52,11 @@ def _one_by_one(model: type[models.Model], changes: list[Any], *, using: str) ->
 # The rows are locked in primary-key order before any is written: without that, two batches deadlock. The UPDATE
 # compares the version again, because it may have changed while the lock was waited for.
 _STATEMENT = """
-WITH wanted ({names}) AS (VALUES {rows}),
-     held AS (SELECT {pk} FROM {table} WHERE ({pk}) IN (SELECT {pk} FROM wanted) ORDER BY {pk} FOR NO KEY UPDATE)
+WITH change ({names}) AS (VALUES {rows}),
+     held AS (SELECT {pk} FROM {table} WHERE ({pk}) IN (SELECT {pk} FROM change) ORDER BY {pk} FOR NO KEY UPDATE)
 UPDATE {table} AS target SET {assignments}
-FROM wanted JOIN held USING ({pk})
-WHERE ({target_pk}) = ({wanted_pk}) AND target.{version} = wanted.{version}
+FROM change JOIN held USING ({pk})
+WHERE ({target_pk}) = ({change_pk}) AND target.{version} = change.{version}
 RETURNING {target_pk}
 """
 
@@ -72,21 +72,21 @@ def _in_one_statement(model: type[models.Model], changes: list[Any], *, using: s
     attnames = sorted({attname for _, _, values in changes for attname in values})
     fields = [column(model, attname) for attname in attnames]
     columns = [quote(field.column) for field in fields]
-    given = [quote(f"given {number}") for number in range(len(fields))]
+    flags = [quote(f"given {number}") for number in range(len(fields))]
     assignments = [f"{quote(version.column)} = target.{quote(version.column)} + 1"] + [
-        f"{name} = CASE WHEN wanted.{flag} THEN wanted.{name} ELSE target.{name} END"
-        for name, flag in zip(columns, given, strict=True)
+        f"{name} = CASE WHEN change.{flag} THEN change.{name} ELSE target.{name} END"
+        for name, flag in zip(columns, flags, strict=True)
     ]
     # Casts give each column of VALUES its type, also where every value is NULL.
     casts = [f"%s::{place_type(field, connection)}" for field in (*keys, version, *fields)]
     casts += ["%s::boolean"] * len(fields)
     sql = _STATEMENT.format(
-        names=", ".join([*key_columns, quote(version.column), *columns, *given]),
+        names=", ".join([*key_columns, quote(version.column), *columns, *flags]),
         rows=", ".join([f"({', '.join(casts)})"] * len(changes)),
         assignments=", ".join(assignments),
         pk=", ".join(key_columns),
         target_pk=", ".join(f"target.{name}" for name in key_columns),
-        wanted_pk=", ".join(f"wanted.{name}" for name in key_columns),
+        change_pk=", ".join(f"change.{name}" for name in key_columns),
         table=quote(model._meta.db_table),
         version=quote(version.column),
     )

@@ -53,9 +53,9 @@ class ChecksTable(models.Model):
 def check_databases(app_configs: object, **kwargs: object) -> list[CheckMessage]:
     """Warn of databases that ignore row locks or have no version guards."""
     # Databases without an engine are placeholders that Django creates for a project without databases.
-    used = [connection for connection in connections.all() if connection.settings_dict["ENGINE"] != _NO_ENGINE]
+    backends = [connection for connection in connections.all() if connection.settings_dict["ENGINE"] != _NO_ENGINE]
     messages: list[CheckMessage] = []
-    for connection in used:
+    for connection in backends:
         alias, vendor = connection.alias, connection.vendor
         if not connection.features.has_select_for_update:
             messages.append(
@@ -95,7 +95,7 @@ def check_tables(app_configs: object, databases: Sequence[str] | None = None, **
         for model in apps.get_models()
         if issubclass(model, ChecksTable) and model._meta.managed and not model._meta.proxy
     ]
-    lacking = [
+    messages = [
         message
         for alias in databases or ()
         for model in models_of_tables
@@ -114,7 +114,7 @@ def check_tables(app_configs: object, databases: Sequence[str] | None = None, **
         for alias in databases or ()
         for operation, model, _ in outdated_triggers(apps, connections[alias])
     ]
-    return [*lacking, *outdated]
+    return [*messages, *outdated]
 
 
 def check_versioned(model: type[models.Model]) -> list[CheckMessage]:
@@ -176,7 +176,7 @@ def _is_generated(key: models.Field[Any, Any]) -> bool:
 
 def _changed_by_deletions(model: type[models.Model]) -> list[CheckMessage]:
     """Warn of foreign keys that change when their target is deleted, on databases that cannot have our triggers."""
-    used = [alias for alias in connections if connections[alias].vendor not in {"postgresql", "unknown"}]
+    aliases = [alias for alias in connections if connections[alias].vendor not in {"postgresql", "unknown"}]
     actions = {field: getattr(field.remote_field, "on_delete", None) for field in model._meta.local_fields}
     return [
         checks.Warning(
@@ -189,7 +189,7 @@ def _changed_by_deletions(model: type[models.Model]) -> list[CheckMessage]:
         )
         for field, action in actions.items()
         if getattr(action, "__name__", action) not in {None, *_CHANGES_NO_ROW}
-        for alias in used
+        for alias in aliases
         if router.allow_migrate_model(alias, model)
     ]
 

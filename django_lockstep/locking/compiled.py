@@ -63,7 +63,12 @@ def _adapter(field: models.Field[Any, Any]) -> Callable[[Any, BaseDatabaseWrappe
     """Return the function that prepares a value of this field for the driver."""
     if type(field) in _UNADAPTED:
         return lambda value, _: value
-    prepare, is_integer = field.get_db_prep_save, _keeps_integers(type(field))
+    prepare, kind = field.get_db_prep_save, type(field)
+    # Whether fields of this class leave an int unchanged, as Django's integer fields do.
+    names = ("get_db_prep_save", "get_db_prep_value", "get_prep_value")
+    is_integer = kind in (models.AutoField, models.BigAutoField) or all(
+        getattr(kind, name) is getattr(models.IntegerField, name, None) for name in names
+    )
 
     def adapt(value: object, connection: BaseDatabaseWrapper) -> Any:
         prepared = value if is_integer and type(value) is int else prepare(value, connection)
@@ -75,13 +80,6 @@ def _adapter(field: models.Field[Any, Any]) -> Callable[[Any, BaseDatabaseWrappe
 
 _UNADAPTED = (models.CharField, models.DateTimeField, models.DecimalField, models.UUIDField)
 """Fields whose values psycopg takes unchanged: calling get_db_prep_save() for them would be half the time of a call."""
-
-
-def _keeps_integers(field: type[models.Field[Any, Any]]) -> bool:
-    """Whether fields of this class leave an int unchanged, as Django's integer fields do."""
-    prepared = ("get_db_prep_save", "get_db_prep_value", "get_prep_value")
-    as_integer = all(getattr(field, name) is getattr(models.IntegerField, name, None) for name in prepared)
-    return as_integer or field in (models.AutoField, models.BigAutoField)
 
 
 def parameter(model: type[models.Model], name: str, *, called: str | None = None) -> Parameter:
@@ -107,10 +105,10 @@ class Compiled:
             for place in self.places
         ]
 
-    def __add__(self, other: Compiled | str) -> Compiled:
-        if isinstance(other, str):
-            return Compiled(self.sql + other, self.places)
-        return Compiled(self.sql + other.sql, self.places + other.places)
+    def __add__(self, part: Compiled | str) -> Compiled:
+        if isinstance(part, str):
+            return Compiled(self.sql + part, self.places)
+        return Compiled(self.sql + part.sql, self.places + part.places)
 
     def __radd__(self, text: str) -> Compiled:
         return Compiled(text + self.sql, self.places)
@@ -160,17 +158,11 @@ def compile_update(rows: models.QuerySet[Any], values: Mapping[str, object]) -> 
     query: Any = rows.query.chain(UpdateQuery)
     query.add_update_values(dict(values))
     sql, params = query.get_compiler(rows.db).as_sql()
-    return _with_integers(sql, params)
-
-
-def _with_integers(sql: str, places: Iterable[Any]) -> Compiled:
-    """Return the statement with constant integers in its text, such as those of ``F("count") + 1``.
-
-    The driver then has one parameter less to adapt in every call.
-    """
-    first, *others = sql.split("%s")
+    # Constant integers, such as that of F("count") + 1, go into the text: the driver then has one parameter less to
+    # adapt in every call.
+    first, *texts = sql.split("%s")
     compiled = Compiled(first, ())
-    for place, text in zip(places, others, strict=True):
+    for place, text in zip(params, texts, strict=True):
         is_integer = isinstance(place, int) and not isinstance(place, bool)
         compiled = compiled + (f"{int(place)}" if is_integer else Compiled("%s", (place,))) + text
     return compiled

@@ -163,7 +163,7 @@ def parents_of(model: type[models.Model]) -> dict[type[models.Model], models.Fie
 @functools.cache
 def tables_of(model: type[models.Model]) -> tuple[type[models.Model], ...]:
     """Return the models whose tables hold a row of this one, in the order in which ``save()`` writes them."""
-    inherited = (each for parent in parents_of(model) for each in tables_of(parent))
+    inherited = (table for parent in parents_of(model) for table in tables_of(parent))
     return (*inherited, model._meta.concrete_model or model)
 
 
@@ -176,13 +176,17 @@ def primary_key(model: type[models.Model], value: Any) -> Any:
     if len(parts) > 1:
         value = json.loads(value) if isinstance(value, str) else value
         if not isinstance(value, list | tuple) or len(value) != len(parts):
-            raise ValueError(f"a primary key of {model._meta.label} has {len(parts)} parts; {value!r} has not")
+            raise ValueError(f"a primary key of {model._meta.label} needs {len(parts)} parts, not {value!r}")
     try:
         key = [field.to_python(part) for field, part in zip(parts, value if len(parts) > 1 else [value], strict=True)]
     except ValidationError as error:
-        raise ValueError(f"{value!r} is no primary key of {model._meta.label}: {' '.join(error.messages)}") from error
+        raise ValueError(
+            f"{value!r} is not a primary key of {model._meta.label}: {' '.join(error.messages)}"
+        ) from error
     if not all(is_storable(part) for part in key if isinstance(part, str)):
-        raise ValueError(f"{value!r} is no primary key of {model._meta.label}: it contains NUL or half of a surrogate")
+        raise ValueError(
+            f"{value!r} is not a primary key of {model._meta.label}: it contains NUL or half of a surrogate"
+        )
     return tuple(key) if len(parts) > 1 else key[0]
 
 
@@ -198,11 +202,11 @@ def is_key(model: type[models.Model], field: models.Field[Any, Any]) -> bool:
 
 def attnames_of(model: type[models.Model], names: Iterable[str] | None) -> list[str]:
     """Return the attribute names of the columns meant by names of fields or attributes (None: of all columns)."""
-    wanted = None if names is None else set(names)
+    selection = None if names is None else set(names)
     return [
         field.attname
         for field in model._meta.concrete_fields
-        if wanted is None or not wanted.isdisjoint((field.name, field.attname))
+        if selection is None or not selection.isdisjoint((field.name, field.attname))
     ]
 
 

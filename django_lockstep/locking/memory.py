@@ -95,10 +95,10 @@ def apply_written(instance: models.Model, written: Mapping[str, object], *, usin
 
 def has_changes(instance: models.Model, names: Iterable[str] | None) -> bool:
     """Whether ``save()`` of these fields (None: all) would write something new into a column that counts."""
-    asked = set(attnames_of(type(instance), names))
+    attnames = set(attnames_of(type(instance), names))
     left_out = {version_field(type(instance)), *uncounted_fields(type(instance))}
     return any(
-        field.attname in asked and not field.primary_key and field not in left_out and is_changed(instance, field)
+        field.attname in attnames and not field.primary_key and field not in left_out and is_changed(instance, field)
         for field in instance._meta.concrete_fields
     )
 
@@ -132,22 +132,6 @@ def _still(value: object) -> object:
     return copy.deepcopy(value) if isinstance(value, list | dict | set | bytearray) else value
 
 
-def _require_certain(instance: models.Model) -> None:
-    """Raise ``ValueError`` for an instance whose last write was undone by a rollback, or may have been.
-
-    Its version could be given to the row again by another writer, whose update would then be lost.
-    """
-    write = last_write(instance)
-    if write is None or write.is_pending:
-        return
-    if not write.is_committed:
-        raise ValueError(
-            f"{instance._meta.label} {instance.pk!r} was written in a transaction that was rolled back, or may have "
-            "been: refresh_from_db() reads the row again"
-        )
-    set_last_write(instance, None)
-
-
 def mark_partial(instance: models.Model, partial: bool) -> None:
     """Note whether the version was read later than other values of the instance."""
     setattr(instance._state, _PARTIAL, partial)
@@ -173,5 +157,13 @@ def seen_version(instance: models.Model) -> int:
         raise ValueError(
             f"{instance._meta.label} {instance.pk!r} has None for its {attname!r}, which cannot be compared"
         )
-    _require_certain(instance)
+    write = last_write(instance)
+    if write is not None and not write.is_pending:
+        if not write.is_committed:
+            # Another writer could give this version to the row again, and its update would then be lost.
+            raise ValueError(
+                f"{instance._meta.label} {instance.pk!r} was written in a transaction that was rolled back, or may "
+                "have been: refresh_from_db() reads the row again"
+            )
+        set_last_write(instance, None)
     return int(getattr(instance, attname))

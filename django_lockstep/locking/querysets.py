@@ -88,14 +88,14 @@ class VersionedQuerySet(models.QuerySet[M]):
         try:
             # A savepoint: a duplicate key must not break the caller's transaction.
             with translated_errors(model=self.model, pk=pk), transaction.atomic(using=self._alias):
-                made = self.model(pk=pk, **values)
-                made.save(force_insert=True, using=self._alias)
+                instance = self.model(pk=pk, **values)
+                instance.save(force_insert=True, using=self._alias)
         except IntegrityError:
             # No row with this key: the IntegrityError has another cause than a concurrent insert.
             if current_version(self.model, pk, using=self._alias) is None:
                 raise
             return None
-        return int(getattr(made, version_field(self.model).attname))
+        return int(getattr(instance, version_field(self.model).attname))
 
     def update_many_if_unchanged(self, changes: Iterable[GuardedWrite]) -> list[Any]:
         """Write many rows, each if it still has its version; return the keys of those not written, in the order given.

@@ -187,32 +187,27 @@ class _RetryState:
 
     policy: Retry
     attempt: int = 1
-    begun: float = field(default_factory=time.monotonic)
+    start: float = field(default_factory=time.monotonic)
 
     def pause_after(self, error: Exception) -> float:
         """Return the seconds to wait before the next attempt, or raise `RetriesExhausted` from the error."""
-        elapsed = time.monotonic() - self.begun
+        elapsed = time.monotonic() - self.start
         bound = min(self.policy.wait_max, self.policy.wait_initial * 2 ** min(self.attempt - 1, 62))
         wait = random.uniform(0, bound) if retry_waits() else 0.0  # noqa: S311 - jitter is no secret
         # An attempt that would start after the timeout is not waited for.
         late = self.policy.timeout is not None and elapsed + wait >= self.policy.timeout
         if late or self.attempt >= self.policy.attempts:
-            raise self._exhausted(error, elapsed=elapsed) from error
+            # Copied, because handlers see only RetriesExhausted, and must still know which row it was.
+            names = ("model", "pk", "expected", "found", "sqlstate") if isinstance(error, ConcurrencyError) else ()
+            raise RetriesExhausted(
+                f"Gave up after {self.attempt} attempts and {elapsed:.3f} s, the last one with {type(error).__name__}",
+                attempts=self.attempt,
+                elapsed=elapsed,
+                **{name: getattr(error, name) for name in names},
+            ) from error
         report_conflict(error, attempt=self.attempt, wait=wait)
         self.attempt += 1
         return wait
-
-    def _exhausted(self, error: Exception, *, elapsed: float) -> RetriesExhausted:
-        facts = {}
-        # Copied, because handlers see only RetriesExhausted, and must still know which row it was.
-        if isinstance(error, ConcurrencyError):
-            facts = {name: getattr(error, name) for name in ("model", "pk", "expected", "found", "sqlstate")}
-        return RetriesExhausted(
-            f"Gave up after {self.attempt} attempts and {elapsed:.3f} s, the last one with {type(error).__name__}",
-            attempts=self.attempt,
-            elapsed=elapsed,
-            **facts,
-        )
 
 
 @overload

@@ -66,7 +66,12 @@ def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) 
         return lock_rows(target, [pk], **options)[0]
     if pk is not _NO_KEY:
         raise TypeError("lock_row() takes an instance, or a model and a primary key, not both")
-    _require_clean(target)
+    label = target._meta.label
+    if not getattr(target, "_guards_version", False):
+        raise TypeError(f"{label} is not a VersionedModel, so that unsaved changes of the instance cannot be seen")
+    seen_version(target)
+    if dirty := dirty_attnames(target):
+        raise ValueError(f"{label} {target.pk!r} has unsaved changes of {', '.join(dirty)}: save or reload it first")
     # The write database: a lock on a replica would protect nothing.
     options["using"] = options.get("using") or router.db_for_write(type(target), instance=target)
     with _locking(type(target)._base_manager.all(), target.pk, **options) as rows:
@@ -77,16 +82,6 @@ def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) 
         except ObjectDoesNotExist:
             _require_all(type(target), {target.pk})
     return target
-
-
-def _require_clean(instance: Model) -> None:
-    """Raise unless the instance is versioned and has no unsaved changes."""
-    label = instance._meta.label
-    if not getattr(instance, "_guards_version", False):
-        raise TypeError(f"{label} is not a VersionedModel, so that unsaved changes of the instance cannot be seen")
-    seen_version(instance)
-    if dirty := dirty_attnames(instance):
-        raise ValueError(f"{label} {instance.pk!r} has unsaved changes of {', '.join(dirty)}")
 
 
 def lock_rows(
@@ -159,7 +154,7 @@ def require_transaction(connection: BaseDatabaseWrapper, model: type[Model]) -> 
     if connection.in_atomic_block:
         return
     # The common mistake with several databases is atomic() on the default one, so the error names it.
-    elsewhere = [other.alias for other in connections.all(initialized_only=True) if other.in_atomic_block]
+    elsewhere = [database.alias for database in connections.all(initialized_only=True) if database.in_atomic_block]
     hint = f" atomic() is open on {', '.join(map(repr, elsewhere))} only." if elsewhere else ""
     raise TransactionManagementError(
         f"Locking rows of {model._meta.label} needs a transaction on database {connection.alias!r}: "
@@ -177,21 +172,15 @@ def row_lock(
     """
     features = connections[using].features
     # OF takes no table with a schema, which a db_table can contain: 'schema"."table'.
-    takes_of = features.has_select_for_update_of and not any('"."' in each._meta.db_table for each in tables_of(model))
+    names = [table._meta.db_table for table in tables_of(model)]
+    takes_of = features.has_select_for_update_of and not any('"."' in name for name in names)
     return {
         "no_key": no_key and features.has_select_for_no_key_update,
-        "of": tuple(of or own_tables(model)) if takes_of else (),
+        # An object's rows in its own table and in those it inherits from. The server locks them in this order, in which
+        # save() also writes them: the other way round the two would deadlock.
+        "of": tuple(of or (*_parent_links(model), "self")) if takes_of else (),
         "nowait": nowait,
     }
-
-
-def own_tables(model: type[Model]) -> list[str]:
-    """Return the ``of`` argument that locks an object's rows in its own table and in those it inherits from.
-
-    The server locks them in this order, in which ``save()`` also writes them: the other way round the two would
-    deadlock.
-    """
-    return [*_parent_links(model), "self"]
 
 
 def _parent_links(model: type[Model], *, prefix: str = "") -> Iterator[str]:
@@ -213,22 +202,18 @@ def lock_timeout(timeout: Duration | None, *, using: str | None = None, never_wa
         yield
         return
     connection = connections[using or DEFAULT_DB_ALIAS]
-    limit = _milliseconds(connection, timeout, never_waits=never_waits)
+    if never_waits:
+        raise ValueError("timeout cannot be combined with nowait or skip_locked, which never wait")
+    if connection.vendor != "postgresql":
+        raise NotSupportedError(f"timeout needs PostgreSQL's lock_timeout; {connection.vendor} has none")
+    # Rounded up, because lock_timeout = 0 means no limit.
+    limit = min(math.ceil(seconds(timeout, name="timeout") * 1000), _LONGEST_MS)
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)", [f"{limit}ms"])
         # SET LOCAL semantics (the last argument true): a connection pool never sees this value.
         before = cursor.fetchone()[0]
         yield
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
-
-
-def _milliseconds(connection: BaseDatabaseWrapper, timeout: Duration, *, never_waits: bool) -> int:
-    if never_waits:
-        raise ValueError("timeout cannot be combined with nowait or skip_locked, which never wait")
-    if connection.vendor != "postgresql":
-        raise NotSupportedError(f"timeout needs PostgreSQL's lock_timeout; {connection.vendor} has none")
-    # Rounded up, because lock_timeout = 0 means no limit.
-    return min(math.ceil(seconds(timeout, name="timeout") * 1000), _LONGEST_MS)
 
 
 def _require_all(model: type[Model], missing: set[Any]) -> None:

@@ -64,12 +64,12 @@ def isolated_transaction(
 def _characteristics(isolation_level: str | None, *, read_only: bool, deferrable: bool) -> str:
     if isolation_level is not None and isolation_level not in _LEVELS:
         raise ValueError(f"isolation_level must be one of {', '.join(_LEVELS)}, not {isolation_level!r}")
-    chosen = {
+    characteristics = {
         f"ISOLATION LEVEL {(isolation_level or '').upper()}": isolation_level is not None,
         "READ ONLY": read_only,
         "DEFERRABLE": deferrable,
     }
-    return ", ".join(words for words, wanted in chosen.items() if wanted)
+    return ", ".join(words for words, is_set in characteristics.items() if is_set)
 
 
 def has_autocommit(connection: BaseDatabaseWrapper) -> bool:

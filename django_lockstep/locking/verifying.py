@@ -40,39 +40,39 @@ def verify_unchanged(*instances: models.Model, using: str | None = None) -> None
         require_transaction(connections[alias], owner)
     # Tables in one order for all callers, like the rows of each table: two callers never deadlock on their shared
     # locks.
-    for (alias, owner), each in sorted(groups.items(), key=lambda group: (group[0][0], group[0][1]._meta.label)):
-        _compare(owner, each, using=alias)
+    for (alias, owner), rows in sorted(groups.items(), key=lambda group: (group[0][0], group[0][1]._meta.label)):
+        _compare(owner, rows, using=alias)
 
 
 def _compare(owner: type[models.Model], instances: list[models.Model], *, using: str) -> None:
     keys = [instance._get_pk_val(owner._meta) for instance in instances]
     with translated_errors(model=owner, pk=keys):
-        found = _versions_held(owner, list(set(keys)), using=using)
+        versions = _lock_versions(owner, list(set(keys)), using=using)
     for key, instance in zip(keys, instances, strict=True):
         seen, model = seen_version(instance), type(instance)
-        if key not in found:
+        if key not in versions:
             raise model.DoesNotExist(  # type: ignore[attr-defined]
                 f"{model._meta.label} {instance.pk!r} was deleted since it was read"
             )
-        if found[key] != seen:
+        if versions[key] != seen:
             raise StaleVersionError(
-                model=model, pk=instance.pk, expected=seen, found=found[key], target=instance, action="verify"
+                model=model, pk=instance.pk, expected=seen, found=versions[key], target=instance, action="verify"
             )
 
 
-def _versions_held(owner: type[models.Model], keys: list[Any], *, using: str) -> dict[Any, int]:
+def _lock_versions(owner: type[models.Model], keys: list[Any], *, using: str) -> dict[Any, int]:
     """Lock the rows FOR SHARE, and return their versions by key."""
     connection = connections[using]
     columns = [field.attname for field in owner._meta.pk_fields]
-    rows = owner._base_manager.using(using).filter(pk__in=keys).order_by("pk")
-    held = rows.values_list(*columns, version_field(owner).attname)
+    queryset = owner._base_manager.using(using).filter(pk__in=keys).order_by("pk")
+    values = queryset.values_list(*columns, version_field(owner).attname)
     if connection.vendor != "postgresql":
-        found: Iterable[Any] = held.select_for_update()
+        rows: Iterable[Any] = values.select_for_update()
     else:
         # FOR SHARE lets other readers verify the same row at once. Django's query sets cannot express it.
-        compiler = held.query.get_compiler(using)
+        compiler = values.query.get_compiler(using)
         sql, params = compiler.as_sql()
         with connection.cursor() as cursor:
             cursor.execute(f"{sql} FOR SHARE", params)
-            found = list(compiler.results_iter([cursor.fetchall()]))
-    return {tuple(key) if len(key) > 1 else key[0]: version for *key, version in found}
+            rows = list(compiler.results_iter([cursor.fetchall()]))
+    return {tuple(key) if len(key) > 1 else key[0]: version for *key, version in rows}

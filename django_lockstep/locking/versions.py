@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Self
 
@@ -17,15 +17,8 @@ from django.utils.translation import gettext_lazy as _
 from django_lockstep.errors import StaleVersionError, translated_errors
 from django_lockstep.locking.checks import ChecksTable, check_guard, check_versioned
 from django_lockstep.locking.fields import Microseconds, VersionField, attnames_of, is_key, parents_of, version_field
-from django_lockstep.locking.ignoring import note_ignored, versions_ignored
-from django_lockstep.locking.memory import (
-    adopt,
-    apply_written,
-    mark_partial,
-    remember,
-    remembered,
-    seen_version,
-)
+from django_lockstep.locking.ignoring import log_ignored, versions_ignored
+from django_lockstep.locking.memory import adopt, apply_written, mark_partial, remember, remembered, seen_version
 from django_lockstep.locking.merge import Merge, merge_fields
 from django_lockstep.locking.querysets import VersionedManager
 from django_lockstep.locking.rollbacks import last_write, record_write, set_last_write
@@ -179,25 +172,17 @@ class VersionedModel(ChecksTable):
         Raises ``ValueError`` for an unsaved instance, one without its version, a primary key or a version among the
         values, ``FieldDoesNotExist`` for an unknown name, and the model's ``DoesNotExist`` where the row was deleted.
         """
-        seen_version(self)
-        model, changes = type(self), python_values(type(self), values)
-        return self._write_guarded(lambda seen, using: write_if(model, self.pk, changes, seen=seen, using=using))
-
-    async def aupdate_if_unchanged(self, **values: object) -> bool:
-        return await sync_to_async(self.update_if_unchanged)(**values)
-
-    def _write_guarded(self, write: Callable[[int, str], dict[str, Any]]) -> bool:
-        """Call ``write`` with the seen version and the database, and apply what it wrote to the instance.
-
-        Errors are those of `update_if_unchanged`.
-        """
         model, seen, using = type(self), seen_version(self), self._write_alias()
+        changes = python_values(model, values)
         with translated_errors(model=model, pk=self.pk):
-            written = write(seen, using)
+            written = write_if(model, self.pk, changes, seen=seen, using=using)
             if not written and current_version(model, self.pk, using=using) is None:
                 raise self._conflict(seen, None)
         apply_written(self, {column(model, name).attname: value for name, value in written.items()}, using=using)
         return bool(written)
+
+    async def aupdate_if_unchanged(self, **values: object) -> bool:
+        return await sync_to_async(self.update_if_unchanged)(**values)
 
     def merge_if_disjoint(self) -> Merge:
         """Merge this instance, whose write met a conflict, with the current row.
@@ -213,7 +198,12 @@ class VersionedModel(ChecksTable):
         version = version_field(type(self))
         using = self._write_alias()
         theirs: Any = type(self)._base_manager.using(using).get(pk=self.pk)
-        fields = [field.attname for field in self._meta.concrete_fields if _can_merge(field, version)]
+        # The database computes the others itself, or they identify the row.
+        fields = [
+            field.attname
+            for field in self._meta.concrete_fields
+            if not (field == version or field.primary_key or field.generated or getattr(field, "auto_now", False))
+        ]
         base, mine = (
             # An assigned value may be a string where the row has a number.
             python_values(type(self), {name: values[name] for name in fields if name in values})
@@ -229,14 +219,14 @@ class VersionedModel(ChecksTable):
 
     def _check_row(self, using: str, *, action: str) -> bool:
         """Lock the row and raise if it has another version than the one seen; return whether that was ignored."""
-        seen, found = seen_version(self), self._locked_version(using)
-        if found == seen:
+        seen, current = seen_version(self), self._locked_version(using)
+        if current == seen:
             return False
-        if found is None or not versions_ignored(type(self)):
-            raise self._conflict(seen, found, action=action)
-        note_ignored(self, action=action, seen=seen, found=found)
+        if current is None or not versions_ignored(type(self)):
+            raise self._conflict(seen, current, action=action)
+        log_ignored(self, action=action, seen=seen, current=current)
         record_write(self, using)
-        setattr(self, version_field(type(self)).attname, found)
+        setattr(self, version_field(type(self)).attname, current)
         return True
 
     def _locked_version(self, using: str) -> int | None:
@@ -310,18 +300,18 @@ class VersionedModel(ChecksTable):
         """
         version = version_field(type(self))
         seen, running = getattr(self, version.attname), current_saving(self)
-        given = [value for field, _, value in values if field == version]
-        guarded = given == [seen + 1]
+        versions = [value for field, _, value in values if field == version]
+        guarded = versions == [seen + 1]
         sent = running.columns(self, list(values)) if running else values
-        if given and not guarded:
-            above = Greatest(models.F(version.attname), models.Value(given[0])) + 1
+        if versions and not guarded:
+            above = Greatest(models.F(version.attname), models.Value(versions[0])) + 1
             sent = [(field, None, above if field == version else value) for field, _, value in sent]
         # The condition is part of the UPDATE: after a lock wait, READ COMMITTED evaluates it again on the new row
         # version.
         rows = base_qs.filter(**{version.attname: seen}) if guarded else base_qs
         # With nothing to write, update_fields=None makes Django look for the row, which compares the version.
-        asked = update_fields if sent or not guarded else None
-        updated = super()._do_update(rows, using, pk_val, sent, asked, forced_update, *args, **kwargs)
+        names = update_fields if sent or not guarded else None
+        updated = super()._do_update(rows, using, pk_val, sent, names, forced_update, *args, **kwargs)
         if updated and sent:
             record_write(self, base_qs.db)
         if updated and any(field == version for field, *_ in sent):
@@ -362,10 +352,10 @@ class VersionedModel(ChecksTable):
                 transaction.set_rollback(False, using=using)
             raise self._conflict(seen, current_version(type(self), self.pk, using=using), action="save") from error
 
-    def _conflict(self, seen: int, found: int | None, *, action: str | None = None) -> Exception:
-        if found is None:
+    def _conflict(self, seen: int, current: int | None, *, action: str | None = None) -> Exception:
+        if current is None:
             return type(self).DoesNotExist(f"{self._meta.label} {self.pk!r} was deleted since it was read")
-        return StaleVersionError(model=type(self), pk=self.pk, expected=seen, found=found, target=self, action=action)
+        return StaleVersionError(model=type(self), pk=self.pk, expected=seen, found=current, target=self, action=action)
 
 
 def _named(instance: models.Model, args: tuple[object, ...], **options: object) -> dict[str, Any]:
@@ -383,11 +373,6 @@ def _are_columns(model: type[models.Model], names: Collection[str] | None) -> bo
         return True
     fields = [field for field in model._meta.concrete_fields if not is_key(model, field)]
     return {name for field in fields for name in (field.name, field.attname)}.issuperset(names)
-
-
-def _can_merge(field: models.Field[Any, Any], version: models.Field[Any, Any]) -> bool:
-    fixed = field.primary_key or field.generated or getattr(field, "auto_now", False)
-    return not fixed and field != version
 
 
 class _NoRowMatched(Exception):

@@ -44,13 +44,13 @@ def place_type(field: models.Field[Any, Any], connection: BaseDatabaseWrapper) -
 
 def python_values(model: type[models.Model], values: dict[str, Any]) -> dict[str, Any]:
     """Return the values converted by their fields. Raises ``ValueError`` for a primary key or a version."""
-    kept = {}
+    converted = {}
     for name, value in values.items():
         field = column(model, name)
         if field == version_field(model) or is_key(model, field):
             raise ValueError(f"{name} identifies the row that was read and cannot be among the values")
-        kept[name] = value if is_expression(value) or field.is_relation else field.to_python(value)
-    return kept
+        converted[name] = value if is_expression(value) or field.is_relation else field.to_python(value)
+    return converted
 
 
 def valid_version(version: int) -> int:
@@ -92,30 +92,30 @@ def write_if(model: type[models.Model], pk: object, values: dict[str, Any], *, s
     version = version_field(model)
     changes = {**auto_now_values(model), **values, version.attname: seen + 1}
     computed = [column(model, name).attname for name, value in changes.items() if is_expression(value)]
-    (owner, guarded), *others = _by_table(model, changes, version.model)
-    several = bool(others or computed)
+    (owner, guarded), *rest = _by_table(model, changes, version.model)
+    several = bool(rest or computed)
     block: AbstractContextManager[None] = transaction.atomic(using, savepoint=False) if several else nullcontext()
     with block:
-        _lock_earlier(model, pk, [each for each, _ in others], using=using)
+        _lock_earlier(model, pk, [table for table, _ in rest], using=using)
         # One UPDATE compares and writes: a SELECT before it would leave a gap in which the row can change.
         if not _rows(model, owner, pk, using=using).filter(**{version.attname: seen}).update(**guarded):
             return {}
-        with version_kept(using) if others else nullcontext():
-            for owner, other in others:
-                _rows(model, owner, pk, using=using).update(**other)
+        with version_kept(using) if rest else nullcontext():
+            for table, assignments in rest:
+                _rows(model, table, pk, using=using).update(**assignments)
         # The row is still locked by our UPDATE, so these are the values that it wrote.
         if computed:
             changes |= model._base_manager.using(using).filter(pk=pk).values(*computed).get()
     return changes
 
 
-def _lock_earlier(model: type[models.Model], pk: object, others: list[type[models.Model]], *, using: str) -> None:
+def _lock_earlier(model: type[models.Model], pk: object, tables: list[type[models.Model]], *, using: str) -> None:
     """Lock the rows that ``save()`` writes before the version's: in the opposite order the two would deadlock."""
     order = tables_of(model)
     # The strength of the UPDATE that follows, so that referring rows can still be inserted.
     no_key = connections[using].features.has_select_for_no_key_update
     for owner in order[: order.index(version_field(model).model)]:
-        if owner in others:
+        if owner in tables:
             list(_rows(model, owner, pk, using=using).select_for_update(no_key=no_key).values_list("pk"))
 
 

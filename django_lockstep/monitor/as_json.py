@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import date, datetime, time
 from typing import Any
 
-from django_lockstep.monitor.facts import AdvisoryLock, LockReport, Session, Wait
+from django_lockstep.monitor.report import AdvisoryLock, LockReport, Session, Wait
 from django_lockstep.monitor.trees import trees
 
 __all__ = ["SCHEMA_VERSION", "as_json"]
@@ -36,9 +36,9 @@ def as_json(report: LockReport) -> str:
 
 
 def _wait(wait: Wait) -> dict[str, Any]:
-    facts = ("kind", "lock", "mode", "seconds", "table", "model", "pk", "pk_unknown", "key")
+    names = ("kind", "lock", "mode", "seconds", "table", "model", "pk", "pk_unknown", "key")
     ids = {"waiter": wait.waiter.id, "blockers": _ids(wait.blockers)}
-    return ids | {fact: getattr(wait, fact) for fact in facts}
+    return ids | {name: getattr(wait, name) for name in names}
 
 
 def _advisory(lock: AdvisoryLock) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from operator import itemgetter
 
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
 
-from django_lockstep.monitor.facts import AdvisoryLock, LockReport, Session, Wait
 from django_lockstep.monitor.locked import LockedTable, PrimaryKeys, tables_of
 from django_lockstep.monitor.modes import advisory_key, mode_in_sql
 from django_lockstep.monitor.queries import ADVISORY, LIMITS, WAITING, ReportRow, fetch, read_only_cursor
+from django_lockstep.monitor.report import AdvisoryLock, LockReport, Session, Wait
 from django_lockstep.monitor.sessions import Sessions
 
 __all__ = ["lock_report", "waits"]
@@ -63,19 +63,19 @@ def _wait(row: ReportRow, sessions: Sessions, tables: dict[int, LockedTable], ke
         table=table.name if table else None,
         model=table.model if table else None,
         key=_key(row) if row["locktype"] == "advisory" else None,
-        **(keys.wait_facts(row) if is_row else {}),
+        **(keys.attributes_of(row) if is_row else {}),
     )
 
 
 def _advisory_locks(rows: list[ReportRow], sessions: Sessions) -> Iterator[AdvisoryLock]:
     for _, group in groupby(rows, key=itemgetter("lock")):
-        same = list(group)
-        held = [row for row in same if row["granted"]]
+        requests = list(group)
+        grants = [row for row in requests if row["granted"]]
         yield AdvisoryLock(
-            key=_key(same[0]),
-            mode="EXCLUSIVE" if any(row["mode"] == "ExclusiveLock" for row in held) else "SHARE",
-            holders=_each_once(session for row in held for session in sessions.holders(row)),
-            waiters=_each_once(sessions.session(row["pid"]) for row in same if not row["granted"]),
+            key=_key(requests[0]),
+            mode="EXCLUSIVE" if any(row["mode"] == "ExclusiveLock" for row in grants) else "SHARE",
+            holders=_each_once(session for row in grants for session in sessions.holders(row)),
+            waiters=_each_once(sessions.session(row["pid"]) for row in requests if not row["granted"]),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from django_lockstep.monitor.facts import Session, Wait
+from django_lockstep.monitor.report import Session, Wait
 from django_lockstep.monitor.trees import Node, trees
 from django_lockstep.monitor.wording import describe_lock, duration, printable, session_name, shortened
 
@@ -63,7 +63,11 @@ def waits_graph(waits: Sequence[Wait]) -> Graph:
             nodes.append(node)
         row += 1
     places = {box.session.id: box for box in boxes}
-    paths = (_line(places[waiter], places[other]) for waiter, other in _edges(nodes) if other in places)
+    paths = []
+    for node in nodes:
+        own = places[node.session.id]
+        paths += [_line(places[child.session.id], own) for child in node.children]
+        paths += [_line(own, places[blocker.id]) for blocker in node.more_blockers if blocker.id in places]
     return Graph(boxes=tuple(boxes), lines=tuple(paths))
 
 
@@ -75,27 +79,21 @@ def _walk(node: Node, depth: int, below: int = 0) -> Iterator[tuple[Node, int, i
         yield from _walk(child, depth + 1, int(number > 0))
 
 
-def _edges(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
-    for node in nodes:
-        yield from ((child.session.id, node.session.id) for child in node.children)
-        yield from ((node.session.id, other.id) for other in node.others)
-
-
-def _line(waiter: GraphBox, other: GraphBox) -> str:
+def _line(waiter: GraphBox, blocker: GraphBox) -> str:
     start_x, start_y = waiter.x, waiter.y + BOX_HEIGHT // 2
-    end_x, end_y = other.x + BOX_WIDTH, other.y + BOX_HEIGHT // 2
+    end_x, end_y = blocker.x + BOX_WIDTH, blocker.y + BOX_HEIGHT // 2
     if end_x < start_x:
         middle = start_x - _GAP_X // 2
         return f"M{start_x},{start_y} H{middle} V{end_y} H{end_x + 2}"
     # In a cycle, or for one in the same column: around, on the left.
-    return f"M{start_x},{start_y} C{start_x - _GAP_X},{start_y} {other.x - _GAP_X},{end_y} {other.x - 2},{end_y}"
+    return f"M{start_x},{start_y} C{start_x - _GAP_X},{start_y} {blocker.x - _GAP_X},{end_y} {blocker.x - 2},{end_y}"
 
 
 def _lines(node: Node) -> Iterator[str]:
     session, wait = node.session, node.wait
     if wait is not None:
-        facts = (f"waits {duration(wait.seconds)} for", describe_lock(wait))
+        details = (f"waits {duration(wait.seconds)} for", describe_lock(wait))
     else:
         since = f" for {duration(session.seconds)}" if session.seconds is not None else ""
-        facts = (f"{session.state or 'state unknown'}{since}", f"{node.behind} behind it")
-    yield from (printable(shortened(line, room=_LETTERS)) for line in (session_name(session), *facts))
+        details = (f"{session.state or 'state unknown'}{since}", f"{node.behind} behind it")
+    yield from (printable(shortened(line, room=_LETTERS)) for line in (session_name(session), *details))

@@ -39,9 +39,11 @@ class LockedTable:
 
 def tables_of(cursor: Any, oids: Iterable[int], *, using: str) -> dict[int, LockedTable]:
     """Return tables by the OIDs of these tables and indexes; those not committed yet are left out."""
-    asked = sorted(set(oids))
-    labels = _labels(using) if asked else {}
-    return {row["oid"]: _table(row, labels, using=using) for row in (fetch(cursor, RELATIONS, asked) if asked else ())}
+    distinct = sorted(set(oids))
+    if not distinct:
+        return {}
+    labels = _labels(using)
+    return {row["oid"]: _table(row, labels, using=using) for row in fetch(cursor, RELATIONS, distinct)}
 
 
 def _table(row: ReportRow, labels: dict[str, str], *, using: str) -> LockedTable:
@@ -74,18 +76,18 @@ class PrimaryKeys:
         for row in waiting:
             if row["tuple"] is not None and row["relation"] in tables:
                 places[row["relation"]].add((row["page"], row["tuple"]))
-        self._found: dict[tuple[int, str], Any] = {}
+        self._keys: dict[tuple[int, str], Any] = {}
         self._problems: dict[int, str] = {}
-        for oid, wanted in places.items():
-            self._read(oid, tables[oid], sorted(wanted), using=using)
+        for oid, ctids in places.items():
+            self._read(oid, tables[oid], sorted(ctids), using=using)
 
-    def wait_facts(self, row: ReportRow) -> dict[str, Any]:
+    def attributes_of(self, row: ReportRow) -> dict[str, Any]:
         """Return the attributes of `Wait` for the row: either ``pk`` or ``pk_unknown``."""
         relation, place = row["relation"], f"({row['page']},{row['tuple']})"
         if row["tuple"] is None:
             return {"pk_unknown": "the server does not say which"}
-        if (relation, place) in self._found:
-            return {"pk": self._found[relation, place]}
+        if (relation, place) in self._keys:
+            return {"pk": self._keys[relation, place]}
         # An UPDATE moves a row to another ctid.
         return {"pk_unknown": self._problems.get(relation, "it has just changed")}
 
@@ -97,8 +99,8 @@ class PrimaryKeys:
             # A savepoint, so that an error, such as a table that is locked, does not abort the whole report.
             with read_only_cursor(using) as cursor:
                 cursor.execute(rows_at(places, table=table.sql_name, columns=table.key_columns))
-                found = cursor.fetchall()
+                rows = cursor.fetchall()
         except DatabaseError as error:
             self._problems[oid] = _PROBLEMS.get(sqlstate_of(error) or "", "it could not be read")
         else:
-            self._found |= {(oid, place): key[0] if len(key) == 1 else tuple(key) for place, *key in found}
+            self._keys |= {(oid, place): key[0] if len(key) == 1 else tuple(key) for place, *key in rows}

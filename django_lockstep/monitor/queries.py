@@ -123,16 +123,16 @@ ORDER BY classid, objid, objsubid, waitstart, pid
 
 # An index is reported as its table. INCLUDEd columns are in the primary key's index, but not part of the key.
 RELATIONS = """
-SELECT asked.oid, relname, nspname, pg_table_is_visible(pg_class.oid) AS visible,
+SELECT relation.oid, relname, nspname, pg_table_is_visible(pg_class.oid) AS visible,
        quote_ident(nspname) || '.' || quote_ident(relname) AS sql_name,
        ARRAY(SELECT quote_ident(attname)
              FROM pg_index, unnest(indkey::int2[]) WITH ORDINALITY AS part (number, place), pg_attribute
              WHERE indrelid = pg_class.oid AND indisprimary AND place <= indnkeyatts
                AND attrelid = indrelid AND attnum = number
              ORDER BY place) AS key_columns
-FROM unnest(%s::oid[]) AS asked (oid)
-LEFT JOIN pg_index AS own ON own.indexrelid = asked.oid
-JOIN pg_class ON pg_class.oid = coalesce(own.indrelid, asked.oid)
+FROM unnest(%s::oid[]) AS relation (oid)
+LEFT JOIN pg_index AS own ON own.indexrelid = relation.oid
+JOIN pg_class ON pg_class.oid = coalesce(own.indrelid, relation.oid)
 JOIN pg_namespace ON pg_namespace.oid = relnamespace
 """
 

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from django.db import connections
 
-from django_lockstep.monitor.facts import Session
 from django_lockstep.monitor.modes import CONFLICTS
 from django_lockstep.monitor.queries import PREPARED, SESSIONS, ReportRow, fetch
+from django_lockstep.monitor.report import Session
 
 __all__ = ["Ending", "Sessions", "end_session"]
 
@@ -29,11 +29,11 @@ class Sessions:
     """The sessions with these process ids; 0 and None stand for prepared transactions, as in PostgreSQL's views."""
 
     def __init__(self, cursor: Any, pids: Iterable[int | None]) -> None:
-        asked = set(pids)
-        known = fetch(cursor, SESSIONS, [pid for pid in asked if pid])
-        self._sessions = {row["pid"]: Session(**row) for row in known}
+        distinct = set(pids)
+        rows = fetch(cursor, SESSIONS, [pid for pid in distinct if pid])
+        self._sessions = {row["pid"]: Session(**row) for row in rows}
         self._prepared: dict[str, list[tuple[str, Session]]] = defaultdict(list)
-        for row in fetch(cursor, PREPARED) if asked & {0, None} else ():
+        for row in fetch(cursor, PREPARED) if distinct & {0, None} else ():
             self._prepared[row.pop("lock")].append((row.pop("mode"), Session(state="prepared", **row)))
 
     def session(self, pid: int) -> Session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from django_lockstep.monitor.facts import AdvisoryLock, LockReport, Session, Wait
+from django_lockstep.monitor.report import AdvisoryLock, LockReport, Session, Wait
 from django_lockstep.monitor.trees import Node, trees
 from django_lockstep.monitor.wording import (
     clock,
@@ -66,7 +66,7 @@ def _children(node: Node, *, indent: str, width: int) -> Iterator[str]:
 
 def _waiting(node: Node, wait: Wait) -> str:
     also = [f"{node.ahead} ahead in the queue"] if node.ahead else []
-    also += [f"also waits for {session_name(other)}" for other in node.others]
+    also += [f"also waits for {session_name(blocker)}" for blocker in node.more_blockers]
     return ", ".join([f"waits {duration(wait.seconds)} for {describe_lock(wait)}", *also])
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from django_lockstep.monitor.facts import Session, Wait
+from django_lockstep.monitor.report import Session, Wait
 
 __all__ = ["Node", "trees"]
 
@@ -23,7 +23,7 @@ class Node:
     """How many sessions wait for it, directly or indirectly."""
     ahead: int = 0
     """How many of its blockers do not hold the lock but are before it in the queue."""
-    others: tuple[Session, ...] = ()
+    more_blockers: tuple[Session, ...] = ()
     """The sessions that it waits for in addition to its parent."""
     children: list[Node] = field(default_factory=list)
     """The sessions that wait for it and are placed here, the longest wait first."""
@@ -50,13 +50,10 @@ class _Forest:
 
     def roots(self) -> list[Node]:
         blockers = {blocker.id: blocker for wait in self._waiting.values() for blocker in wait.blockers}
-        free = [self._node(blocker) for blocker in blockers.values() if blocker.id not in self._waiting]
-        free.sort(key=lambda node: node.behind, reverse=True)
-        self._plant(free)
-        return free + self._cycles()
-
-    def _cycles(self) -> list[Node]:
-        roots = []
+        roots = [self._node(blocker) for blocker in blockers.values() if blocker.id not in self._waiting]
+        roots.sort(key=lambda node: node.behind, reverse=True)
+        self._plant(roots)
+        # What is not placed yet waits in a cycle, or for one.
         for wait in self._waiting.values():
             if wait.waiter.id not in self._placed:
                 roots.append(self._node(wait.waiter))
@@ -83,20 +80,20 @@ class _Forest:
             wait=wait,
             behind=self._count_behind(session),
             ahead=len(wait.blockers) - len(obstacles) if wait else 0,
-            others=tuple(other for other in obstacles if under is None or other.id != under.id),
+            more_blockers=tuple(blocker for blocker in obstacles if under is None or blocker.id != under.id),
         )
 
     def _count_behind(self, session: Session) -> int:
-        found, pending = {session.id}, [session.id]
+        visited, pending = {session.id}, [session.id]
         while pending:
-            new = {wait.waiter.id for wait in self._followers[pending.pop()]} - found
-            found |= new
+            new = {wait.waiter.id for wait in self._followers[pending.pop()]} - visited
+            visited |= new
             pending += new
-        return len(found) - 1
+        return len(visited) - 1
 
     def _blocking(self, wait: Wait) -> Sequence[Session]:
         """Return the blockers that hold the lock, or all if none does: a queue for one lock is not a chain."""
-        holders = [one for one in wait.blockers if not self._is_queued(one, wait.lock)]
+        holders = [blocker for blocker in wait.blockers if not self._is_queued(blocker, wait.lock)]
         return holders or wait.blockers
 
     def _is_queued(self, session: Session, lock: str) -> bool:

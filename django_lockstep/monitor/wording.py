@@ -6,7 +6,7 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from django_lockstep.monitor.facts import Session, Wait
+from django_lockstep.monitor.report import Session, Wait
 
 __all__ = ["clock", "describe_lock", "duration", "printable", "remedy", "session_name", "shortened", "situation"]
 

@@ -37,14 +37,14 @@ def get_store(name: str) -> LeaseStore:
     options = stores[name]
     if not isinstance(options, Mapping):
         raise ImproperlyConfigured(f"LOCKSTEP_STORES[{name!r}] must be a mapping of options, not {options!r}")
-    made = _made.get(name)
-    if made is None or made[0] != options:
-        made = _made[name] = (dict(options), _make(name, dict(options)))
-    return made[1]
+    entry = _stores.get(name)
+    if entry is None or entry[0] != options:
+        entry = _stores[name] = (dict(options), _make(name, dict(options)))
+    return entry[1]
 
 
-_made: dict[str, tuple[Mapping[str, Any], LeaseStore]] = {}
-"""The stores that were needed, by name, each with the options that it was made of."""
+_stores: dict[str, tuple[Mapping[str, Any], LeaseStore]] = {}
+"""The stores in use by name, with their options."""
 
 
 def _make(name: str, options: dict[str, Any]) -> LeaseStore:

@@ -81,7 +81,7 @@ class Grant:
     token: int
     since: datetime
     """When it was acquired, by the database's clock."""
-    asked: float
+    requested_at: float
     """``time.monotonic()`` of this process before the request; the lease cannot have started earlier."""
     data: str
     """The lease's data as JSON."""

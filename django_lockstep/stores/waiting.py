@@ -26,7 +26,7 @@ def timeout_of(ttl: float) -> float:
 
 def pauses(until: float, *, shortest: float = SHORTEST_PAUSE) -> Iterator[float]:
     """Yield seconds to sleep until ``time.monotonic()`` is ``until``: a tenth of the time waited, with jitter."""
-    begun = time.monotonic()
+    start = time.monotonic()
     while (now := time.monotonic()) < until:
-        pause = min(max((now - begun) / 10, shortest), LONGEST_PAUSE)
+        pause = min(max((now - start) / 10, shortest), LONGEST_PAUSE)
         yield min(pause * random.uniform(0.5, 1.0), until - now)  # noqa: S311 - jitter is no secret

@@ -40,8 +40,8 @@ def test_every_suite_keeps_to_the_contract() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("--only nobody-x", "fits none of"),
-        ("--only strategy:naive-x", "fits none of"),
+        ("--only nobody-x", "matches none of"),
+        ("--only strategy:naive-x", "matches none of"),
         *((f"{option} {value}", option) for option, value in WRONG),
     ],
 )

@@ -34,10 +34,10 @@ class Size:
     levels: int = 0
     """Fields with fields of their own, one in another; those of introspection are not counted."""
 
-    def __add__(self, other: Size) -> Size:
+    def __add__(self, size: Size) -> Size:
         """Return the size of both, side by side."""
-        levels = max(self.levels, other.levels)
-        return Size(self.selections + other.selections, self.aliases + other.aliases, levels)
+        levels = max(self.levels, size.levels)
+        return Size(self.selections + size.selections, self.aliases + size.aliases, levels)
 
 
 class Bounds(SchemaExtension):

@@ -30,21 +30,18 @@ _LARGEST = Size(selections=1000, aliases=10, levels=4)
 _MAX_TOKENS = 1000
 
 
-def _introspection() -> AddValidationRules:
-    return AddValidationRules([] if settings.DEBUG else [NoSchemaIntrospectionCustomRule])
-
-
 class _Schema(strawberry.Schema):
     def process_errors(self, errors: list[GraphQLError], execution_context: ExecutionContext | None = None) -> None:
-        """Log the errors that are nobody's answer."""
-        super().process_errors([one for one in errors if _problem_in(one).status == 500], execution_context)
+        """Log the errors of the server, not those that a client can mend."""
+        super().process_errors([error for error in errors if _problem_in(error).status == 500], execution_context)
 
 
 schema = _Schema(
     query=Query,
     mutation=Mutation,
     extensions=[
-        _introspection,
+        # A function, which is called for each request: tests change DEBUG.
+        lambda: AddValidationRules([] if settings.DEBUG else [NoSchemaIntrospectionCustomRule]),
         lambda: Bounds(_LARGEST),
         lambda: MaxTokensLimiter(_MAX_TOKENS),
     ],
@@ -73,12 +70,11 @@ class _View(GraphQLView[Any, None]):
     def process_result(self, request: HttpRequest, result: ExecutionResult) -> GraphQLHTTPResponse:
         answer: GraphQLHTTPResponse = {"data": result.data}
         if result.errors:
-            answer["errors"] = [{**one.formatted, **error_of(_problem_in(one))} for one in result.errors]
+            answer["errors"] = [{**error.formatted, **error_of(_problem_in(error))} for error in result.errors]
         return answer
 
 
 def execute(request: HttpRequest) -> HttpResponseBase:
-    """Execute the request's operation."""
     # As arguments: the defaults of the view's constructor would take the place of attributes of the class.
     ide = "graphiql" if settings.DEBUG else None
     return _View.as_view(schema=schema, graphql_ide=ide, allow_queries_via_get=False)(request)

@@ -19,12 +19,15 @@ from django_lockstep.editing.graphql.types import CheckOutOptions, EditResult, T
 __all__ = ["Mutation"]
 
 Ttl = Annotated[float | None, strawberry.argument(description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")]
-Wanted = Annotated[TransitionInput, strawberry.argument(description="The change, with the statuses that are expected.")]
+Change = Annotated[
+    TransitionInput,
+    strawberry.argument(name="wanted", description="The change, with the statuses that are expected."),
+]
 Options = Annotated[CheckOutOptions | None, strawberry.argument(description="Without them, the defaults.")]
 
 
-def _transition(info: Info, wanted: Wanted) -> EditResult:
-    return requests.make_transition(user_of(info), StatusTransition(**_plain(wanted)))
+def _transition(info: Info, change: Change) -> EditResult:
+    return requests.make_transition(user_of(info), StatusTransition(**_plain(change)))
 
 
 def _check_out(info: Info, table: Table, *, record: Record = None, options: Options = None) -> EditResult:

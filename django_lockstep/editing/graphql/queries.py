@@ -28,7 +28,6 @@ OwnToken = Annotated[
 
 
 def user_of(info: Info) -> Any:
-    """Return the user that is asking."""
     return info.context.request.user
 
 

@@ -36,17 +36,15 @@ def graphql(request: HttpRequest) -> HttpResponseBase:
     if settings.DEBUG and request.method == "GET":
         get_token(request)  # GraphiQL reads it from the cookie
         return execute(request)
-    problem = _problem_of(request)
-    return refuse(problem) if problem else execute(request)
-
-
-def _problem_of(request: HttpRequest) -> Problem | None:
     if request.method != "POST":
-        return Problem(status=405, headers={"Allow": "POST"})
-    # First of all: asking for the CSRF token of a form would read the body.
-    if request.content_type != "application/json":
-        return Problem(status=415, detail=f"The content type must be application/json, not {request.content_type!r}")
-    return _login_problem(request) or _body_problem(request)
+        problem: Problem | None = Problem(status=405, headers={"Allow": "POST"})
+    # Before the login: asking for the CSRF token of a form would read the body.
+    elif request.content_type != "application/json":
+        detail = f"The content type must be application/json, not {request.content_type!r}"
+        problem = Problem(status=415, detail=detail)
+    else:
+        problem = _login_problem(request) or _body_problem(request)
+    return refuse(problem) if problem else execute(request)
 
 
 def _login_problem(request: HttpRequest) -> Problem | None:

@@ -169,8 +169,8 @@ class _Failure:
     @property
     def may_pass(self) -> bool:
         """Whether another attempt may succeed."""
-        others = {*self.reasons} - {"None"}
-        passing = bool(others) and others <= _NOT_DONE
+        codes = {*self.reasons} - {"None"}
+        passing = bool(codes) and codes <= _NOT_DONE
         return passing or self._is_lost or self._is_broken or self.code in _NOT_DONE or self.code == _IN_PROGRESS
 
     def translated(self, store: str, *, is_first: bool) -> Exception:

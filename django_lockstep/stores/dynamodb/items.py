@@ -76,7 +76,7 @@ class DynamoItems:
     def delete_if_unchanged(self, key: str, *, version: int) -> bool:
         """Delete the item if it still has this version."""
         # As a transaction, whose token the server remembers: after an answer that was lost, no item would be left that
-        # could say who has deleted it.
+        # says which call deleted it.
         return bool(self.transact([Delete(key, version)]))
 
     def transact(self, writes: Sequence[Write], *, guards: Sequence[Guard] = (), token: str | None = None) -> Outcome:
@@ -106,8 +106,8 @@ class DynamoItems:
         condition = guard.guard()
         if condition is None:
             raise ValueError(f"lease {guard.key!r} is on database {guard.using!r}, and guards no writes on DynamoDB")
-        other = self if guard.using == self.name else get_store(guard.using)
-        if not isinstance(other, DynamoItems) or other._client.place != self._client.place:
+        store = self if guard.using == self.name else get_store(guard.using)
+        if not isinstance(store, DynamoItems) or store._client.place != self._client.place:
             # The same table may be there as well, with another lease of this key.
             raise ValueError(f"lease {guard.key!r} is in store {guard.using!r}, and guards no writes in {self.name!r}")
         return dict(condition)
@@ -135,14 +135,14 @@ class DynamoItems:
         return new_version(write, token)
 
     def _was_done(self, write: Put | Update, token: str, refusal: ConditionFailed) -> bool:
-        """Whether an earlier attempt, whose answer was lost, has done the write; raise where nobody can know."""
+        """Whether an earlier attempt, whose answer was lost, has done the write; raise if that cannot be known."""
         if refusal.is_first:
             return False
         item = refusal.item
         if item is not None and item["record"]["S"] == record_of(write, token):
             return True
         if item is not None and write.version is not None and int(item["version"]["N"]) == write.version + 1:
-            # Somebody else has written the version that would be ours.
+            # Another writer has written the version that would be ours.
             return False
         raise OutcomeUnknown(store=self.name)
 

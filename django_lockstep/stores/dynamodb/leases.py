@@ -79,7 +79,7 @@ class DynamoLeases:
 
     def _attempt(self, claim: Claim) -> Grant | Holder | None:
         # Taken before the request is sent: the lease may have started at any time after.
-        asked, record = time.monotonic(), uuid.uuid4().hex
+        requested_at, record = time.monotonic(), uuid.uuid4().hex
         try:
             answer = self._send(claim.key, timeout_of(claim.ttl), **self._acquisition(claim, record))
         except ConditionFailed as refusal:
@@ -88,9 +88,9 @@ class DynamoLeases:
                 return None
             if item["record"]["S"] == record:
                 # An earlier attempt succeeded, and its answer was lost.
-                return _grant(item, asked)
+                return _grant(item, requested_at)
             return self._refused(claim, item)
-        return _grant(answer["Attributes"], asked)
+        return _grant(answer["Attributes"], requested_at)
 
     def _acquisition(self, claim: Claim, record: str) -> dict[str, Any]:
         values = {
@@ -132,9 +132,9 @@ class DynamoLeases:
         if claim.is_unique and holder.owner == claim.owner and not holder.released:
             # An earlier attempt that had failed for its time has taken the lease in this name. Since when, a renewal
             # makes known.
-            asked = time.monotonic()
+            requested_at = time.monotonic()
             if self.renew(claim.key, holder.token, ttl=claim.ttl, timeout=timeout_of(claim.ttl)):
-                return _grant(item, asked)
+                return _grant(item, requested_at)
         return holder
 
     def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool:
@@ -150,7 +150,7 @@ class DynamoLeases:
     def release(
         self, key: str, token: int, *, at_least: float = 0.0, held: float = 0.0, timeout: float = CALL_TIMEOUT
     ) -> bool:
-        # Who finds the lease released but kept watches it for what is left, as if somebody held it.
+        # Other processes watch a lease that is released but kept for the rest of its time, as if it were held.
         values = {**_times(max(0.0, at_least - held)), ":true": True}
         change = "#ttl = :ttl, #until = :until, #released = :true"
         return self._change(key, token, change, lambda left: values, timeout=timeout)
@@ -167,14 +167,14 @@ class DynamoLeases:
         until, record = time.monotonic() + timeout, uuid.uuid4().hex
         own = {":token": valid_token(token), ":false": False, ":record": record}
         while True:
-            known, left = self.sightings.current(key)
+            seen, left = self.sightings.current(key)
             try:
                 self._send(
                     key,
                     until - time.monotonic(),
                     UpdateExpression=f"SET #record = :record, {change}",
-                    ConditionExpression=f"{_HELD} AND #record = :known",
-                    ExpressionAttributeValues={**own, **values(left), ":known": known},
+                    ConditionExpression=f"{_HELD} AND #record = :seen",
+                    ExpressionAttributeValues={**own, **values(left), ":seen": seen},
                 )
             except ConditionFailed as refusal:
                 item = refusal.item
@@ -285,8 +285,8 @@ def _times(ttl: float) -> dict[str, Any]:
     return {":ttl": _decimal(ttl), ":until": _now() + _decimal(ttl)}
 
 
-def _grant(item: dict[str, Any], asked: float) -> Grant:
-    return Grant(token=int(item["token"]["N"]), since=_since(item), asked=asked, data=item["data"]["S"])
+def _grant(item: dict[str, Any], requested_at: float) -> Grant:
+    return Grant(token=int(item["token"]["N"]), since=_since(item), requested_at=requested_at, data=item["data"]["S"])
 
 
 def _since(item: dict[str, Any]) -> datetime:

@@ -30,9 +30,9 @@ class DynamoOptions:
 
 def parse_options(options: Mapping[str, Any]) -> DynamoOptions:
     """Return the options; raise ``TypeError`` or ``ValueError`` that names the option and the rule."""
-    known = {name.upper() for name in DynamoOptions.__dataclass_fields__}
-    if unknown := set(options) - known:
-        raise ValueError(f"unknown {', '.join(sorted(unknown))}; a DynamoDB store has {', '.join(sorted(known))}")
+    names = {name.upper() for name in DynamoOptions.__dataclass_fields__}
+    if unknown := set(options) - names:
+        raise ValueError(f"unknown {', '.join(sorted(unknown))}; a DynamoDB store has {', '.join(sorted(names))}")
     if not options.get("TABLE"):
         raise ValueError(f"TABLE must be the name of a table, not {options.get('TABLE')!r}")
     for name in ("TABLE", "REGION", "ENDPOINT_URL"):

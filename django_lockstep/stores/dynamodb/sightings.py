@@ -38,26 +38,28 @@ class Sightings:
         does not count on it for longer than a ttl after that.
         """
         now = time.monotonic()
-        known = self._seen.get(key)
-        if known is None or known.record != record:
-            self._seen[key] = known = _Sighting(record=record, ttl=ttl, since=now)
+        sighting = self._seen.get(key)
+        if sighting is None or sighting.record != record:
+            self._seen[key] = sighting = _Sighting(record=record, ttl=ttl, since=now)
             if len(self._seen) > _REMEMBERED:
                 self._seen.popitem(last=False)
-        return now - known.since
+        return now - sighting.since
 
     def expired(self, key: str) -> str | None:
         """Return the lease's record if it was seen for its whole ttl."""
-        known = self._seen.get(key)
-        return known.record if known is not None and time.monotonic() - known.since >= known.ttl else None
+        sighting = self._seen.get(key)
+        if sighting is None or time.monotonic() - sighting.since < sighting.ttl:
+            return None
+        return sighting.record
 
     def current(self, key: str) -> tuple[str, float]:
         """Return the lease's record that was seen last, and for how many seconds at most it promises the lease."""
-        known = self._seen.get(key)
-        if known is None:
+        sighting = self._seen.get(key)
+        if sighting is None:
             return "none was seen", 0.0
-        return known.record, max(0.0, known.since + known.ttl - time.monotonic())
+        return sighting.record, max(0.0, sighting.since + sighting.ttl - time.monotonic())
 
     def age(self, key: str) -> None:
         """Let the lease's record, which has been seen, have been seen for its whole ttl; for tests."""
-        known = self._seen[key]
-        self._seen[key] = replace(known, since=known.since - known.ttl)
+        sighting = self._seen[key]
+        self._seen[key] = replace(sighting, since=sighting.since - sighting.ttl)

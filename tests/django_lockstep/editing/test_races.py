@@ -193,7 +193,7 @@ def test_a_foreign_key_that_changes_while_the_record_is_checked_out(race: RaceFi
 
 
 def test_the_expected_status_form(race: RaceFixture) -> None:
-    wanted = StatusTransition(
+    change = StatusTransition(
         table="",
         current_status="normal",
         target_status="editing",
@@ -203,7 +203,7 @@ def test_the_expected_status_form(race: RaceFixture) -> None:
 
     def drives(what: Any, who: str) -> Callable[[Press], None]:
         def actor(press: Press) -> None:
-            result = transition(target_of(what), [target_of(Author)], wanted=wanted, editor=getattr(press, who))
+            result = transition(target_of(what), [target_of(Author)], change=change, editor=getattr(press, who))
             press.seen[who] = result.lock_result
 
         return actor

@@ -31,7 +31,7 @@ def test_rows_are_locked_in_the_order_of_their_keys(seats: list[PairSeat]) -> No
 
 def test_what_is_no_key_is_refused(seats: list[PairSeat]) -> None:
     for key in [("A",), ("A", 1, 1), 7, None]:
-        with pytest.raises(ValueError, match=r"a primary key of shop\.PairSeat has 2 parts"):
+        with pytest.raises(ValueError, match=r"a primary key of shop\.PairSeat needs 2 parts"):
             lock_row(PairSeat, key)
     with pytest.raises(PairSeat.DoesNotExist, match=r"shop.PairSeat \('A', 9\) does not exist"):
         lock_row(PairSeat, ("A", 9))

@@ -32,7 +32,7 @@ def test_an_invalid_amount_that_cannot_be_pickled_travels_as_its_text() -> None:
 def test_the_message_tells_the_facts_that_are_known() -> None:
     error = StaleVersionError(model=Account, pk=7, expected=1, found=2)
     assert str(error) == (
-        "The row has another version than the one that was read. (model='accounts.Account', pk=7, expected=1, found=2)"
+        "The row was changed since it was read. (model='accounts.Account', pk=7, expected=1, found=2)"
     )
 
 

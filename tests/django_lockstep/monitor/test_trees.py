@@ -54,7 +54,7 @@ def test_a_circle_is_shown_once() -> None:
 def test_who_waits_for_two_is_shown_once_and_counted_twice() -> None:
     roots = trees([waiting(3, 1, 2), waiting(4, 2)])
     assert shape(roots) == [("2", 2, [("3", 0, []), ("4", 0, [])]), ("1", 1, [])]
-    assert [other.pid for other in roots[0].children[0].others] == [1]
+    assert [session.pid for session in roots[0].children[0].more_blockers] == [1]
 
 
 def test_the_place_is_the_one_nearest_to_a_root() -> None:

@@ -20,7 +20,7 @@ def options(
         request.getfixturevalue("dynamodb")
         return dict(settings.LOCKSTEP_STORES["tested"])
     # A store with the same options, made for the parameter before, would be taken again.
-    monkeypatch.setattr("django_lockstep.stores.conf._made", {})
+    monkeypatch.setattr("django_lockstep.stores.conf._stores", {})
     if request.param == "portable":
         monkeypatch.setattr(stores, "PostgresLeases", PortableLeases)
     settings.LOCKSTEP_STORES = {"tested": {"BACKEND": "postgresql"}}

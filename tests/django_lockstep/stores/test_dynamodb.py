@@ -101,7 +101,7 @@ def test_an_acquire_of_an_earlier_attempt_is_recognised(dynamodb: DynamoStore) -
     assert isinstance(first, Grant)
     assert isinstance(again, Grant)
     assert again.token == first.token
-    assert again.asked >= first.asked
+    assert again.requested_at >= first.requested_at
     assert isinstance(dynamodb.acquire(claim("k", 60)), Holder)
 
 

@@ -44,13 +44,13 @@ class Command(BaseCommand):
                 return
             leases = Lease.objects.db_manager(options["database"])
             rows = leases.all() if options["all"] else leases.held()
-            facts = _facts_of(rows) if is_database else _facts_of_holders(store.list())
+            listing = _describe_rows(rows) if is_database else _describe_holders(store.list())
         except (ImproperlyConfigured, StoreError, ValueError) as error:
             raise CommandError(str(error)) from error
         if options["format"] == "json":
-            self.stdout.write(json.dumps(facts, indent=2))
+            self.stdout.write(json.dumps(listing, indent=2))
         else:
-            _print_table(facts, self.stdout)  # type: ignore[arg-type]
+            _print_table(listing, self.stdout)  # type: ignore[arg-type]
 
     def _release(self, store: LeaseStore, key: str, *, sure: bool) -> None:
         holder = store.get(key)
@@ -79,33 +79,36 @@ class Command(BaseCommand):
         )
 
 
-def _facts_of(leases: Any) -> list[dict[str, Any]]:
+def _describe_rows(leases: Any) -> list[dict[str, Any]]:
     """Return each lease as plain values; durations are seconds by the database's clock."""
     return [
-        _facts(row, _state(row), row.acquired_at, row.expires_at, age=row.age, remaining=row.remaining)
+        _describe(row, _state(row), row.acquired_at, row.expires_at, age=row.age, remaining=row.remaining)
         for row in leases.with_times()
     ]
 
 
-def _facts_of_holders(holders: Sequence[Holder]) -> list[dict[str, Any]]:
-    """Return the same of what a store lists; times are by the holders' clocks and by this process's."""
-    facts, now = [], datetime.now(UTC)
+def _describe_holders(holders: Sequence[Holder]) -> list[dict[str, Any]]:
+    """Return the same for the leases of a store; times are by the holders' clocks and by this process's."""
+    leases, now = [], datetime.now(UTC)
     for holder in holders:
-        state, remaining = "kept" if holder.released else "held", timedelta(seconds=holder.remaining)
-        facts.append(_facts(holder, state, holder.since, now + remaining, age=now - holder.since, remaining=remaining))
-    return facts
+        state, left = "kept" if holder.released else "held", timedelta(seconds=holder.remaining)
+        leases.append(_describe(holder, state, holder.since, now + left, age=now - holder.since, remaining=left))
+    return leases
 
 
-def _print_table(facts: Sequence[dict[str, Any]], out: IO[str]) -> None:
-    """Print the facts as a table; a plain one where ``rich`` is not installed."""
-    values = [[fact[column] for column in _COLUMNS] for fact in facts]
+def _print_table(leases: Sequence[dict[str, Any]], out: IO[str]) -> None:
+    """Print the leases as a table; a plain one where ``rich`` is not installed."""
+    values = [[lease[column] for column in _COLUMNS] for lease in leases]
     rows = [[f"{value:.1f} s" if isinstance(value, float) else str(value) for value in row] for row in values]
     try:
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
     except ImportError:
-        _print_plain(rows, out)
+        lines = [list(_COLUMNS), *rows]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
+        for line in lines:
+            out.write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n")
         return
     table = Table(*_COLUMNS)
     for row in rows:
@@ -113,14 +116,7 @@ def _print_table(facts: Sequence[dict[str, Any]], out: IO[str]) -> None:
     Console(file=out).print(table)
 
 
-def _print_plain(rows: list[list[str]], out: IO[str]) -> None:
-    lines = [list(_COLUMNS), *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
-    for line in lines:
-        out.write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n")
-
-
-def _facts(
+def _describe(
     lease: Any, state: str, acquired_at: datetime, expires_at: datetime, *, age: timedelta, remaining: timedelta
 ) -> dict[str, Any]:
     return {
