@@ -86,7 +86,7 @@ DATABASE_URL = os.environ.get("DATABASE_URL")
 DATABASES = {"default": dj_database_url.parse(DATABASE_URL) if DATABASE_URL else EMBEDDED}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# For `simulate --store dynamodb`: a table, and the address of a server other than AWS.
+# For `reconcile --store dynamodb`: a table, and the address of a server other than AWS.
 LOCKSTEP_STORES: dict[str, dict[str, Any]] = {}
 if DYNAMODB_TABLE := os.environ.get("DYNAMODB_TABLE"):
     LOCKSTEP_STORES["dynamodb"] = {"TABLE": DYNAMODB_TABLE, "ENDPOINT_URL": os.environ.get("DYNAMODB_URL")}

@@ -36,9 +36,9 @@ class Metered:
         begun = 0.0
         wait = channel.wait_at_barrier
 
-        def begin(payload: object = None) -> None:
+        def begin() -> None:
             nonlocal begun
-            wait(payload)
+            wait()
             begun = _cpu_seconds()
 
         with contextlib.ExitStack() as stack:

@@ -15,13 +15,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import InterfaceError, OperationalError, connections, router
 
 from accounts.binding import account_model
-from accounts.contrib.dynamodb.strategies import DYNAMO_STRATEGIES
 from accounts.engine import ENGINES
-from accounts.races.dynamodb import StoreConfig
 from accounts.races.fixture import Fixture, PurgeError
 from accounts.races.load import Mix, Workload
-from accounts.races.run import NAMES, RunConfig, run_load, run_story, sizes_of
-from accounts.races.stories import STORIES
+from accounts.races.run import NAMES, RunConfig, run_load, sizes_of
 from accounts.strategies import STRATEGIES
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.simulator.errors import SimulationError
@@ -29,7 +26,6 @@ from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep, positive_int
 from django_lockstep.lab.simulator.render import FORMATS, as_csv, as_json, as_plot, as_table, require_matplotlib
 from django_lockstep.lab.simulator.report import LoadReport
-from django_lockstep.lab.simulator.stories import StoryReport
 from django_lockstep.lab.tables import width
 from django_lockstep.lab.wording import counted
 
@@ -37,17 +33,11 @@ _DURATION = 3.0
 _ROUNDS = 3
 _PAIR_DURATION = 1.0
 """Seconds for each pair of strategies: there are many, and a loss shows at once."""
-_RUNS = 200
-_LOAD_ONLY = ("workers", "accounts", "duration", "operations", "mix", "think_time", "seed", "rounds")
-_GOES_WITH = {"plot": "sweep", "store": "scenario", "runs": "scenario"}
-"""Options that mean nothing without another one."""
-_EXCLUDES = {"scenario": _LOAD_ONLY, "store": ("database", "engine")}
-"""Options that mean nothing together: a story has two workers on one account, and a store is no database."""
 _START, _WORKER, _ROUND = 2.0, 0.06, 0.15
 """Seconds besides what is measured: to begin and end, for each worker, and for each round."""
 
 
-Simulation: TypeAlias = Callable[..., LoadReport | StoryReport]
+Simulation: TypeAlias = Callable[..., LoadReport]
 """What runs; it takes ``interrupt`` and ``terminal``."""
 
 
@@ -85,21 +75,11 @@ class Command(BaseCommand):
             help="run nothing; remove the rows left by runs that were killed or used --keep",
         )
         add("--plot", type=Path, metavar="FILE", help="draw the --sweep, too: .svg or .png (needs the extra 'plot')")
-        kind.add_argument(
-            "--scenario", choices=list(STORIES), help="instead of a load, run this story of two workers many times"
-        )
-        add(
-            "--store",
-            metavar="NAME",
-            help="run the --scenario on accounts.contrib.dynamodb, in this store of LOCKSTEP_STORES, with the "
-            f"strategies {', '.join(DYNAMO_STRATEGIES)}",
-        )
-        add("--runs", type=int, metavar="N", help=f"how often a --scenario is run (default: {_RUNS})")
         add(
             "--engine",
             choices=[*ENGINES, "both"],
             help="plain runs the strategies as they are written, compiled their compiled counterparts, both runs "
-            "the two in turn (default: both for a load, plain for a --sweep, a --scenario or --mix-strategies)",
+            "the two in turn (default: both for a load, plain for a --sweep or --mix-strategies)",
         )
         load = parser.add_argument_group("load")
         load.add_argument("--workers", type=int, metavar="N", help="processes at the same time (default: 8)")
@@ -153,7 +133,7 @@ class Command(BaseCommand):
         if interrupt.signal is not None:
             name = signal.Signals(interrupt.signal).name
             raise CommandError(f"Interrupted by {name}", returncode=128 + interrupt.signal)
-        rows = (*report.rows, *getattr(report, "counterparts", ()))
+        rows = (*report.rows, *report.counterparts)
         broken = dict.fromkeys(row.strategy for row in rows if row.breaks_promise)
         if options["check"] and broken:
             raise CommandError(f"Claimed to be safe but was wrong: {', '.join(broken)}", returncode=1)
@@ -177,7 +157,7 @@ class Command(BaseCommand):
         if failed:
             raise CommandError(f"Could not remove {', '.join(failed)}", returncode=1)
 
-    def _show(self, report: LoadReport | StoryReport, options: dict[str, Any]) -> None:
+    def _show(self, report: LoadReport, options: dict[str, Any]) -> None:
         terminal = not options["output"] and (self.stdout.isatty() or options["force_color"])
         if options["format"] == "table":
             text = as_table(report, width=width(terminal=terminal), colour=terminal and not options["no_color"])
@@ -189,7 +169,7 @@ class Command(BaseCommand):
             write_atomically(Path(options["output"]), text)
         else:
             self.stdout.write(text)
-        if options["plot"] and isinstance(report, LoadReport) and report.rows:
+        if options["plot"] and report.rows:
             path = Path(options["plot"])
             write_atomically(path, as_plot(report, form=path.suffix.removeprefix(".")))
 
@@ -215,39 +195,22 @@ def _report_errors() -> Iterator[None]:
 
 def build_run(options: dict[str, Any]) -> tuple[Simulation, str]:
     """Return what to run, and what to say before. Raises ``ValueError``, naming the option, for a wrong value."""
-    _require_compatible(options)
-    run, announcement = _load(options) if options["scenario"] is None else (_story(options), "")
+    if options["plot"]:
+        _require_drawable(Path(options["plot"]), options)
+    run, announcement = _load(options)
     missing = [name for name in NAMES if not STRATEGIES[name].is_installed]
-    if missing and not options["strategies"] and not options["store"]:
+    if missing and not options["strategies"]:
         left_out = f"Without {', '.join(missing)}, whose package is not installed."
         announcement = "\n".join(filter(None, (left_out, announcement)))
     return run, announcement
 
 
-def _story(options: dict[str, Any]) -> Simulation:
-    runs = positive_int(_RUNS if options["runs"] is None else options["runs"], name="--runs")
-    config: RunConfig | StoreConfig
-    if options["store"] is None:
-        config = build_config(options)
-    else:
-        strategies = _strategies(options, tuple(DYNAMO_STRATEGIES))
-        config = StoreConfig(store=options["store"], strategies=strategies, keep=options["keep"])
-    return partial(run_story, config, story=STORIES[options["scenario"]], runs=runs)
-
-
-def _require_compatible(options: dict[str, Any]) -> None:
-    for name, base in _GOES_WITH.items():
-        if options[name] is not None and options[base] is None:
-            raise ValueError(f"--{name} goes with --{base}")
-    for base, others in _EXCLUDES.items():
-        wrong = [f"--{name.replace('_', '-')}" for name in others if options[name] is not None]
-        if options[base] is not None and wrong:
-            raise ValueError(f"--{base} does not go with {', '.join(wrong)}")
-    if options["plot"]:
-        path = Path(options["plot"])
-        if path.suffix.removeprefix(".") not in FORMATS:
-            raise ValueError(f"--plot {path}: its name must end with {' or '.join(f'.{form}' for form in FORMATS)}")
-        require_writable(path, option="--plot")
+def _require_drawable(path: Path, options: dict[str, Any]) -> None:
+    if options["sweep"] is None:
+        raise ValueError("--plot goes with --sweep")
+    if path.suffix.removeprefix(".") not in FORMATS:
+        raise ValueError(f"--plot {path}: its name must end with {' or '.join(f'.{form}' for form in FORMATS)}")
+    require_writable(path, option="--plot")
 
 
 def _load(options: dict[str, Any]) -> tuple[Simulation, str]:
@@ -307,7 +270,7 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
     # A pair with a strategy that loses money by itself would say nothing about the pair.
     mixed = bool(options["mix_strategies"])
     by_default = [name for name in NAMES if STRATEGIES[name].is_installed and (STRATEGIES[name].safe or not mixed)]
-    names = _strategies(options, NAMES, by_default)
+    names = _strategies(options["strategies"] or by_default)
     for name in names:
         if not STRATEGIES[name].is_installed:
             raise ValueError(f"--strategies {name}: the package of {STRATEGIES[name].package!r} is not installed")
@@ -316,7 +279,7 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
     if using not in connections:
         raise ValueError(f"--database must be one of {', '.join(connections)}, not {using!r}")
     chosen = options["engine"] or engine
-    # Mixtures, stories and sweeps compare something else; twice as many rows would hide it.
+    # Mixtures and sweeps compare something else; twice as many rows would hide it.
     if chosen == "both" != engine:
         raise ValueError("--engine both is for a load without --mix-strategies; all else runs plain or compiled")
     if chosen == "compiled" and not any(strategy.has_counterpart for strategy in STRATEGIES.values()):
@@ -331,11 +294,11 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
     )
 
 
-def _strategies(options: dict[str, Any], known: Sequence[str], by_default: Sequence[str] = ()) -> tuple[str, ...]:
+def _strategies(chosen: Sequence[str]) -> tuple[str, ...]:
     """Return the strategies that the option names. Raises ``ValueError`` for an unknown one, and for none."""
-    words = [word for part in options["strategies"] or by_default or known for word in part.split(",")]
+    words = [word for part in chosen for word in part.split(",")]
     names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in NAMES]
     if unknown or not names:
-        raise ValueError(f"--strategies must be some of {', '.join(known)}, not {', '.join(unknown) or 'none'}")
+        raise ValueError(f"--strategies must be some of {', '.join(NAMES)}, not {', '.join(unknown) or 'none'}")
     return names

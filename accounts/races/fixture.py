@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -22,8 +21,6 @@ from django.db import DatabaseError, connections, models, transaction
 
 from accounts.models import AbstractAccount
 from accounts.operations import AppendOnly
-from accounts.races.stories import ChangeKind, Story
-from accounts.strategies import Strategy
 from django_lockstep.lab.simulator.database import require_row_locks, require_tables
 
 __all__ = ["Fixture", "PurgeError", "mark_running", "new_name"]
@@ -76,22 +73,6 @@ class Fixture:
             for account in accounts:
                 account.save(using=self.using, force_insert=True)
         return tuple(account.pk for account in accounts)
-
-    def open_for(self, story: Story) -> Any:
-        """Open the account of a story; return its key."""
-        return self.open_accounts(1, balance=story.balance, overdraft_limit=story.overdraft_limit)[0]
-
-    def actor(self, strategy: Strategy, kind: ChangeKind, amount: Decimal) -> Callable[[Any], object]:
-        """Return one change by the strategy, to be called with an account's key; picklable."""
-        return partial(getattr(strategy, kind), amount=amount)
-
-    def balance(self, pk: object) -> Decimal:
-        """Return the account's balance."""
-        return self.accounts.get(pk=pk).balance
-
-    def is_kept(self, story: Story, pk: object) -> bool:
-        """Whether the story ended on this account as it has to."""
-        return story.is_kept_by(self.accounts, pk)
 
     @property
     def accounts(self) -> models.QuerySet[AbstractAccount]:

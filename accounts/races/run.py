@@ -5,24 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
 from accounts.engine import EngineName
-from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
-from accounts.races.dynamodb import StoreConfig
 from accounts.races.fixture import Fixture, PurgeError, mark_running, new_name
 from accounts.races.load import AccountTrial, Workload, joint_name
-from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES, Strategy
-from django_lockstep.lab.scenario import Scenario
-from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story, advice_on_sweep
+from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_sweep
 from django_lockstep.lab.simulator.database import (
     end_sessions,
     environment,
@@ -36,15 +31,12 @@ from django_lockstep.lab.simulator.lanes import Lane, LaneWatch
 from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.pool import STUCK_AFTER, WorkerPool
 from django_lockstep.lab.simulator.progress import show_progress
-from django_lockstep.lab.simulator.report import LoadReport, LoadRow, StrategyRow
-from django_lockstep.lab.simulator.stories import StoryReport, StoryTrial
-from django_lockstep.lab.simulator.trials import LoadTrial, StrategyTrial, rotate, run_trials
+from django_lockstep.lab.simulator.report import LoadReport, LoadRow
+from django_lockstep.lab.simulator.trials import LoadTrial, rotate, run_trials
 from django_lockstep.lab.simulator.worker_process import WorkerConnection
 from django_lockstep.lab.wording import listed
 
-__all__ = ["NAMES", "RunConfig", "run_load", "run_story", "sizes_of"]
-
-Row = TypeVar("Row", bound=StrategyRow)
+__all__ = ["NAMES", "RunConfig", "run_load", "sizes_of"]
 
 NAMES = tuple(STRATEGIES)
 """Every strategy there is, by name."""
@@ -199,65 +191,22 @@ def sizes_of(sweep: Sweep | None, *, plan: LoadPlan, workload: Workload) -> list
     return [(size, plan, replace(workload, accounts=size)) for size in sweep.values]
 
 
-def run_story(
-    config: RunConfig | StoreConfig, *, story: Story, runs: int, interrupt: StopSignal, terminal: TextIO | None
-) -> StoryReport:
-    """Run a story so many times with each strategy; in everything else as `run_load`."""
-    ran_on, rows, notes = _measure(
-        config,
-        lambda fixture: [story_trial(story, strategy, fixture=fixture, runs=runs) for strategy in config.bound],
-        workers=len(story.changes),
-        interrupt=interrupt,
-        terminal=terminal,
-    )
-    return StoryReport(
-        environment=ran_on,
-        story=story.name,
-        text=story.text,
-        promise=story.promise,
-        runs=runs,
-        planned=config.strategies,
-        rows=tuple(rows),
-        advice=advice_on_story(rows),
-        interrupted=interrupt.name,
-        notes=notes,
-    )
-
-
-def story_trial(story: Story, strategy: Any, *, fixture: Any, runs: int) -> StoryTrial:
-    """Return the story's trial with this strategy on accounts of the fixture, in a database or a store."""
-    return StoryTrial(
-        label=strategy.name,
-        safe=strategy.safe,
-        scenario=Scenario(
-            set_up=partial(fixture.open_for, story),
-            actors={f"{kind} {amount}": fixture.actor(strategy, kind, amount) for kind, amount in story.changes},
-            invariant=partial(fixture.is_kept, story),
-            observe=fixture.balance,
-        ),
-        runs=runs,
-        refusals=(InsufficientFunds,),
-        failure=story.failure,
-    )
-
-
 def _measure(
-    config: RunConfig | StoreConfig,
-    build_trials: Callable[[Any], Sequence[StrategyTrial[Row]]],
+    config: RunConfig,
+    build_trials: Callable[[Fixture], Sequence[LoadTrial]],
     *,
     workers: int,
     stuck_after: float = STUCK_AFTER,
     interrupt: StopSignal,
     terminal: TextIO | None,
     on_progress: Callable[[tuple[Lane, ...]], None] | None = None,
-) -> tuple[dict[str, Any], list[Row], tuple[str, ...]]:
+) -> tuple[dict[str, Any], list[LoadRow], tuple[str, ...]]:
     """Run the trials on a fixture of their own; return where, the rows in the trials' order, and notes."""
     notes: list[str] = []
     with config.fixture(notes, workers=workers) as (fixture, worker, ran_on):
         trials = build_trials(fixture)
         pool = WorkerPool(worker, size=workers, interrupt=interrupt, stuck_after=stuck_after)
-        loads = [trial for trial in trials if isinstance(trial, LoadTrial)]
-        watch = LaneWatch(trials=loads, completed=lambda: pool.completed, report=on_progress) if on_progress else None
+        watch = LaneWatch(trials=trials, completed=lambda: pool.completed, report=on_progress) if on_progress else None
         rounds = sum(trial.rounds for trial in trials)
         with show_progress(terminal, total=rounds, completed=lambda: pool.completed) as progress, pool:
             rows = list(run_trials(trials, pool=pool, progress=watch or progress))

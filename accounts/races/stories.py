@@ -18,11 +18,9 @@ class Story:
     """Two changes at the same time, and their required outcome."""
 
     name: str
-    """The name for ``--scenario``."""
+    """What its races are called, before the strategy."""
     text: str
     """What happens, in a sentence."""
-    promise: str
-    """The required outcome, in a sentence."""
     balance: Decimal
     """The opening balance."""
     overdraft_limit: Decimal
@@ -31,8 +29,6 @@ class Story:
     """What the workers do."""
     passing: int
     """How many of them must succeed."""
-    failure: Literal["lost", "overdrawn"]
-    """The kind of failure if the outcome is another one."""
 
     def is_kept_by(self, accounts: Any, pk: object) -> bool:
         """Whether the account of this query set and its entries are as `allows` says."""
@@ -52,22 +48,18 @@ STORIES: Mapping[str, Story] = MappingProxyType(
             Story(
                 name="lost-update",
                 text="The balance is 100. One worker withdraws 30 while another one deposits 50.",
-                promise="Both are booked and the balance is 120; 70 or 150 means that one of them was lost.",
                 balance=Decimal("100.00"),
                 overdraft_limit=Decimal("0.00"),
                 changes=(("withdraw", Decimal(30)), ("deposit", Decimal(50))),
                 passing=2,
-                failure="lost",
             ),
             Story(
                 name="overdraft",
                 text="The balance is 100, the overdraft limit 500. Two workers withdraw 400 and 300 at the same time.",
-                promise="Exactly one withdrawal passes: the balance is -300 or -200, and the other one is refused.",
                 balance=Decimal("100.00"),
                 overdraft_limit=Decimal("500.00"),
                 changes=(("withdraw", Decimal(400)), ("withdraw", Decimal(300))),
                 passing=1,
-                failure="overdrawn",
             ),
         )
     }

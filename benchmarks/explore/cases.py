@@ -20,12 +20,10 @@ TWO: Mapping[str, Race] = RACES
 _THREE_DEPOSITS = Story(
     name="three-deposits",
     text="Three workers deposit 10, 20 and 30 at the same time.",
-    promise="All three are booked.",
     balance=Decimal("100.00"),
     overdraft_limit=Decimal("0.00"),
     changes=(("deposit", Decimal(10)), ("deposit", Decimal(20)), ("deposit", Decimal(30))),
     passing=3,
-    failure="lost",
 )
 _SIMPLE = ("naive", "pessimistic", "optimistic", "conditional_update", "serializable")
 """One strategy each for read-modify-write, row lock, version, F() and SERIALIZABLE."""

@@ -7,11 +7,10 @@ from dataclasses import replace
 from itertools import groupby
 
 from django_lockstep.lab.simulator.load_plan import Sweep
-from django_lockstep.lab.simulator.report import LoadRow, StrategyRow
-from django_lockstep.lab.simulator.stories import StoryRow
+from django_lockstep.lab.simulator.report import LoadRow
 from django_lockstep.lab.wording import listed
 
-__all__ = ["advice_on_load", "advice_on_story", "advice_on_sweep", "figures"]
+__all__ = ["advice_on_load", "advice_on_sweep", "figures"]
 
 _NEAR = 0.9
 """From this share of the fastest rate on, another strategy counts as equally fast: runs differ by as much."""
@@ -28,13 +27,6 @@ def advice_on_load(rows: Sequence[LoadRow], counterparts: Sequence[LoadRow] = ()
     return (*_broken_promises([*rows, *others]), *_choice(rows), *_unprotected(rows))
 
 
-def advice_on_story(rows: Sequence[StoryRow]) -> tuple[str, ...]:
-    """Return what the story showed; nothing if it was not run."""
-    names = [row.strategy for row in rows if row.safe and row.status == "correct"]
-    kept = [f"{listed(names)} kept the promise in every run: use one of these."] if names else []
-    return (*_broken_promises(rows), *kept, *_unprotected(rows))
-
-
 def advice_on_sweep(sweep: Sweep, rows: Sequence[LoadRow]) -> tuple[str, ...]:
     """Return which strategy to use at which size, where its rate peaks, and which strategies were wrong."""
     sizes = {size: list(group) for size, group in groupby(rows, key=lambda row: row.size or 0)}
@@ -42,7 +34,7 @@ def advice_on_sweep(sweep: Sweep, rows: Sequence[LoadRow]) -> tuple[str, ...]:
     return (*_choices(sweep, chosen), *_peaks(sweep, rows, chosen), *_wrong(sweep, rows))
 
 
-def _broken_promises(rows: Iterable[StrategyRow]) -> Iterator[str]:
+def _broken_promises(rows: Iterable[LoadRow]) -> Iterator[str]:
     for row in rows:
         if row.safe and row.wrong:
             yield f"{row.strategy} claims to be safe, but {row.loss}: do not use it."
@@ -60,7 +52,7 @@ def _choice(rows: Sequence[LoadRow]) -> Iterator[str]:
         yield "Use none of these: all of them are unprotected. Measure one that claims to be safe, too."
 
 
-def _unprotected(rows: Sequence[StrategyRow]) -> Iterator[str]:
+def _unprotected(rows: Sequence[LoadRow]) -> Iterator[str]:
     """Say which of those that claim nothing were wrong, and which had luck."""
     if wrong := [f"{row.strategy} {row.loss}" for row in rows if row.wrong and not row.safe]:
         yield f"{listed(wrong)}."

@@ -29,9 +29,6 @@ _PARENT_CHECK = 1.0
 class AtBarrier:
     """The worker waits at the barrier."""
 
-    payload: object
-    """What the task passed to `WorkerChannel.wait_at_barrier`."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
@@ -83,9 +80,9 @@ class WorkerChannel:
                 answer = Failed(reason=f"{type(error).__name__}: {error}")
             self._pipe.send(answer)
 
-    def wait_at_barrier(self, payload: object = None) -> None:
+    def wait_at_barrier(self) -> None:
         """Wait until all workers have arrived, and for the common start. Raises `Cancelled` if there is none."""
-        self._pipe.send(AtBarrier(payload=payload))
+        self._pipe.send(AtBarrier())
         start = self._pipe.recv()
         if start is None:
             raise Cancelled

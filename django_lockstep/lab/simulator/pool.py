@@ -33,8 +33,6 @@ class PoolResult:
 
     results: tuple[Any, ...]
     """What each task returned, by worker; None for a worker that did not finish or was cancelled before the start."""
-    payloads: tuple[tuple[Any, ...], ...]
-    """What each worker sent when it arrived at the barrier, in order."""
     worker_failures: tuple[WorkerFailure, ...]
     """The workers that did not finish."""
 
@@ -92,13 +90,11 @@ class WorkerPool:
         """How many operations all workers have completed since the pool was made."""
         return sum(self._completed)
 
-    def run(
-        self, tasks: Sequence[Task], *, on_tick: Callable[[], None] | None = None, fail_fast: bool = False
-    ) -> PoolResult:
+    def run(self, tasks: Sequence[Task], *, on_tick: Callable[[], None] | None = None) -> PoolResult:
         """Run one task on each worker; those that wait at the barrier are released together.
 
-        Workers that died earlier are replaced first. ``on_tick`` is called every tenth of a second. With ``fail_fast``
-        the death of one worker ends the tasks of all; otherwise the others go on.
+        Workers that died earlier are replaced first; if one dies, the others go on. ``on_tick`` is called every tenth
+        of a second.
         """
         for worker in self.workers:
             if worker.failure and not self.interrupt.requested:
@@ -107,21 +103,19 @@ class WorkerPool:
         self._await_answers()
         for worker, task in zip(self.workers, tasks, strict=True):
             worker.assign(None if self.interrupt.requested else task)
-        self._await_answers(on_tick, fail_fast=fail_fast)
+        self._await_answers(on_tick)
         # Only when all have answered: each worker reads it between two operations.
         self._stop.value = 0
         return PoolResult(
             results=tuple(worker.result for worker in self.workers),
-            payloads=tuple(tuple(worker.payloads) for worker in self.workers),
             worker_failures=tuple(worker.failure for worker in self.workers if worker.failure),
         )
 
-    def _await_answers(self, on_tick: Callable[[], None] | None = None, *, fail_fast: bool = False) -> None:
+    def _await_answers(self, on_tick: Callable[[], None] | None = None) -> None:
         """Receive messages and release the barrier until every worker has answered or is gone."""
         deadline, next_tick = None, 0.0
         while unfinished := [worker for worker in self.workers if worker.unfinished]:
-            failed = fail_fast and any(worker.failure for worker in self.workers)
-            if deadline is None and (self.interrupt.requested or failed):
+            if deadline is None and self.interrupt.requested:
                 # Asked first, and killed only after the grace: a worker that ends its operation keeps what it has
                 # counted, and no statement is left running in the server.
                 deadline = time.monotonic() + self._grace

@@ -14,8 +14,6 @@ __all__ = [
     "Latency",
     "LoadReport",
     "LoadRow",
-    "Report",
-    "StrategyRow",
     "build_row",
     "jain_index",
     "merge_rounds",
@@ -38,8 +36,8 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StrategyRow:
-    """What one strategy did."""
+class LoadRow:
+    """One strategy under one load."""
 
     strategy: str
     """Its name."""
@@ -49,32 +47,6 @@ class StrategyRow:
     """The workers that did not finish, and why; what they did is in the verdict only."""
     cut_short: bool
     """Whether the run was interrupted while this strategy was measured."""
-
-    @property
-    def status(self) -> AuditStatus:
-        """The verdict in one word."""
-        raise NotImplementedError
-
-    @property
-    def loss(self) -> str:
-        """What went wrong, as the rest of a sentence about the strategy."""
-        raise NotImplementedError
-
-    @property
-    def wrong(self) -> bool:
-        """Whether the accounts did not end as they must."""
-        return self.status not in {"correct", "untested"}
-
-    @property
-    def breaks_promise(self) -> bool:
-        """Whether a strategy that claims to be safe was not seen to be."""
-        return self.safe and (self.wrong or (self.status == "untested" and not self.cut_short))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadRow(StrategyRow):
-    """One strategy under one load."""
-
     guarantee: str
     """What it relies on, in a sentence."""
     engine: str = ""
@@ -111,11 +83,23 @@ class LoadRow(StrategyRow):
 
     @property
     def status(self) -> AuditStatus:
+        """The verdict in one word."""
         return self.verdict.status
 
     @property
     def loss(self) -> str:
+        """What went wrong, as the rest of a sentence about the strategy."""
         return self.verdict.loss
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the accounts did not end as they must."""
+        return self.status not in {"correct", "untested"}
+
+    @property
+    def breaks_promise(self) -> bool:
+        """Whether a strategy that claims to be safe was not seen to be."""
+        return self.safe and (self.wrong or (self.status == "untested" and not self.cut_short))
 
     @property
     def operations(self) -> int:
@@ -133,33 +117,19 @@ class LoadRow(StrategyRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """The strategies that ran, and on what."""
+class LoadReport:
+    """All strategies under one load, or at each size of a sweep, and on what."""
 
     environment: Mapping[str, Any]
     """What it ran on."""
     planned: tuple[str, ...]
     """The strategies asked for."""
-    rows: tuple[StrategyRow, ...]
-    """The strategies that ran, in the same order."""
     advice: tuple[str, ...]
     """Which one to use, in sentences drawn from the rows."""
     interrupted: str | None = None
     """The signal that ended the run early."""
     notes: tuple[str, ...] = ()
     """What else a reader has to know."""
-
-    @property
-    def versions(self) -> list[str]:
-        """What it ran on beside the server, in words."""
-        django, python, cpus = (self.environment[name] for name in ("django", "python", "cpus"))
-        return [f"Django {django}", f"Python {python}", f"{cpus} CPUs"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadReport(Report):
-    """All strategies under one load, or at each size of a sweep."""
-
     plan: LoadPlan
     """How it was loaded; ``workers`` is the largest number where a sweep varies it."""
     load: Mapping[str, Any]
@@ -170,6 +140,12 @@ class LoadReport(Report):
     """The strategies measured, by size and in the order of ``planned``."""
     counterparts: tuple[LoadRow, ...] = ()
     """The same strategies by another engine, those that have one, measured in the same run."""
+
+    @property
+    def versions(self) -> list[str]:
+        """What it ran on beside the server, in words."""
+        django, python, cpus = (self.environment[name] for name in ("django", "python", "cpus"))
+        return [f"Django {django}", f"Python {python}", f"{cpus} CPUs"]
 
     def counterpart(self, row: LoadRow) -> LoadRow | None:
         """Return the row of the same strategy by the other engine; None where there is none."""

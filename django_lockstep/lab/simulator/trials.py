@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, TypeVar
+from typing import TypeVar
 
 from django_lockstep.lab.simulator.audit import AuditedAccount, Balances, audit
 from django_lockstep.lab.simulator.channel import Task, idle
@@ -13,71 +13,26 @@ from django_lockstep.lab.simulator.database import end_sessions
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.load_task import Load, LoadTask
 from django_lockstep.lab.simulator.pool import PoolResult, WorkerPool
-from django_lockstep.lab.simulator.report import LoadRow, StrategyRow, build_row
+from django_lockstep.lab.simulator.report import LoadRow, build_row
 from django_lockstep.lab.simulator.tally import Tally
 
-__all__ = ["LoadTrial", "ProgressHook", "StrategyTrial", "rotate", "run_trials"]
+__all__ = ["LoadTrial", "ProgressHook", "rotate", "run_trials"]
 
 Item = TypeVar("Item")
-Row = TypeVar("Row", bound=StrategyRow)
 
 ProgressHook = Callable[[str], Callable[[], None] | None]
 """Called with the name of what runs next; returns what is to be called every tenth of a second while it runs."""
 
 
 @dataclass(slots=True, kw_only=True)
-class StrategyTrial(ABC, Generic[Row]):
-    """One strategy, with the results of its rounds so far."""
+class LoadTrial(ABC):
+    """One strategy with accounts of its own, under one plan, with the results of its rounds so far."""
 
     label: str
     """What the progress calls it."""
     results: list[PoolResult] = field(default_factory=list)
     cut_short: bool = False
     """Whether it was interrupted."""
-
-    needs_all_workers: ClassVar[bool] = False
-    """Whether the death of one worker ends a round."""
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds it takes."""
-        return 1
-
-    def open(self) -> None:
-        """Create what has to be there before any trial begins, committed."""
-
-    @abstractmethod
-    def tasks(self, round_number: int) -> list[Task]:
-        """Return what the workers do in this round, counted from 0."""
-
-    @abstractmethod
-    def row(self) -> Row | None:
-        """Return the verdict and figures of all rounds; None where no worker did anything."""
-
-    def run(self, round_number: int, *, pool: WorkerPool, progress: ProgressHook | None) -> None:
-        """Have the workers run a round, keep its result, and end the sessions of workers that were killed."""
-        tasks = self.tasks(round_number)
-        result = pool.run(
-            [*tasks, *[idle] * (pool.size - len(tasks))],
-            on_tick=progress(self.label) if progress else None,
-            fail_fast=self.needs_all_workers,
-        )
-        # The server may still be running the last statement of a worker that was killed.
-        if pool.alias is not None:
-            end_sessions(pool.alias, [failure.session for failure in result.worker_failures])
-        self.results.append(result)
-        self.cut_short = pool.interrupt.requested
-
-    @property
-    def worker_failures(self) -> tuple[str, ...]:
-        """The workers that did not finish a round, and why."""
-        return tuple(str(failure) for result in self.results for failure in result.worker_failures)
-
-
-@dataclass(slots=True, kw_only=True)
-class LoadTrial(StrategyTrial[LoadRow]):
-    """One strategy with accounts of its own, under one plan."""
-
     plan: LoadPlan
     """How it is loaded."""
     size: int | None = None
@@ -117,9 +72,31 @@ class LoadTrial(StrategyTrial[LoadRow]):
 
     @property
     def rounds(self) -> int:
+        """How many rounds it takes."""
         return self.plan.rounds
 
+    @abstractmethod
+    def open(self) -> None:
+        """Create what has to be there before any trial begins, committed."""
+
+    def run(self, round_number: int, *, pool: WorkerPool, progress: ProgressHook | None) -> None:
+        """Have the workers run a round, keep its result, and end the sessions of workers that were killed."""
+        tasks = self.tasks(round_number)
+        result = pool.run(
+            [*tasks, *[idle] * (pool.size - len(tasks))], on_tick=progress(self.label) if progress else None
+        )
+        # The server may still be running the last statement of a worker that was killed.
+        end_sessions(pool.alias, [failure.session for failure in result.worker_failures])
+        self.results.append(result)
+        self.cut_short = pool.interrupt.requested
+
+    @property
+    def worker_failures(self) -> tuple[str, ...]:
+        """The workers that did not finish a round, and why."""
+        return tuple(str(failure) for result in self.results for failure in result.worker_failures)
+
     def tasks(self, round_number: int) -> list[Task]:
+        """Return what the workers do in this round, counted from 0."""
         load = self.load(round_number)
         return [
             LoadTask(
@@ -133,6 +110,7 @@ class LoadTrial(StrategyTrial[LoadRow]):
         ]
 
     def row(self) -> LoadRow | None:
+        """Return the verdict and figures of all rounds; None where no worker did anything."""
         rounds: list[tuple[Tally | None, ...]] = [result.results for result in self.results]
         tallies = [tally for each_round in rounds for tally in each_round if tally]
         if not (tallies or self.worker_failures):
@@ -153,8 +131,8 @@ class LoadTrial(StrategyTrial[LoadRow]):
 
 
 def run_trials(
-    trials: Sequence[StrategyTrial[Row]], *, pool: WorkerPool, progress: ProgressHook | None = None
-) -> Iterator[Row]:
+    trials: Sequence[LoadTrial], *, pool: WorkerPool, progress: ProgressHook | None = None
+) -> Iterator[LoadRow]:
     """Run all rounds, one of each trial in turn; then yield the trials' rows, as far as they got.
 
     Each round begins with another trial, so that none always follows the same one. The trials have the same number of

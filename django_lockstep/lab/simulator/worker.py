@@ -55,7 +55,6 @@ class Worker:
         self.number = number
         self.state = WorkerState.BUSY
         self.result: Any = None
-        self.payloads: list[Any] = []
         self.failure: WorkerFailure | None = None
         self._completed = completed
         self._reason = ""
@@ -83,7 +82,7 @@ class Worker:
 
     def assign(self, task: Task | None) -> None:
         """Forget the last task's result, and send the next task, if there is one."""
-        self.result, self.payloads = None, []
+        self.result = None
         if task is not None and self.state is not WorkerState.GONE:
             self._send(task)
 
@@ -101,7 +100,6 @@ class Worker:
             return
         self._record_sign_of_life()
         if isinstance(message, AtBarrier):
-            self.payloads.append(message.payload)
             self.state = WorkerState.AT_BARRIER
         elif isinstance(message, Failed):
             self.kill(f"failed: {message.reason}")

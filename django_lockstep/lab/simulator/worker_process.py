@@ -18,8 +18,8 @@ __all__ = ["WorkerConnection", "main"]
 class WorkerConnection:
     """How a worker connects."""
 
-    alias: str | None
-    """The database, as the settings name it; None for tasks that use none."""
+    alias: str
+    """The database, as the settings name it."""
     database: str
     """The database's name as the parent uses it: under a test runner it is not the one in the settings."""
     session: str
@@ -53,9 +53,6 @@ def connected(config: WorkerConnection) -> Iterator[None]:
     # The fork server has set Django up already; a spawned process has not.
     if not apps.ready:
         django.setup()
-    if config.alias is None:
-        yield
-        return
     connection = connections[config.alias]
     # Spawned processes read the settings, in which a test runner has not replaced the name.
     connection.settings_dict["NAME"] = config.database

@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,15 +12,13 @@ from django.db import connection
 from accounts.models import Account, Entry
 from accounts.races.fixture import Fixture, new_name
 from accounts.races.load import AccountTrial, Mix, Workload
-from accounts.races.run import NAMES, RunConfig, run_load, run_story, story_trial
-from accounts.races.stories import STORIES
+from accounts.races.run import NAMES, RunConfig, run_load
 from accounts.strategies import STRATEGIES
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.pool import WorkerPool
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
-from django_lockstep.lab.simulator.stories import StoryReport, StoryRow
 from django_lockstep.lab.simulator.trials import LoadTrial, run_trials
 from django_lockstep.lab.simulator.worker_process import WorkerConnection
 
@@ -49,11 +46,6 @@ def load(
         return run_load(
             run_config(*names, keep=keep, mixed=mixed), plan=plan, workload=workload, interrupt=interrupt, terminal=None
         )
-
-
-def story(name: str, *names: str, runs: int = 40) -> StoryReport:
-    with StopSignal() as interrupt:
-        return run_story(run_config(*names), story=STORIES[name], runs=runs, interrupt=interrupt, terminal=None)
 
 
 def assert_nothing_is_left() -> None:
@@ -237,83 +229,3 @@ def test_where_nothing_succeeds_nothing_is_proved() -> None:
     assert row.breaks_promise
     assert row.errors == {"IntegrityError (23514)": 4}
     assert "nothing_passes" in row.error_examples["IntegrityError (23514)"]
-
-
-def test_lost_update_ends_at_120_with_every_safe_strategy() -> None:
-    report = story("lost-update")
-    rows = {row.strategy: row for row in report.rows}
-    for name in SAFE:
-        assert [(end.observed, end.runs) for end in rows[name].endings] == [("120.00", 40)]
-        assert rows[name].status == "correct"
-    for name in ("naive", "naive_atomic"):
-        assert rows[name].status == "lost"
-        assert {end.observed for end in rows[name].endings if end.broken} <= {"70.00", "150.00"}
-    assert_nothing_is_left()
-
-
-def test_overdraft_lets_exactly_one_pass_with_every_safe_strategy() -> None:
-    report = story("overdraft")
-    for row in report.rows:
-        if row.safe:
-            assert row.status == "correct"
-            assert all(sorted(end.outcomes.values()) == ["passed", "refused"] for end in row.endings)
-            assert {end.observed for end in row.endings} <= {"-300.00", "-200.00"}
-        else:
-            assert row.status == "overdrawn"
-            assert any(set(end.outcomes.values()) == {"passed"} for end in row.endings if end.broken)
-    assert_nothing_is_left()
-
-
-def cut_short(story: str, interfere: Callable[[WorkerPool, StopSignal], None]) -> StoryRow:
-    """Run the story a thousand times at most, and interfere after ten runs."""
-    fixture = Fixture.make(Account, using="default", name=new_name())
-    trial = story_trial(STORIES[story], STRATEGIES["pessimistic"].bound(using="default"), fixture=fixture, runs=1000)
-    config = WorkerConnection(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
-    with StopSignal() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
-
-        def progress() -> None:
-            if pool.completed > 10:
-                interfere(pool, interrupt)
-
-        (row,) = run_trials([trial], pool=pool, progress=lambda name: progress)
-    assert 0 < row.runs < 1000
-    return row
-
-
-def test_a_story_ends_with_its_actor() -> None:
-    def kill(pool: WorkerPool, interrupt: StopSignal) -> None:
-        if not pool.workers[0].failure:
-            os.kill(pool.workers[0].process.pid or 0, signal.SIGKILL)
-
-    row = cut_short("lost-update", kill)
-    assert row.worker_failures == ("worker 1 was killed by SIGKILL",)
-    assert row.status == "correct"
-    assert sum(end.runs for end in row.endings) == row.runs
-
-
-def test_an_interrupted_story_reports_the_runs_it_had() -> None:
-    def stop(pool: WorkerPool, interrupt: StopSignal) -> None:
-        if not interrupt.requested:
-            interrupt.request(signal.SIGINT)
-
-    row = cut_short("overdraft", stop)
-    assert row.cut_short
-    assert row.worker_failures == ()
-
-
-@pytest.mark.parametrize("name", list(STORIES))
-def test_stories_begin_as_their_text_says(name: str) -> None:
-    fixture = Fixture.make(Account, using="default", name=new_name())
-    trial = story_trial(STORIES[name], STRATEGIES["pessimistic"], fixture=fixture, runs=1)
-    scenario = trial.scenario
-    pk = scenario.set_up()
-    assert scenario.observe is not None
-    assert scenario.invariant is not None
-    assert scenario.observe(pk) == Decimal(100)
-    assert not scenario.invariant(pk)
-    for actor in scenario.actors.values():
-        try:
-            actor(pk)
-        except trial.refusals:
-            assert name == "overdraft"
-    assert scenario.invariant(pk)

@@ -19,12 +19,9 @@ from accounts.races.run import NAMES, sizes_of
 from tests.accounts.races.commands import any_left, manage, sessions, simulating
 from tests.django_lockstep.lab.sample_rows import (
     LOST,
-    ending,
     load_report,
     naive,
     row,
-    story_report,
-    story_row,
     sweep_report,
 )
 from tests.support.sessions import ADVISORY_LOCKS, query, until
@@ -48,8 +45,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(asked, config=config)
         return seen["report"]
 
-    for name in ("run_load", "run_story"):
-        monkeypatch.setattr(simulate, name, instead)
+    monkeypatch.setattr(simulate, "run_load", instead)
     return seen
 
 
@@ -86,14 +82,13 @@ def test_a_load_shows_both_engines_by_default(
     assert reported["config"].engines == engines
 
 
-def test_a_sweep_and_a_scenario_run_what_is_written(reported: dict[str, Any]) -> None:
-    for options in ({"sweep": "workers=1,2"}, {"scenario": "overdraft"}):
-        run(**options)
-        assert reported["config"].engines == ("plain",)
-        run(**options, engine="compiled")
-        assert reported["config"].engines == ("compiled",)
-        with pytest.raises(CommandError, match="--engine both is for a load"):
-            run(**options, engine="both")
+def test_a_sweep_runs_what_is_written(reported: dict[str, Any]) -> None:
+    run(sweep="workers=1,2")
+    assert reported["config"].engines == ("plain",)
+    run(sweep="workers=1,2", engine="compiled")
+    assert reported["config"].engines == ("compiled",)
+    with pytest.raises(CommandError, match="--engine both is for a load"):
+        run(sweep="workers=1,2", engine="both")
 
 
 def test_options_reach_the_plan(reported: dict[str, Any]) -> None:
@@ -169,13 +164,6 @@ def test_mixing_takes_the_strategies_that_are_named(reported: dict[str, Any]) ->
     assert (plan.duration, plan.rounds, config.engines) == (4, 2, ("compiled",))
 
 
-def test_a_scenario_has_runs(reported: dict[str, Any]) -> None:
-    run(scenario="overdraft")
-    assert (reported["story"].name, reported["runs"]) == ("overdraft", 200)
-    run(scenario="lost-update", runs=7)
-    assert (reported["story"].name, reported["runs"]) == ("lost-update", 7)
-
-
 def test_a_strategy_whose_package_is_missing_is_refused_or_left_out(
     reported: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,7 +171,7 @@ def test_a_strategy_whose_package_is_missing_is_refused_or_left_out(
     with pytest.raises(CommandError, match="--strategies django_concurrency: the package of 'concurrency' is not inst"):
         run(strategies=["naive,django_concurrency"])
     options: Any
-    for options in ({}, {"scenario": "overdraft"}, {"mix_strategies": True}):
+    for options in ({}, {"mix_strategies": True}):
         err = io.StringIO()
         call_command("simulate", stdout=io.StringIO(), stderr=err, **options)
         assert err.getvalue().startswith("Without django_concurrency, whose package is not installed.\n")
@@ -208,27 +196,12 @@ def test_a_strategy_whose_package_is_missing_is_refused_or_left_out(
         (["--think-time", "-1"], "--think-time must be"),
         (["--seed", "x"], "--seed: invalid int value"),
         (["--format", "xml"], "--format: invalid choice"),
-        (["--scenario", "nothing"], "--scenario: invalid choice"),
-        (["--scenario", "overdraft", "--workers", "3"], "--scenario does not go with --workers"),
-        (
-            ["--scenario", "overdraft", "--think-time", "3", "--seed", "1"],
-            "does not go with --think-time, --seed",
-        ),
-        (["--scenario", "overdraft", "--runs", "0"], "--runs must be"),
-        (["--runs", "5"], "--runs goes with --scenario"),
-        (["--store", "dynamodb"], "--store goes with --scenario"),
-        (["--store", "nowhere", "--scenario", "overdraft"], "--store nowhere: LOCKSTEP_STORES has no store 'nowhere'"),
-        (["--store", "postgresql", "--scenario", "overdraft"], "store 'postgresql' is not on DynamoDB"),
-        (["--store", "dynamodb", "--scenario", "overdraft", "--engine", "plain"], "--store does not go with --engine"),
-        (["--store", "dynamodb", "--scenario", "overdraft", "--strategies", "naive,x"], "conditional, transact, not x"),
         (["--rounds", "0"], "--rounds must be"),
         (["--operations", "20", "--rounds", "3"], "one for each of 8 workers in each of 3 rounds"),
         (["--sweep", "speed=1"], "--sweep must be workers=N,N"),
         (["--sweep", "workers=1,2", "--workers", "2"], "--workers is what --sweep varies"),
         (["--sweep", "accounts=1,2", "--mix", "1:1:1"], "add --accounts 2 or more"),
         (["--sweep", "workers=1,9", "--operations", "5"], "one for each of 9 workers"),
-        (["--scenario", "overdraft", "--sweep", "workers=1,2"], "not allowed with argument"),
-        (["--scenario", "overdraft", "--mix-strategies"], "not allowed with argument"),
         (["--sweep", "workers=2,4", "--mix-strategies"], "not allowed with argument"),
         (["--sweep", "workers=2,4", "--clean"], "not allowed with argument"),
         (["--mix-strategies", "--engine", "both"], "--engine both is for a load without --mix-strategies"),
@@ -321,17 +294,12 @@ def code_of(**options: Any) -> int:
 
 def test_check_is_satisfied_with_losers_that_claimed_nothing(reported: dict[str, Any]) -> None:
     run(check=True)
-    reported["report"] = story_report(story_row("naive", ending(broken=True), safe=False), story_row("a", ending()))
-    run(scenario="lost-update", check=True)
 
 
 def test_check_ends_with_1_where_a_promise_was_broken(reported: dict[str, Any]) -> None:
     reported["report"] = load_report(row("liar", verdict=LOST))
     run()
     assert code_of(check=True) == 1
-    reported["report"] = story_report(story_row("liar", ending("70.00", broken=True)))
-    run(scenario="lost-update")
-    assert code_of(scenario="lost-update", check=True) == 1
     reported["report"] = sweep_report((1, row("liar", verdict=LOST)))
     assert code_of(sweep="workers=1", check=True) == 1
 

@@ -6,11 +6,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story, advice_on_sweep
+from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_sweep
 from django_lockstep.lab.simulator.audit import AuditVerdict
 from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.report import Latency, LoadReport, LoadRow
-from django_lockstep.lab.simulator.stories import Ending, StoryReport, StoryRow
 
 ENVIRONMENT = {
     "database": "PostgreSQL 18.4",
@@ -79,44 +78,4 @@ def sweep_report(*points: tuple[Any, ...], values: tuple[int, ...] = (), **chang
     rows = tuple(replace(row, size=size) for size, *rows in points for row in rows)
     planned = tuple(dict.fromkeys(row.strategy for row in rows))
     plain = load_report(*rows, sweep=sweep, planned=planned, advice=advice_on_sweep(sweep, rows))
-    return replace(plain, **changes)
-
-
-def ending(
-    observed: str = "120.00", *, runs: int = 200, broken: bool = False, outcomes: dict[str, str] | None = None
-) -> Ending:
-    """Return an ending; both actors pass unless the outcomes say otherwise."""
-    return Ending(
-        observed=observed,
-        outcomes={"withdraw 30": "passed", "deposit 50": "passed", **(outcomes or {})},
-        broken=broken,
-        runs=runs,
-    )
-
-
-def story_row(strategy: str, *endings: Ending, **changes: Any) -> StoryRow:
-    """Return the row of a strategy that is safe, right or wrong as its endings are."""
-    plain = StoryRow(
-        strategy=strategy,
-        safe=True,
-        failure="lost",
-        endings=endings,
-        worker_failures=(),
-        cut_short=False,
-    )
-    return replace(plain, **changes)
-
-
-def story_report(*rows: StoryRow, **changes: Any) -> StoryReport:
-    """Return a report of these rows."""
-    plain = StoryReport(
-        environment=ENVIRONMENT,
-        story="lost-update",
-        text="Two change one balance.",
-        promise="Both count.",
-        runs=200,
-        planned=tuple(row.strategy for row in rows),
-        rows=rows,
-        advice=advice_on_story(rows),
-    )
     return replace(plain, **changes)

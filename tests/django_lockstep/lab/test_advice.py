@@ -1,9 +1,8 @@
-from dataclasses import replace
 from decimal import Decimal
 
-from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story
+from django_lockstep.lab.simulator.advice import advice_on_load
 from django_lockstep.lab.simulator.audit import AuditVerdict
-from tests.django_lockstep.lab.sample_rows import LOST, ending, naive, row, story_row
+from tests.django_lockstep.lab.sample_rows import LOST, naive, row
 
 
 def test_the_fastest_that_is_right_is_named() -> None:
@@ -59,7 +58,6 @@ def test_no_safe_one_was_right() -> None:
 
 def test_nothing_measured_nothing_said() -> None:
     assert advice_on_load([]) == ()
-    assert advice_on_story([]) == ()
 
 
 def test_other_ways_of_being_wrong() -> None:
@@ -72,20 +70,3 @@ def test_other_ways_of_being_wrong() -> None:
         (AuditVerdict(entries=9, broken_links=3), "left 3 entries whose balance does not follow from the one before"),
     ):
         assert f"x claims to be safe, but {words}: do not use it." in advice_on_load([row("x", verdict=verdict)])
-
-
-def test_a_story_separates_strategies_that_keep_the_promise_from_others() -> None:
-    wrong = story_row("naive", ending("70.00", runs=190, broken=True), ending(runs=10), safe=False)
-    assert advice_on_story([wrong, story_row("a", ending()), story_row("b", ending())]) == (
-        "a and b kept the promise in every run: use one of these.",
-        "naive broke the promise in 190 of 200 runs.",
-    )
-
-
-def test_a_story_exposes_broken_promises_and_luck() -> None:
-    liar = story_row("liar", ending("70.00", broken=True))
-    lucky = replace(story_row("naive", ending()), safe=False)
-    assert advice_on_story([liar, lucky]) == (
-        "liar claims to be safe, but broke the promise in 200 of 200 runs: do not use it.",
-        "naive came out right this time, but nothing guarantees it: more load would show.",
-    )

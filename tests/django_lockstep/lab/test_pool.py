@@ -82,13 +82,6 @@ def test_the_barrier_does_not_wait_for_dead_workers() -> None:
     assert result.results == (None, "alive")
 
 
-def test_with_fail_fast_all_end_together() -> None:
-    with worker_pool() as two:
-        result = two.run([tasks.Die(number=0), tasks.work_until_stopped], fail_fast=True)
-        assert result.results == (None, "stopped")
-        assert two.run([tasks.start] * 2).worker_failures == ()
-
-
 def test_an_error_in_a_task_is_reported() -> None:
     with worker_pool() as two:
         result = two.run([tasks.fail, tasks.start])

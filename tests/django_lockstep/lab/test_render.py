@@ -4,27 +4,18 @@ import json
 from dataclasses import replace
 from decimal import Decimal
 
-import pytest
-
 from django_lockstep.lab.simulator.audit import AuditVerdict
 from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
 from django_lockstep.lab.simulator.report import Latency
 from tests.django_lockstep.lab.sample_rows import (
     ENVIRONMENT,
     LOST,
-    ending,
     load_report,
     naive,
     row,
-    story_report,
-    story_row,
 )
 
 LOAD = load_report(naive(), row("pessimistic_nowait", errors={"OperationalError (40P01)": 3}))
-STORY = story_report(
-    story_row("naive", ending("150.00", runs=150, broken=True), ending("70.00", runs=50, broken=True), safe=False),
-    story_row("pessimistic", ending("120.00", runs=200)),
-)
 
 
 def test_json_of_a_load() -> None:
@@ -46,15 +37,6 @@ def test_json_of_a_load() -> None:
     assert second["errors"] == {"OperationalError (40P01)": 3}
 
 
-def test_json_of_a_story() -> None:
-    data = json.loads(as_json(STORY))
-    assert (data["schema_version"], data["kind"], data["story"]["name"]) == (2, "story", "lost-update")
-    naive_row, right = data["strategies"]
-    assert (naive_row["verdict"], naive_row["runs"], naive_row["broken_runs"]) == ("lost", 200, 200)
-    assert [(end["balance"], end["ending_runs"]) for end in naive_row["endings"]] == [("150.00", 150), ("70.00", 50)]
-    assert right["endings"][0]["passed"] == ["withdraw 30", "deposit 50"]
-
-
 def test_csv_of_a_load_has_a_line_a_strategy() -> None:
     lines = list(csv.DictReader(io.StringIO(as_csv(LOAD))))
     assert [line["strategy"] for line in lines] == ["naive", "pessimistic_nowait"]
@@ -63,22 +45,12 @@ def test_csv_of_a_load_has_a_line_a_strategy() -> None:
     assert lines[1]["errors"] == "OperationalError (40P01): 3"
 
 
-def test_csv_of_a_story_has_a_line_an_ending() -> None:
-    lines = list(csv.DictReader(io.StringIO(as_csv(STORY))))
-    assert [(line["strategy"], line["balance"], line["ending_runs"]) for line in lines] == [
-        ("naive", "150.00", "150"),
-        ("naive", "70.00", "50"),
-        ("pessimistic", "120.00", "200"),
-    ]
-
-
 def test_csv_of_nothing_is_a_heading_at_most() -> None:
     assert list(csv.DictReader(io.StringIO(as_csv(load_report())))) == []
 
 
-@pytest.mark.parametrize("report", [LOAD, STORY], ids=["load", "story"])
-def test_a_table_fits_into_80_columns_and_plain_characters(report: object) -> None:
-    text = as_table(report)  # type: ignore[arg-type]
+def test_a_table_fits_into_80_columns_and_plain_characters() -> None:
+    text = as_table(LOAD)
     assert max(map(len, text.splitlines())) <= 80
     assert text.isascii()
     assert "\x1b" not in text
@@ -114,20 +86,6 @@ def test_the_other_engine_is_in_the_data_too() -> None:
     assert alone["counterpart"] is None
     lines = list(csv.DictReader(io.StringIO(as_csv(report))))
     assert [(line["strategy"], line["engine"]) for line in lines][-1] == ("pessimistic", "compiled")
-
-
-def test_a_table_shows_endings() -> None:
-    text = as_table(STORY)
-    assert line_of(text, "naive") == ["naive", "LOST", "200", "of", "200", "150", "x", "150.00,", "both"]
-    assert "200 x  120.00, both" in text
-
-
-def test_passed_and_failed_actors_are_reported() -> None:
-    only = ending("-200.00", outcomes={"withdraw 30": "refused"})
-    failed = ending("50.00", outcomes={"withdraw 30": "OperationalError (40P01)", "deposit 50": "refused"})
-    text = as_table(story_report(story_row("a", only, failed)))
-    assert "200 x -200.00, only deposit 50" in text
-    assert "200 x   50.00, none; withdraw 30: OperationalError (40P01)" in text
 
 
 def test_figures_are_never_cut_off() -> None:

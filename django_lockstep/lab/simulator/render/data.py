@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow, speedup
-from django_lockstep.lab.simulator.stories import StoryReport, StoryRow
 
 __all__ = ["SCHEMA_VERSION", "as_csv", "as_json"]
 
@@ -18,13 +17,13 @@ SCHEMA_VERSION = 2
 """Incremented when a key is removed or changes its meaning; new keys may be added without."""
 
 
-def as_json(report: LoadReport | StoryReport) -> str:
+def as_json(report: LoadReport) -> str:
     """Return the whole report as JSON; money is a string with two places, latencies are milliseconds."""
     return json.dumps(as_dict(report), indent=2)
 
 
-def as_dict(report: LoadReport | StoryReport) -> dict[str, Any]:
-    """Return the report as plain values, with ``schema_version`` and ``kind`` (load, sweep or story)."""
+def as_dict(report: LoadReport) -> dict[str, Any]:
+    """Return the report as plain values, with ``schema_version`` and ``kind`` (load or sweep)."""
     kind, body = _body(report)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -38,11 +37,8 @@ def as_dict(report: LoadReport | StoryReport) -> dict[str, Any]:
     }
 
 
-def _body(report: LoadReport | StoryReport) -> tuple[str, dict[str, Any]]:
+def _body(report: LoadReport) -> tuple[str, dict[str, Any]]:
     """Return the kind of the report, and the keys that only that kind has."""
-    if isinstance(report, StoryReport):
-        story = {"name": report.story, "text": report.text, "promise": report.promise, "runs": report.runs}
-        return "story", {"story": story, "strategies": list(map(story_row, report.rows))}
     plan = {**dataclasses.asdict(report.plan), **report.load}
     if report.sweep is None:
         return "load", {"plan": plan, "strategies": [_with_counterpart(row, report) for row in report.rows]}
@@ -53,23 +49,13 @@ def _body(report: LoadReport | StoryReport) -> tuple[str, dict[str, Any]]:
     return "sweep", {"sweep": dataclasses.asdict(report.sweep), "plan": plan, "points": points}
 
 
-def as_csv(report: LoadReport | StoryReport) -> str:
-    """Return a header and one line for each strategy and engine.
-
-    For a sweep there is one line for each strategy and size, for a story one for each of a strategy's endings.
-    """
-    if isinstance(report, StoryReport):
-        lines = [
-            {**_flat({name: value for name, value in line.items() if name != "endings"}), **_flat(ending)}
-            for line in map(story_row, report.rows)
-            for ending in line["endings"] or [{}]
-        ]
-    else:
-        sweep = report.sweep
-        lines = [
-            {**({"sweep": sweep.axis, "size": row.size} if sweep else {}), **_flat(load_row(row))}
-            for row in (*report.rows, *report.counterparts)
-        ]
+def as_csv(report: LoadReport) -> str:
+    """Return a header and one line for each strategy and engine; for a sweep for each size, too."""
+    sweep = report.sweep
+    lines = [
+        {**({"sweep": sweep.axis, "size": row.size} if sweep else {}), **_flat(load_row(row))}
+        for row in (*report.rows, *report.counterparts)
+    ]
     text = io.StringIO()
     fields = list(dict.fromkeys(name for line in lines for name in line))
     writer = csv.DictWriter(text, fieldnames=fields, lineterminator="\n")
@@ -119,29 +105,6 @@ def load_row(row: LoadRow) -> dict[str, Any]:
         "fairness": _rounded(row.fairness),
         "errors": dict(row.errors),
         "error_examples": dict(row.error_examples),
-        "worker_failures": list(row.worker_failures),
-        "cut_short": row.cut_short,
-    }
-
-
-def story_row(row: StoryRow) -> dict[str, Any]:
-    """Return how the story ended with a strategy, as plain values."""
-    return {
-        "strategy": row.strategy,
-        "claims_safe": row.safe,
-        "verdict": row.status,
-        "runs": row.runs,
-        "broken_runs": row.broken,
-        "endings": [
-            {
-                "balance": ending.observed,
-                "outcomes": dict(ending.outcomes),
-                "passed": [actor for actor, outcome in ending.outcomes.items() if outcome == "passed"],
-                "broken": ending.broken,
-                "ending_runs": ending.runs,
-            }
-            for ending in row.endings
-        ],
         "worker_failures": list(row.worker_failures),
         "cut_short": row.cut_short,
     }

@@ -10,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from django_lockstep.lab import tables
-from django_lockstep.lab.simulator.report import LoadReport, LoadRow, Report, StrategyRow, speedup
-from django_lockstep.lab.simulator.stories import PASSED, REFUSED, Ending, StoryReport
+from django_lockstep.lab.simulator.report import LoadReport, LoadRow, speedup
 from django_lockstep.lab.tables import bold, plain_table
-from django_lockstep.lab.wording import counted, listed
+from django_lockstep.lab.wording import counted
 
 __all__ = ["as_table"]
 
@@ -21,26 +20,23 @@ _COLOURS: Mapping[str, str] = {"correct": "green", "untested": "yellow"}
 """The colours of verdicts that are not failures."""
 
 
-def as_table(report: LoadReport | StoryReport, *, width: int = 80, colour: bool = False) -> str:
+def as_table(report: LoadReport, *, width: int = 80, colour: bool = False) -> str:
     """Return the report as text of this width; ``colour`` puts terminal codes into it."""
     return tables.render(_blocks(report), width=width, colour=colour)
 
 
-def _blocks(report: LoadReport | StoryReport) -> Iterable[RenderableType]:
-    if isinstance(report, LoadReport):
-        yield from _load_blocks(report)
-    else:
-        yield from _story_blocks(report)
+def _blocks(report: LoadReport) -> Iterable[RenderableType]:
+    yield from _load_blocks(report)
     if report.interrupted:
         yield ""
-        sweep = report.sweep if isinstance(report, LoadReport) else None
+        sweep = report.sweep
         planned = len(report.planned) * len(sweep.values) if sweep else len(report.planned)
         rows = f"{len(report.rows)} of {planned} {'rows' if sweep else 'strategies'}"
         yield f"Interrupted by {report.interrupted}: {rows} were measured."
     yield from ["", *report.notes] if report.notes else []
     if report.advice:
         yield ""
-        yield bold("Which should I use?" if isinstance(report, LoadReport) else "What it shows:")
+        yield bold("Which should I use?")
         advice = Table.grid(padding=(0, 1))
         for sentence in report.advice:
             advice.add_row("-", sentence)
@@ -106,7 +102,7 @@ def _milliseconds(value: float | None) -> str:
     return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def _verdict(row: StrategyRow) -> Text:
+def _verdict(row: LoadRow) -> Text:
     return Text(row.status.upper() if row.wrong else row.status, style=_COLOURS.get(row.status, "bold red"))
 
 
@@ -178,37 +174,6 @@ def _growth(report: LoadReport, cell: Callable[[LoadRow], str | Text]) -> Table:
     return table
 
 
-# A story.
-
-
-def _story_blocks(report: StoryReport) -> Iterable[RenderableType]:
-    yield bold(report.text)
-    yield report.promise
-    yield f"{_where(report)}; {counted(report.runs, 'run')} for each strategy, two processes start together in each"
-    if report.rows:
-        table = plain_table("Strategy", "Verdict", "Ended wrong", "Rounds x balance at the end, which actors passed")
-        for row in report.rows:
-            wrong, endings = f"{row.broken:,} of {row.runs:,}", "\n".join(map(_ending, row.endings))
-            table.add_row(row.strategy, _verdict(row), wrong, endings)
-        yield ""
-        yield table
-    for row in report.rows:
-        yield from (f"{row.strategy}: {failure}" for failure in row.worker_failures)
-        if row.cut_short:
-            yield f"{row.strategy}: interrupted after {counted(row.runs, 'run')}."
-
-
-def _ending(ending: Ending) -> str:
-    """Return how often the story ended so, the balance, and which actors passed."""
-    passed = [actor for actor, outcome in ending.outcomes.items() if outcome == PASSED]
-    errors = [f"{actor}: {outcome}" for actor, outcome in ending.outcomes.items() if outcome not in {PASSED, REFUSED}]
-    passing = "both" if len(passed) == len(ending.outcomes) else f"only {listed(passed)}" if passed else "none"
-    return f"{ending.runs:>3} x {ending.observed:>7}, {'; '.join([passing, *errors])}"
-
-
-# What all reports share.
-
-
 def _circumstances(report: LoadReport) -> str:
     load, think = report.load, f", think time {report.plan.think_time:g} s" if report.plan.think_time else ""
     return (
@@ -217,7 +182,7 @@ def _circumstances(report: LoadReport) -> str:
     )
 
 
-def _where(report: Report) -> str:
+def _where(report: LoadReport) -> str:
     isolation = report.environment.get("isolation", "read committed")
     server = report.environment["database"] + (f" ({isolation})" if isolation != "read committed" else "")
     return ", ".join([server, *report.versions])
