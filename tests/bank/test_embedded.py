@@ -40,13 +40,6 @@ def test_processes_share_one_server_and_the_last_to_end_stops_it(pgdata: Path) -
     assert not (data_of(pgdata) / "postmaster.pid").exists()
 
 
-def test_data_outlives_the_server(pgdata: Path) -> None:
-    with User(pgdata) as user:
-        user.sql("CREATE TABLE kept AS SELECT 42 AS answer")
-    with User(pgdata) as user:
-        assert user.sql("SELECT answer FROM kept") == "42"
-
-
 def test_a_path_too_long_for_a_socket_is_no_matter(pgdata: Path, open_folder: Path) -> None:
     with moved(pgdata, open_folder / ("long " * 30)) as path, User(path) as user:
         user.sql("SELECT 1")
