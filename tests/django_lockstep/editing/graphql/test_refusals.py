@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.edi
         (CHECK_OUT, {"table": "press.article", "options": {"ttl": -1}}, 422, "UNPROCESSABLE_CONTENT"),
         (CHECK_OUT, {"table": "press.article", "options": {"ttl": 86401}}, 422, "UNPROCESSABLE_CONTENT"),
         (CHECK_OUT, {"table": "press.article", "options": {"depth": 4}}, 422, "UNPROCESSABLE_CONTENT"),
+        (CHECK_OUT, {"table": "press.article", "options": {"depth": -1}}, 422, "UNPROCESSABLE_CONTENT"),
         (CHECK_OUT, {"table": "press.article", "options": {"note": "n" * 201}}, 422, "UNPROCESSABLE_CONTENT"),
         (TRANSITION, {"wanted": {**OPENING, "target_status": "locked"}}, 422, "UNPROCESSABLE_CONTENT"),
         (TRANSITION, {"wanted": {**OPENING, "fk_tables": []}}, 422, "UNPROCESSABLE_CONTENT"),
