@@ -5,7 +5,6 @@ import re
 import shlex
 import tomllib
 from importlib.metadata import packages_distributions
-from pathlib import Path
 from typing import Any
 
 import dj_database_url
@@ -14,9 +13,7 @@ import yaml
 from django.core.management import load_command_class
 
 from bank.settings import INSTALLED_APPS
-
-ROOT = Path(__file__).resolve().parent.parent
-
+from tests.support.pages import ROOT
 
 # The container set-up is read, because there is nothing here to run it on.
 

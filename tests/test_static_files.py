@@ -1,12 +1,12 @@
 """Every style and script that a page of the packages names is there."""
 
 import re
-from pathlib import Path
 
 import pytest
 from django.contrib.staticfiles import finders
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.pages import ROOT
+
 FILES = [path for room in ("accounts", "django_lockstep") for path in (ROOT / room).rglob("*")]
 SOURCES = [path.read_text() for path in FILES if path.suffix in (".html", ".py")]
 NAMED = sorted(

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.pages import ROOT
+
 PACKAGES = ("django_lockstep", "django_lockstep/lab", "accounts", "bank")
 LANGUAGES = ("ar", "ja")
 PLACEHOLDER = re.compile(r"%\(\w+\)[sd]|%[sd]")

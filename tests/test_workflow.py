@@ -4,13 +4,13 @@ import json
 import re
 import tomllib
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.pages import ROOT
+
 MOST_JOBS = 12
 """On a push."""
 

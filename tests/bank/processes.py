@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from bank.embedded import folder, locks
+from tests.support.pages import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 STARTED = "SELECT pg_postmaster_start_time()"
 
 

@@ -1,7 +1,6 @@
 """DATABASE_URL names a server of one's own, and the embedded one is not started."""
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,9 @@ from typing import Any
 import pytest
 
 from bank.embedded import account, binaries
-from tests.bank.processes import ROOT, User, changed, data_of, environment, server_is_gone, socket_of
+from tests.bank.processes import User, changed, data_of, environment, server_is_gone, socket_of
+from tests.support.pages import ROOT
+from tests.support.processes import free_port
 
 SETTINGS = """
 import json
@@ -65,8 +66,7 @@ def port(pgdata: Path) -> Iterator[int]:
     """The port of 127.0.0.1 of a server that was started by hand in the folder of an embedded one."""
     with User(pgdata) as user:
         user.sql("SELECT 1")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        number = int(free.getsockname()[1])
+    number = free_port()
     options = f"-c listen_addresses=127.0.0.1 -p {number} -k {data_of(pgdata)}"
     with changed(data_of(pgdata) / "pg_hba.conf", "local all all trust\nhost all all 127.0.0.1/32 trust\n"):
         pg_ctl(pgdata, "start", "-w", "-l", "by_hand.log", "-o", options)

@@ -27,7 +27,9 @@ from bank.demo_data import create_demo_data, create_superuser
 from bank.models import Article
 from django_lockstep.editing import status_of
 from django_lockstep.leases.models import Lease
-from tests.bank.processes import ROOT, environment
+from tests.bank.processes import environment
+from tests.support.pages import ROOT
+from tests.support.processes import free_port, listens_on
 from tests.support.sessions import PATIENCE, all_others_are_idle, until
 
 
@@ -173,19 +175,13 @@ def in_container(pgdata: Path) -> Iterator[int]:
     env = environment(BANK_PGDATA=str(pgdata), SECRET_OF_OURS="do-not-show", **settings)
     subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=env, check=True)
     (options,) = re.findall(r"manage.py (runserver .*) 0\.0\.0\.0:8000", text)
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "manage.py", *options.split(), "--noreload", f"127.0.0.1:{port}"]
     with subprocess.Popen(command, cwd=ROOT, env=env) as server:
-        until(lambda: listens(port), "the server", patience=3 * PATIENCE)
+        until(lambda: listens_on(port), "the server", patience=3 * PATIENCE)
         yield port
         server.send_signal(signal.SIGINT)
         server.wait(30)
-
-
-def listens(port: int) -> bool:
-    with closing(socket.socket()) as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_the_container_serves_pages_over_http_and_shows_no_environment(in_container: int) -> None:

@@ -23,12 +23,13 @@ def test_the_first_processes_find_the_data_the_server_and_the_database_made_once
     assert server_is_gone(new_pgdata)
 
 
-def test_commits_are_durable_and_nothing_listens_on_the_network(pgdata: Path) -> None:
+def test_commits_are_durable_and_the_socket_is_for_its_owner_alone(pgdata: Path) -> None:
     with User(pgdata) as user:
         assert user.sql("SHOW fsync") == user.sql("SHOW synchronous_commit") == user.sql("SHOW full_page_writes")
         assert user.sql("SHOW fsync") == "on"
         assert user.sql("SHOW listen_addresses") == ""
         assert user.sql("SHOW max_connections") == "200"
+        assert stat.S_IMODE(socket_of(pgdata).stat().st_mode) == 0o700
 
 
 def test_processes_share_one_server_and_the_last_to_end_stops_it(pgdata: Path) -> None:
@@ -38,13 +39,6 @@ def test_processes_share_one_server_and_the_last_to_end_stops_it(pgdata: Path) -
         assert last.sql("SELECT 1") == "1"
     assert server_is_gone(pgdata)
     assert not (data_of(pgdata) / "postmaster.pid").exists()
-
-
-def test_data_outlives_the_server(pgdata: Path) -> None:
-    with User(pgdata) as user:
-        user.sql("CREATE TABLE kept AS SELECT 42 AS answer")
-    with User(pgdata) as user:
-        assert user.sql("SELECT answer FROM kept") == "42"
 
 
 def test_a_path_too_long_for_a_socket_is_no_matter(pgdata: Path, open_folder: Path) -> None:
@@ -60,12 +54,6 @@ def test_a_path_too_long_for_a_socket_is_no_matter(pgdata: Path, open_folder: Pa
 def test_a_path_may_hold_whatever_a_path_may_hold(pgdata: Path, open_folder: Path) -> None:
     with moved(pgdata, open_folder / "a $HOME, a 'quote', a \"quote\" and a `date`") as path, User(path) as user:
         assert user.sql("SHOW data_directory") == str(path)
-
-
-def test_the_socket_is_for_its_owner_alone(pgdata: Path) -> None:
-    with User(pgdata) as user:
-        user.sql("SELECT 1")
-        assert stat.S_IMODE(socket_of(pgdata).stat().st_mode) == 0o700
 
 
 def test_a_missing_test_database_is_djangos_to_make(pgdata: Path) -> None:

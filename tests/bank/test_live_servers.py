@@ -1,11 +1,10 @@
 """Runs of the lab's pages behind the servers that Django projects have, of one process and of several."""
 
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener
 import pytest
 
 from django_lockstep.lab.pages.store import Store
-from tests.bank.processes import ROOT, environment
+from tests.bank.processes import environment
+from tests.support.pages import ROOT
+from tests.support.processes import free_port
 from tests.support.sessions import PATIENCE, until
 
 SERVERS = {
@@ -30,8 +31,7 @@ class Server:
     """One that can be started again on its port."""
 
     def __init__(self, command: list[str], pgdata: Path) -> None:
-        with closing(socket.create_server(("127.0.0.1", 0))) as free:
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self._command = [sys.executable, *(part.format(port=self._port) for part in command)]
         self._env = environment(BANK_PGDATA=str(pgdata), DJANGO_DEBUG="1", BANK_DEMO="1")
         self._http = build_opener(HTTPCookieProcessor(CookieJar()))

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.command import main
 from benchmarks.render import as_json, as_markdown, as_text, merge_parts
 from benchmarks.suite import SUITES, FigureTable, Options, Section, load, select_names
+from tests.support.pages import ROOT
 
 TABLE = FigureTable(
     title="1 worker", columns=("contender", "ops/s", "ratio"), rows=(("a|b", 12345.6, 0.25), ("c", None, None))
@@ -22,7 +23,6 @@ WRONG = (
     *((option, 0) for option in ("--rows", "--rounds", "--seconds", "--repeat")),
     *(("--workers", -1), ("--flush-delay", -1), ("--flush-delay", 101)),
 )
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def section(name: str = "deposit") -> Section:

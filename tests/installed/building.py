@@ -6,8 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-
+from tests.support.pages import ROOT
 
 SOURCES = {
     "django-lockstep": ROOT,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.installed.building import ROOT
 from tests.installed.project import Project
+from tests.support.pages import ROOT
 
 
 class CleanProjectTests:

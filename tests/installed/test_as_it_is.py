@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.installed.conformance import AccountProjectTests, assert_right, simulate
+from tests.installed.conformance import AccountProjectTests
 from tests.installed.conftest import Databases, Projects
 from tests.installed.project import Project
 
@@ -15,9 +15,6 @@ def project(start_project_with_accounts: Projects, make_database: Databases) -> 
 
 
 class TestAsItIs(AccountProjectTests):
-    def test_its_processes_race_for_its_accounts(self, project: Project) -> None:
-        assert_right(simulate(project, "accounts.Account"))
-
     def test_all_can_be_taken_back(self, project: Project) -> None:
         project.manage("migrate", "accounts", "zero")
         assert project.tables("accounts_") == []

@@ -45,15 +45,14 @@ class TestLibraryAlone(CleanProjectTests):
     def test_the_showcase_cannot_be_imported(self, project: Project) -> None:
         assert "No module named 'accounts'" in project.run("-c", "import accounts").stderr
 
-    def test_every_module_does_without_the_showcase(self, project: Project) -> None:
+    def test_every_module_does_without_the_showcase_and_the_lab(self, project: Project) -> None:
         done = project.run("-c", IMPORT_EVERYTHING, DJANGO_SETTINGS_MODULE="every_room")
         assert done.returncode == 0, done.stderr
         assert {"django_lockstep.monitor.admin", "django_lockstep.leases.models"} <= set(done.stdout.split())
-
-    def test_nothing_of_the_lab_is_there(self, project: Project) -> None:
-        done = project.run("-c", IMPORT_EVERYTHING, DJANGO_SETTINGS_MODULE="every_room")
         assert "django_lockstep.lab" not in done.stdout
         assert done.stderr == "\n"
+
+    def test_neither_pytest_nor_a_command_is_of_the_lab(self, project: Project) -> None:
         traced = project.run("-m", "pytest", "--trace-config", "--collect-only")
         assert "pytest_django.plugin" in traced.stdout
         assert "lockstep" not in "".join(line for line in traced.stdout.splitlines() if "rootdir" not in line)

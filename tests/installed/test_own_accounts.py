@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from tests.installed.building import ROOT
 from tests.installed.conformance import AccountProjectTests, assert_right, simulate
 from tests.installed.conftest import Databases, Projects
 from tests.installed.project import Project
+from tests.support.pages import ROOT
 
 MYPY = """
 [mypy]

@@ -17,7 +17,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from tests.installed.building import PACKAGES, ROOT, SOURCES, Distribution, build, require_success, run
+from tests.installed.building import PACKAGES, SOURCES, Distribution, build, require_success, run
+from tests.support.pages import ROOT
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LIBRARY, LAB, SHOWCASE = SOURCES

@@ -43,11 +43,6 @@ class Cluster:
         # On a busy machine its imports take longer than an exploration waits for the first worker.
         until(lambda: "Registered to" in log.read_text(), "a worker to be registered", patience=5 * PATIENCE)
 
-    def worker_at(self, address: str) -> "subprocess.Popen[bytes]":
-        """Return the worker that has this address."""
-        logs = [(self._folder / f"worker{number}.log").read_text() for number in range(len(self.workers))]
-        return next(worker for worker, log in zip(self.workers, logs, strict=True) if address in log)
-
     def _start(
         self, program: str, log: Path, *options: str, folder: Path | None = None, **environment: str
     ) -> "subprocess.Popen[bytes]":

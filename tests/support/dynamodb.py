@@ -6,7 +6,6 @@ the embedded PostgreSQL; all others wait for it and use it.
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bank.embedded.locks import holding
-from tests.support.processes import ROOT
+from tests.support.pages import ROOT
+from tests.support.processes import free_port, listens_on
 from tests.support.sessions import PATIENCE
 
 PACKAGE = "ministack==1.5.33"
@@ -39,7 +39,7 @@ def dynamodb_server(folder: Path) -> Iterator[str]:
 
     Raises `ServerMissingError`.
     """
-    python, port = server_python(), _free_port()
+    python, port = server_python(), free_port()
     environment = {
         **os.environ,
         "BIND_HOST": "127.0.0.1",
@@ -84,19 +84,12 @@ def _run(*command: str) -> None:
         raise ServerMissingError(f"{' '.join(command)} ended with {done.returncode}: {done.stdout}{done.stderr}")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _wait_until_up(server: "subprocess.Popen[bytes]", port: int) -> None:
     until = time.monotonic() + 3 * PATIENCE
     while time.monotonic() < until:
         if server.poll() is not None:
             raise RuntimeError(f"ministack ended with code {server.returncode}")
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+        if listens_on(port):
+            return
         time.sleep(0.05)
     raise RuntimeError("ministack did not start")

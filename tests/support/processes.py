@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,6 +40,18 @@ def _prepare(name: str) -> None:
     django.setup()
     connection.settings_dict["NAME"] = name
     Finalize(None, connections.close_all, exitpriority=100)
+
+
+def free_port() -> int:
+    """Return a port of this machine that no program listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def listens_on(port: int) -> bool:
+    """Whether a program of this machine listens on the port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def alive(pid: int) -> bool:

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from django.db import connection
 
-from tests.support.processes import ROOT
+from tests.support.pages import ROOT
 
 SHOP = ROOT / "tests" / "testapps" / "seeded_shop"
 

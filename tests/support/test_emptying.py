@@ -44,7 +44,3 @@ def test_a_large_table_is_left_to_flush_even_when_its_rows_are_gone(
     monkeypatch.setattr("tests.support.emptying._LARGE", 0)
 
     assert not emptying.empty("default")
-
-
-def test_what_nobody_has_remembered_is_left_to_flush() -> None:
-    assert not Emptying().empty("default")

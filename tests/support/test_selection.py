@@ -1,13 +1,11 @@
 """The selection names places that are there, and leaves something of every room."""
 
 import re
-from pathlib import Path
 
 import pytest
 
+from tests.support.pages import ROOT
 from tests.support.selection import PLACES
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("place", [place for places in PLACES.values() for place in places])

@@ -29,11 +29,8 @@ def article() -> Article:
 # Tables.
 
 
-def test_the_foreign_keys_of_the_table_are_followed() -> None:
+def test_foreign_keys_are_followed_as_deeply_as_the_caller_says() -> None:
     assert set(taken(Comment)) == {"press.article", "auth.user"}
-
-
-def test_and_those_of_the_tables_they_refer_to() -> None:
     assert set(taken(Comment, depth=2)) == {"press.article", "auth.user", "press.author"}
     assert set(taken(Comment, depth=None)) == {"press.article", "auth.user", "press.author"}
     assert taken(Comment, depth=0) == {}

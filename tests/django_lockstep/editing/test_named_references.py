@@ -6,10 +6,10 @@ import pytest
 from django.db.transaction import atomic
 
 from django_lockstep.editing import check_in, check_out, status_of, take_over, writing
-from django_lockstep.editing.errors import UnknownTable, UnrelatedTarget
+from django_lockstep.editing.errors import UnrelatedTarget
 from tests.django_lockstep.editing.story import held, table
 from tests.support.sessions import Session
-from tests.testapps.press.models import Article, Author, City, Comment, Country, LongRead, Review, Tag
+from tests.testapps.press.models import Article, Author, City, Comment, Review, Tag
 
 pytestmark = pytest.mark.django_db
 
@@ -24,10 +24,6 @@ def test_only_what_is_named_is_locked_in_the_order_of_its_names(ada: Any) -> Non
     }
     assert check_in(Comment, ada).lock_result
     assert held() == set()
-
-
-def test_no_names_are_no_references(ada: Any) -> None:
-    assert check_out(Article, ada, related=[]).fk_current_status == ()
 
 
 def test_what_is_named_excludes_and_is_told(ada: Any, bob: Any) -> None:
@@ -55,30 +51,10 @@ def test_nothing_is_locked_that_the_table_does_not_refer_to(ada: Any, what: Any,
     assert held() == set()
 
 
-def test_unknown_tables_are_an_error(ada: Any) -> None:
-    with pytest.raises(UnknownTable):
-        check_out(Article, ada, related=["press.nothing"])
-
-
 @pytest.mark.parametrize("wrong", ["some", ("references",), None])
 def test_anything_else_is_refused(ada: Any, wrong: Any) -> None:
     with pytest.raises(ValueError, match="related must be"):
         check_out(Article, ada, related=wrong)
-
-
-@pytest.mark.parametrize(("what", "names"), [(City, [Author]), (Country, [City, Author])])
-def test_references_of_references_may_be_named(ada: Any, what: Any, names: list[Any]) -> None:
-    assert check_out(what, ada, related=names).lock_result
-
-
-@pytest.mark.parametrize("names", [[Author], [Author, Article]], ids=["unnamed", "named"])
-def test_what_the_model_inherits_from_is_edited_along(ada: Any, names: list[Any]) -> None:
-    check_out(LongRead, ada, related=names)
-    assert held() == {
-        ("press.longread", "editing", "ada"),
-        ("press.article", "editing", "ada"),
-        ("press.author", "locked", "ada"),
-    }
 
 
 class TestRecords:
@@ -92,10 +68,6 @@ class TestRecords:
             (f"press.article:{article.pk}", "editing", "ada"),
             (f"press.author:{article.author_id}", "locked", "ada"),
         }
-
-    def test_they_go_with_a_table(self, ada: Any, article: Article) -> None:
-        check_out(article, ada, related=[Author])
-        assert held() == {(f"press.article:{article.pk}", "editing", "ada"), ("press.author", "locked", "ada")}
 
     def test_another_record_of_the_same_table_is_not_a_reference(self, ada: Any, article: Article) -> None:
         with pytest.raises(UnrelatedTarget):

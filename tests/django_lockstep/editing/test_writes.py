@@ -32,13 +32,6 @@ def article(author: Author) -> Article:
     return Article.objects.create(author=author, title="Old")
 
 
-def test_what_nobody_has_can_be_written(article: Article) -> None:
-    article.title = "New"
-    article.save()
-    assert fresh(article).title == "New"
-    article.delete()
-
-
 @pytest.mark.parametrize("whole_table", [False, True])
 @pytest.mark.parametrize("write", ["save", "delete"])
 def test_what_somebody_else_has_cannot(ada: Any, bob: Any, article: Article, write: str, whole_table: bool) -> None:
@@ -65,23 +58,6 @@ def test_the_refusal_survives_pickling(ada: Any, article: Article) -> None:
         article.save()
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert (again.holder, again.since, again.expires) == ("ada", result.since, result.expires_at)
-
-
-def test_a_refused_save_leaves_the_transaction_usable(ada: Any, article: Article) -> None:
-    check_out(article, ada)
-    with transaction.atomic():
-        with pytest.raises(EditLocked):
-            article.save()
-        assert fresh(article).title == "Old"
-
-
-def test_who_has_it_may_write(ada: Any, article: Article) -> None:
-    token = check_out(article, ada).token or ""
-    for said in ({}, {"token": token}):
-        with writing(ada, **said):
-            article.title += "!"
-            article.save()
-    assert fresh(article).title == "Old!!"
 
 
 def test_another_tab_is_somebody_else(ada: Any, article: Article, author: Author) -> None:

@@ -21,13 +21,6 @@ from tests.support.sessions import Session, query
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def token() -> int:
-    """Acquire and release once; return the token."""
-    handle = acquired()
-    handle.release()
-    return handle.token
-
-
 def test_keys_do_not_know_each_other() -> None:
     assert all(Lease.objects.acquire(key, 60) for key in ("a", "A", "ä", "a ", "%s {x} 'q' \\"))
 
@@ -87,12 +80,6 @@ def test_a_token_does_not_return_with_a_rollback() -> None:
 def attempt_inside(wanted: Claim) -> Any:
     """Attempt on this connection, whatever is open there."""
     return store_on().take_here(wanted)
-
-
-def test_the_row_stays_after_the_release() -> None:
-    first, second = token(), token()
-    assert list(Lease.objects.values_list("key", "token")) == [("k", second)]
-    assert first < second
 
 
 # Refusals

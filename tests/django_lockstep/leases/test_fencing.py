@@ -37,13 +37,6 @@ def test_a_row_that_is_not_there_is_not_written() -> None:
     assert not Report.objects.exists()
 
 
-def test_the_instance_has_what_was_written(report: Report) -> None:
-    assert report.update_if_token(6, text="changed") is True
-    assert (report.text, report.fencing_token) == stored(report) == ("changed", 6)
-    assert report.update_if_token(5, text="late") is False
-    assert (report.text, report.fencing_token) == ("changed", 6)
-
-
 def test_a_save_goes_by_the_instances_token(report: Report) -> None:
     paused = Report.objects.get(pk=report.pk)
     report.fencing_token, report.text = 6, "successor"

@@ -33,11 +33,6 @@ def write(handle: LeaseHandle) -> None:
         Note.objects.create(token=handle.token)
 
 
-def test_the_holder_writes(handle: LeaseHandle) -> None:
-    write(handle)
-    assert Note.objects.get().token == handle.token
-
-
 def test_it_is_one_statement_that_locks_no_more_than_the_key(handle: LeaseHandle) -> None:
     with transaction.atomic(), CaptureQueriesContext(connection) as captured:
         handle.guard()

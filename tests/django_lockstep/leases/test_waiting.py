@@ -137,6 +137,7 @@ def test_places_go_round(open_session: Callable[[], Session], settings: Any, mon
 def test_without_places_all_poll(other: Session, settings: Any) -> None:
     settings.LOCKSTEP_LEASE_WAITERS = 0
     release = hold()
+    assert Lease.objects.acquire("k", 60, wait=0.05) is None
     answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
     until(lambda: waiting_here("default") == 1, "the waiter")
     assert queued() == 0

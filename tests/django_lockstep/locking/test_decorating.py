@@ -7,7 +7,8 @@ import pytest
 from django.db import connection
 
 from django_lockstep.editing import writing
-from django_lockstep.locking import ignore_versions, isolated_transaction
+from django_lockstep.leases import exclusive
+from django_lockstep.locking import ignore_versions, isolated_transaction, retry_on_conflict
 from django_lockstep.locking.conf import without_retry_waits
 from tests.testapps.shop.models import Seat
 
@@ -36,6 +37,17 @@ def test_what_runs_after_the_call_is_refused_when_it_is_decorated(name: str) -> 
     for function, kind in ((rows, "generator"), (later, "generator"), (coroutine, "coroutine")):
         with pytest.raises(TypeError, match=rf"@{name} cannot decorate the {kind} function {function.__name__}\(\)"):
             BLOCKS[name]()(function)
+
+
+@pytest.mark.parametrize(
+    "decorate",
+    [retry_on_conflict, retry_on_conflict(attempts=2), exclusive("nightly", ttl=60)],
+    ids=["retry_on_conflict", "retry_on_conflict with options", "exclusive"],
+)
+def test_a_generator_is_refused_where_a_coroutine_is_not(decorate: Callable[[Any], Any]) -> None:
+    for function in (rows, later):
+        with pytest.raises(TypeError, match=rf"cannot decorate the generator function {function.__name__}\(\)"):
+            decorate(function)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -58,14 +58,6 @@ def test_an_update_that_changes_nothing_changes_nothing() -> None:
     assert version(seat) == 1
 
 
-def test_bulk_update_raises_each() -> None:
-    seats = [Seat.objects.create() for _ in range(3)]
-    for seat in seats[:2]:
-        seat.guest = "Ada"
-    Seat.objects.bulk_update(seats, ["guest"])
-    assert [version(seat) for seat in seats] == [2, 2, 1]
-
-
 def test_an_upsert_raises_it() -> None:
     seat = Seat.objects.create()
     Seat.objects.bulk_create(

@@ -83,15 +83,6 @@ def test_a_test_case_is_a_transaction_around_the_tests() -> None:
 # What is refused.
 
 
-def test_after_a_rollback_it_is_refused_until_it_was_read_again() -> None:
-    seat = Seat.objects.create()
-    with transaction.atomic():
-        save_once(seat)
-        transaction.set_rollback(True)
-    assert (seat.guest, seat.version) == ("Ada", 2)
-    assert_refused(seat)
-
-
 def test_a_part_that_is_read_again_is_not_enough() -> None:
     seat = Seat.objects.create()
     with transaction.atomic():
@@ -238,17 +229,6 @@ def test_a_savepoint_in_raw_sql_is_noticed_too() -> None:
         save_once(seat)
         cursor.execute("rollback to mine")
         assert_refused(seat)
-
-
-def test_what_was_written_before_a_savepoint_by_hand_is_kept_with_it() -> None:
-    seat, other = Seat.objects.create(), Seat.objects.create()
-    with transaction.atomic():
-        save_once(seat)
-        sid = transaction.savepoint()
-        save_once(other)
-        transaction.savepoint_rollback(sid)
-        save_once(seat, "Bob")
-        assert_refused(other)
 
 
 def test_a_wrapper_of_the_project_is_left_in_its_place() -> None:

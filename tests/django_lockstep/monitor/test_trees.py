@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 
 from django_lockstep.monitor import LockReport, Wait, text, waits
 from django_lockstep.monitor import Session as Party
-from django_lockstep.monitor.modes import CONFLICTS, advisory_key, mode_in_sql
+from django_lockstep.monitor.modes import CONFLICTS
 from django_lockstep.monitor.trees import trees
 from django_lockstep.monitor.wording import duration, printable, remedy, shortened
 from tests.django_lockstep.monitor.lock_situations import LockSituation, lock, shape
@@ -118,18 +118,6 @@ def test_statements_are_cut_in_the_middle() -> None:
 )
 def test_durations_are_reported_in_two_units(seconds: float | None, words: str) -> None:
     assert duration(seconds) == words
-
-
-def test_modes_read_as_in_sql() -> None:
-    assert mode_in_sql("ShareUpdateExclusiveLock") == "SHARE UPDATE EXCLUSIVE"
-    assert mode_in_sql("AccessExclusiveLock", row=True) == "FOR UPDATE"
-    assert mode_in_sql(None, row=True) is None
-
-
-def test_keys_are_signed() -> None:
-    assert advisory_key(0xFFFFFFFF, 0xFFFFFFD6, objsubid=1) == -42
-    assert advisory_key(0x7FFFFFFF, 0xFFFFFFFF, objsubid=1) == 2**63 - 1
-    assert advisory_key(0x80000000, 1, objsubid=2) == (-(2**31), 1)
 
 
 def test_conflicts_are_mutual() -> None:

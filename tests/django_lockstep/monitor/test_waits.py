@@ -16,8 +16,10 @@ from tests.testapps.shop.models import Ticket
 # Rows
 
 
-def test_a_row_is_named_by_model_and_primary_key(group: Group, situation: LockSituation) -> None:
-    situation.hold("web-1", lock, Group, group.pk)
+def test_a_row_is_named_and_its_holder_is_reported_with_its_last_statement(
+    group: Group, situation: LockSituation
+) -> None:
+    holder = situation.hold("web-1", lock, Group, group.pk)
     situation.wait("web-2", lock, Group, group.pk)
     (wait,) = waits()
     assert facts(wait, "kind", "model", "table", "pk") == ("row", "auth.Group", "auth_group", group.pk)
@@ -25,12 +27,6 @@ def test_a_row_is_named_by_model_and_primary_key(group: Group, situation: LockSi
     assert wait.waiter.application == "web-2"
     assert wait.waiter.statement
     assert wait.waiter.statement.endswith("FOR NO KEY UPDATE")
-
-
-def test_a_holder_is_reported_with_its_state_and_last_statement(group: Group, situation: LockSituation) -> None:
-    holder = situation.hold("web-1", lock, Group, group.pk)
-    situation.wait("web-2", lock, Group, group.pk)
-    (wait,) = waits()
     (blocker,) = wait.blockers
     assert (blocker.pid, blocker.application, blocker.state) == (holder.pid, "web-1", "idle in transaction")
     assert blocker.statement

@@ -56,7 +56,9 @@ def test_create_stores_lists_permissions(settings: Settings, monkeypatch: pytest
     settings.LOCKSTEP_STORES = {"tested": {"TABLE": "never asked"}}
     out = StringIO()
     call_command("create_stores", "--permissions", stdout=out)
-    assert "dynamodb:ConditionCheckItem" in out.getvalue()
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "Store 'tested', on table 'never asked':"
+    assert {f"    dynamodb:{name}" for name in ("ConditionCheckItem", "CreateTable", "GetItem")} <= set(lines)
     with pytest.raises(CommandError, match="manage.py migrate does it"):
         call_command("create_stores", "postgresql")
     with pytest.raises(CommandError, match="no store 'nowhere'"):

@@ -5,19 +5,12 @@ from typing import Any
 
 import pytest
 from django.core.checks import Tags, run_checks
-from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from django_lockstep.stores import get_store
 from django_lockstep.stores.checks import check_stores, check_tables
 from django_lockstep.stores.dynamodb.store import DynamoStore
-
-
-def test_a_server_that_cannot_be_named_is_an_error_of_the_settings(settings: Settings) -> None:
-    settings.LOCKSTEP_STORES = {"tested": {"TABLE": "t", "REGION": "here", "ENDPOINT_URL": "no address"}}
-    with pytest.raises(ImproperlyConfigured, match="cannot make a client for table 't'"):
-        get_store("tested").get("k")
 
 
 def test_nothing_is_asked_without_a_database_check(dynamodb_options: dict[str, Any], settings: Settings) -> None:
@@ -63,12 +56,3 @@ def test_create_stores(dynamodb_options: dict[str, Any], settings: Settings) -> 
     assert first.endswith("of store 'tested': created.")
     assert second.endswith("of store 'tested': exists.")
     assert check_tables(None, databases=["default"]) == []
-
-
-def test_permissions_are_a_line_each(settings: Settings) -> None:
-    settings.LOCKSTEP_STORES = {"tested": {"TABLE": "t", "REGION": "eu-central-1"}}
-    out = StringIO()
-    call_command("create_stores", "--permissions", stdout=out)
-    lines = out.getvalue().splitlines()
-    assert lines[0] == "Store 'tested', on table 't':"
-    assert {"    dynamodb:GetItem", "    dynamodb:CreateTable"} <= set(lines)

@@ -2,9 +2,8 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[4]
+from tests.support.pages import ROOT
 
 PROGRAM = """
 import sys
