@@ -121,7 +121,8 @@ def test_it_runs(
 ) -> None:
     (tmp_path / "seats.json").write_text(SEATS)
     settings.FIXTURE_DIRS = [tmp_path]
-    monkeypatch.setattr("django.contrib.admin.sites.site", admin.AdminSite())
+    for module in (admin, admin.sites):
+        monkeypatch.setattr(module, "site", admin.AdminSite())
     if _is_about_dynamodb(page):
         request.getfixturevalue("dynamodb")
         settings.LOCKSTEP_STORES = {"dynamodb": settings.LOCKSTEP_STORES["tested"]}
