@@ -26,7 +26,6 @@ PLACES = {
     # Starts, kills and waits for processes or servers of its own.
     "process": (
         "tests/accounts/contrib/dynamodb/test_contention.py",
-        "tests/accounts/contrib/dynamodb/test_simulate.py",
         "tests/accounts/races/test_leftovers.py",
         "tests/accounts/races/test_run.py",
         "tests/accounts/races/test_simulate.py",
