@@ -11,8 +11,8 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Hashable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -334,6 +334,22 @@ _FORCE_AFTER = 0.1
 """Seconds after which it is interrupted: not earlier, as an interrupt may hit it while it unwinds."""
 
 
+@contextmanager
+def _not_reported() -> Iterator[None]:
+    """Have nobody told of an interrupt that hits a ``__del__``, where it is lost: the next one ends the actor."""
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        if not issubclass(unraisable.exc_type, Abandoned):
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
 class Unwinding:
     """Unwinds actors, and remembers which ones it had to force."""
 
@@ -356,15 +372,16 @@ class Unwinding:
         for index in unfinished:
             self._actors[index].abandon()
         deadline = time.monotonic() + _UNWIND_WITHIN
-        while unfinished and time.monotonic() < deadline:
-            try:
-                index, kind, _ = next_event(self._events, timeout=_FORCE_AFTER)
-            except Empty:
-                self._force(unfinished)
-                continue
-            # An interrupt that comes late would hit the next run.
-            if kind == "done" and self._actors[index].spare():
-                unfinished.discard(index)
+        with _not_reported():
+            while unfinished and time.monotonic() < deadline:
+                try:
+                    index, kind, _ = next_event(self._events, timeout=_FORCE_AFTER)
+                except Empty:
+                    self._force(unfinished)
+                    continue
+                # An interrupt that comes late would hit the next run.
+                if kind == "done" and self._actors[index].spare():
+                    unfinished.discard(index)
         self._lost += [self._actors[index].name for index in sorted(unfinished)]
 
     def _force(self, unfinished: Collection[int]) -> None:

@@ -3,6 +3,7 @@
 import inspect
 import json
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -238,8 +239,25 @@ def endless(pk: int) -> None:
         str(pk)
 
 
+class SlowToGo:
+    """Takes its time when it is deleted: an interrupt is lost there, and would be reported as nobody's error."""
+
+    def __del__(self) -> None:
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            pass
+
+
+def endless_after_a_deletion(pk: int) -> None:
+    SlowToGo()
+    endless(pk)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("actor", "at"), [(sleeper, "pg_sleep"), (endless, "test_explore.py")])
+@pytest.mark.parametrize(
+    ("actor", "at"),
+    [(sleeper, "pg_sleep"), (endless, "test_explore.py"), (endless_after_a_deletion, "test_explore.py")],
+)
 def test_a_step_that_never_ends_is_reported_and_stopped(actor: stories.Actor, at: str) -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), step_timeout=1.0)
 
