@@ -15,7 +15,20 @@ from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.recording import read_recording
 from django_lockstep.lab.wording import counted
 
-__all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "Place", "consequence_of", "findings_path", "subjects_of"]
+__all__ = [
+    "ANOTHER_OBJECT",
+    "ANOTHER_USER",
+    "CONSEQUENCES",
+    "OTHER_ORDER",
+    "VERDICTS",
+    "Against",
+    "Finding",
+    "Findings",
+    "Place",
+    "consequence_of",
+    "findings_path",
+    "subjects_of",
+]
 
 Verdict = Literal["confirmed", "not decided", "not confirmed", "not tried"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)

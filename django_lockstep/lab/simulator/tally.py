@@ -11,7 +11,7 @@ from typing import NamedTuple
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.simulator.histogram import Histogram
 
-__all__ = ["Acknowledged", "LoadOperation", "Tally", "kind_of"]
+__all__ = ["Acknowledged", "LoadOperation", "Tally"]
 
 _DEADLOCK = "40P01"
 _LONGEST = 200

@@ -336,7 +336,7 @@ _FORCE_AFTER = 0.1
 
 @contextmanager
 def _not_reported() -> Iterator[None]:
-    """Have nobody told of an interrupt that hits a ``__del__``, where it is lost: the next one ends the actor."""
+    """Keep an interrupt that hits a ``__del__`` out of reports: it is lost there, and the next one ends the actor."""
     before = sys.unraisablehook
 
     def hook(unraisable: Any) -> None:

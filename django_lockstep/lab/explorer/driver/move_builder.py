@@ -171,22 +171,10 @@ class MoveBuilder:
         pairs = (pair for pair in itertools.combinations(woken, 2) if not after & {pair, pair[::-1]})
         ends = [(chosen, woken), *((failed, (index,)) for failed, index in after)]
         self.trace.unsteerable += any(self._order_matters(woken[i], woken[j]) for i, j in pairs) or any(
-            self._refuses_by_chance(
-                parts[ended], [parts[i] for i in let_go if not self._comes_too_late([i], parts[chosen])]
-            )
+            _refuses_by_chance(parts[ended], [parts[i] for i in let_go if not self._comes_too_late([i], parts[chosen])])
             for ended, let_go in ends
         )
         self.state.contended = self.state.contended or self.trace.unsteerable > 0
-
-    def _refuses_by_chance(self, ending: Footprint, woken: Collection[Footprint]) -> bool:
-        """Whether the server alone decides if a waiter that a transaction's end wakes is refused.
-
-        The server releases row locks a moment before it notes that a transaction was rolled back, or has written
-        nothing. A quick waiter may still count it as one of the transactions that make the waiter a pivot, of which a
-        third one has committed.
-        """
-        ends_without_writing = ending.accesses and ending.releases and not ending.publishes
-        return bool(ends_without_writing) and any(access.dangerous for waiter in woken for access in waiter.accesses)
 
     def _order_matters(self, one: StepRecord, other: StepRecord) -> bool:
         """Whether it may matter which of two woken steps went on first."""
@@ -222,6 +210,17 @@ def _union(parts: Mapping[int, Footprint]) -> Footprint:
     for part in parts.values():
         touched = touched | part
     return touched
+
+
+def _refuses_by_chance(ending: Footprint, woken: Collection[Footprint]) -> bool:
+    """Whether the server alone decides if a waiter that a transaction's end wakes is refused.
+
+    The server releases row locks a moment before it notes that a transaction was rolled back, or has written
+    nothing. A quick waiter may still count it as one of the transactions that make the waiter a pivot, of which a
+    third one has committed.
+    """
+    ends_without_writing = ending.accesses and ending.releases and not ending.publishes
+    return bool(ends_without_writing) and any(access.dangerous for waiter in woken for access in waiter.accesses)
 
 
 def _does_nothing(woken: Operation) -> bool:

@@ -311,14 +311,14 @@ class Catalog:
         catalog.hidden = min(
             (functions.uncounted[oid] for oid in functions.unnamed & functions.uncounted.keys()), default=""
         )
-        cursor.execute(_ROW_LOCKS)
-        ((catalog.most_row_locks,),) = cursor.fetchall()
         cursor.execute(_RELATIONS)
         catalog.relations = {
             oid: ("foreign" if oid in functions.views else _KINDS.get(kind, "table"), name)
             for oid, kind, name in cursor.fetchall()
         }
         catalog.sequences = frozenset(name for kind, name in catalog.relations.values() if kind == "sequence")
+        cursor.execute(_ROW_LOCKS)
+        ((catalog.most_row_locks,),) = cursor.fetchall()
         return catalog
 
     def get(self, name: str) -> TableFacts | None:

@@ -197,7 +197,6 @@ def merge(kind: str, found: Iterable[Statement]) -> Statement:
         locks=frozenset().union(*(each.locks for each in found)),
         writes=frozenset().union(*(each.writes for each in found)),
         scanned=frozenset().union(*(each.scanned for each in found)),
-        entered=frozenset().union(*(each.entered for each in found)),
         key_conflicts=frozenset().union(*(each.key_conflicts for each in found)),
         deferred=frozenset().union(*(each.deferred for each in found)),
         unordered=frozenset().union(*(each.unordered for each in found)),

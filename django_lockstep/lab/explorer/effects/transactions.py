@@ -36,7 +36,6 @@ _OF_ROWS = (Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE)
 _OUTSIDE = frozenset({"LOCAL", "COMMIT", "ROLLBACK", "ROLLBACK TO"})
 """Kinds of statements that name no table and take no snapshot."""
 _NOT_CHECKED = _OUTSIDE | {"UNKNOWN"}
-_ENDS = frozenset({"COMMIT", "ROLLBACK"})
 _ONE_SNAPSHOT = ("repeatable read", "serializable")
 """Levels at which the whole transaction sees the snapshot of its first statement."""
 
@@ -259,7 +258,7 @@ class Transaction:
         return touched, statement
 
     def _comes_too_late(self, statement: Statement, operation: Operation) -> bool:
-        """Whether the step was refused the one row that it wanted: at one snapshot it is so, whoever else wants it."""
+        """Whether the step was refused the one row that it wanted: at one snapshot it is so in every order."""
         alone = not (self._has_written or self._nested or _commits(statement, operation))
         return operation.found_row_changed and alone and statement.only_row is not None
 

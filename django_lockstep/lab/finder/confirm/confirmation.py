@@ -15,20 +15,26 @@ from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
 from django_lockstep.lab.finder.confirm.judging import Attempts, is_known, subject_of, subjects_taken
 from django_lockstep.lab.finder.confirm.pairings import (
+    AGAINST,
     Earlier,
     Pairing,
     Partners,
     partner_tests,
-    with_another_object,
-    with_another_user,
     with_earlier,
     with_itself,
-    with_other_order,
 )
 from django_lockstep.lab.finder.confirm.reproduction import TestPlace, with_test_file
-from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
+from django_lockstep.lab.finder.derive.candidates import KINDS, Candidate, Witness
 from django_lockstep.lab.finder.errors import FinderError
-from django_lockstep.lab.finder.findings import ANOTHER_OBJECT, ANOTHER_USER, OTHER_ORDER, Finding, Findings, Place
+from django_lockstep.lab.finder.findings import (
+    ANOTHER_OBJECT,
+    ANOTHER_USER,
+    OTHER_ORDER,
+    Against,
+    Finding,
+    Findings,
+    Place,
+)
 from django_lockstep.lab.finder.record.calls import intercept_calls
 from django_lockstep.lab.finder.record.redaction import mask_message
 from django_lockstep.lab.finder.record.requests import intercept
@@ -46,8 +52,13 @@ SECONDS_EACH = 20.0
 """Seconds that one fork may take in the first round."""
 GROWTH = 4
 """How many times more that is in each further round, which begins its tries again: so little is run twice."""
-_LIMITS = frozenset({"check-then-insert", "write-skew"})
-"""Kinds that may be about how much somebody may have, of whatever objects."""
+_SHOWN_AGAINST: Mapping[Against, Collection[str]] = {
+    ANOTHER_USER: KINDS,
+    # They may be about how many objects a user may have.
+    ANOTHER_OBJECT: ("check-then-insert", "write-skew"),
+    OTHER_ORDER: ("lock-order",),
+}
+"""Which kinds a request may show that is raced with itself where something differs."""
 _Paired = tuple[Pairing, AbstractContextManager[Fork], list[Candidate]]
 """What is raced, and the candidates that it may show."""
 _Item = TypeVar("_Item")
@@ -379,11 +390,9 @@ class Confirmation:
                 names = (earlier.point.name, point.name)
                 yield pairing, with_earlier(earlier, actor), [one for one in pair if one.may_race(*names)]
         if candidates and isinstance(actor, RequestActor):
-            yield Pairing(kind=point.kind, against=ANOTHER_USER), with_another_user(actor), candidates
-            if limits := [candidate for candidate in candidates if candidate.kind in _LIMITS]:
-                yield Pairing(kind=point.kind, against=ANOTHER_OBJECT), with_another_object(actor), limits
-            if orders := [candidate for candidate in candidates if candidate.kind == "lock-order"]:
-                yield Pairing(kind=point.kind, against=OTHER_ORDER), with_other_order(actor), orders
+            for against, kinds in _SHOWN_AGAINST.items():
+                if shown := [candidate for candidate in candidates if candidate.kind in kinds]:
+                    yield Pairing(kind=point.kind, against=against), AGAINST[against](actor), shown
 
 
 def _note_obstacle(wanted: Sequence[Attempts], pairing: Pairing, reason: str, *, place: Place) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -19,6 +19,7 @@ from django_lockstep.lab.finder.findings import ANOTHER_OBJECT, ANOTHER_USER, OT
 from django_lockstep.lab.finder.record.requests import current_request
 
 __all__ = [
+    "AGAINST",
     "Earlier",
     "Pairing",
     "Partners",
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 
-_AGAINST = {
+_IN_WORDS = {
     ANOTHER_USER: "the request by two users",
     ANOTHER_OBJECT: "the request for two objects",
     OTHER_ORDER: "the request twice, with the rows that it locks exchanged",
@@ -63,7 +64,7 @@ class Pairing:
         if self.partner:
             return f"`{self.unit}` with `{self.partner}` of another test"
         if self.against:
-            return _AGAINST[self.against]
+            return _IN_WORDS[self.against]
         return f"the {self.kind} twice" if self.after is None else f"the {self.kind} and one before it in the test"
 
 
@@ -90,15 +91,14 @@ def with_itself(actor: Actor) -> Iterator[Fork]:
 @contextmanager
 def with_another_user(request: RequestActor) -> Iterator[Fork]:
     """Pair the request with that of a copy of its user, gone afterwards. Raises `CannotClone` if there is none."""
-    with put_back() as before:
-        user = session_user(request.environ, using=DEFAULT_DB_ALIAS)
-        if user is None:
-            # Sent alone to see whom the project takes it to be from: by a token, or because the test says so.
-            DryRun.of(request)
-            before.restore()
+    user = session_user(request.environ, using=DEFAULT_DB_ALIAS)
+    if user is None:
+        # Sent alone to see whom the project takes it to be from: by a token, or because the test says so.
+        with _tried_alone(request):
             user = getattr(current_request(), "user", None)
-        if user is None or user.pk is None:
-            raise CannotClone("the request has no user")
+    if user is None or user.pk is None:
+        raise CannotClone("the request has no user")
+    with put_back():
         environ = clone_user(request.environ, user, using=DEFAULT_DB_ALIAS)
         yield Fork({"A": request, "B": replace(request, environ=environ, is_copy=True)})
 
@@ -106,9 +106,7 @@ def with_another_user(request: RequestActor) -> Iterator[Fork]:
 @contextmanager
 def with_other_order(request: RequestActor) -> Iterator[Fork]:
     """Pair the request with the same one for the same rows in the other order. Raises `CannotClone` as that does."""
-    with put_back() as before:
-        trial = DryRun.of(request)
-        before.restore()
+    with _tried_alone(request) as trial:
         yield Fork({"A": request, "B": in_other_order(request, trial)})
 
 
@@ -134,10 +132,7 @@ def with_partner(partner: Captured, request: RequestActor) -> Iterator[Fork]:
 
     Raises `CannotClone` if it cannot be moved, is refused here, or has nothing to do with the request.
     """
-    with put_back() as before:
-        # Sent alone to see what it reads and writes, and undone: the race starts from here.
-        trial = DryRun.of(request)
-        before.restore()
+    with _tried_alone(request) as trial:
         moved = partner.moved_to(request, trial)
         _require_meeting(moved, trial)
         yield Fork({"A": request, "B": moved})
@@ -149,12 +144,27 @@ def with_another_object(request: RequestActor) -> Iterator[Fork]:
 
     Raises `CannotClone` if there is none, and if that one is refused, or has nothing to do with the request.
     """
-    with put_back() as before:
-        trial = DryRun.of(request)
-        before.restore()
+    with _tried_alone(request) as trial:
         moved = for_another_object(request, trial)
         _require_meeting(moved, trial)
         yield Fork({"A": request, "B": moved})
+
+
+@contextmanager
+def _tried_alone(request: RequestActor) -> Iterator[DryRun]:
+    """Send the request to see what it reads and writes, and undo that; all is put back after the block, too."""
+    with put_back() as before:
+        trial = DryRun.of(request)
+        before.restore()
+        yield trial
+
+
+AGAINST: Mapping[Against, Callable[[RequestActor], AbstractContextManager[Fork]]] = {
+    ANOTHER_USER: with_another_user,
+    ANOTHER_OBJECT: with_another_object,
+    OTHER_ORDER: with_other_order,
+}
+"""How a request is paired with itself where something differs."""
 
 
 def _require_meeting(moved: RequestActor, trial: DryRun) -> None:

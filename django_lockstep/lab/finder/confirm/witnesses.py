@@ -16,24 +16,21 @@ from django_lockstep.lab.explorer import Exploration, timeline
 from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
 from django_lockstep.lab.finder.confirm.pairings import (
+    AGAINST,
     Earlier,
     put_back,
-    with_another_object,
-    with_another_user,
     with_earlier,
     with_itself,
-    with_other_order,
     with_partner,
 )
 from django_lockstep.lab.finder.confirm.transplants import Captured
-from django_lockstep.lab.finder.findings import ANOTHER_OBJECT, ANOTHER_USER, OTHER_ORDER, Against
+from django_lockstep.lab.finder.findings import Against
 from django_lockstep.lab.finder.record.calls import intercept_calls
 from django_lockstep.lab.finder.record.requests import intercept
 
 __all__ = ["raced"]
 
 _SECONDS = 60.0
-_AGAINST = {ANOTHER_USER: with_another_user, ANOTHER_OBJECT: with_another_object, OTHER_ORDER: with_other_order}
 _Numbered = tuple[str, int]
 """A function, or nothing for a request, and which call or request of a test it is."""
 
@@ -201,7 +198,7 @@ class _Place:
         if isinstance(point.actor, RequestActor) and self._partner is not None:
             return with_partner(self._partner, point.actor)
         if isinstance(point.actor, RequestActor) and self._against:
-            return _AGAINST[self._against](point.actor)
+            return AGAINST[self._against](point.actor)
         return with_itself(point.actor)
 
     def require_no_race(self) -> None:

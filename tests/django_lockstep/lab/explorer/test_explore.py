@@ -240,7 +240,7 @@ def endless(pk: int) -> None:
 
 
 class SlowToGo:
-    """Takes its time when it is deleted: an interrupt is lost there, and would be reported as nobody's error."""
+    """Takes its time when it is deleted: an interrupt is lost there, and would be reported out of place."""
 
     def __del__(self) -> None:
         end = time.monotonic() + 2

@@ -268,7 +268,7 @@ def transfer(first: int, second: int, number: int) -> Unit:
 def test_locks_in_both_orders_are_one_and_in_one_order_are_none() -> None:
     assert kinds(transfer(7, 8, 0), transfer(8, 7, 1)) == ["lock-order"]
     assert kinds(transfer(7, 8, 0), transfer(7, 8, 1)) == []
-    assert kinds(transfer(7, 8, 0)) == ["lock-order"]  # nobody knows yet
+    assert kinds(transfer(7, 8, 0)) == ["lock-order"]  # seen once
 
 
 def test_locks_in_a_loop_may_be_in_any_order() -> None:
