@@ -1,9 +1,8 @@
 """What every change of a balance does around the lines that lock, compare and write.
 
 `pessimistic` is for class methods, `optimistic` for instance methods. Both parse the amount and the idempotency key
-before any SQL, choose the database, and raise lock errors of the driver as `django_lockstep.errors`. They open no
-transaction, take no lock and write nothing: that is the method's. Both let another engine run instead where a project
-has chosen one (`accounts.engine`).
+before any SQL, choose the database, and raise lock errors of the driver as `django_lockstep.errors`. They take no lock
+and write nothing: the method does. Both run another engine instead if a project has chosen one (`accounts.engine`).
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
-from django.db import router
+from django.db import router, transaction
 
 from accounts.amounts import parse_amount
 from accounts.engine import compilable
 from accounts.entries import validate_key
 from django_lockstep.errors import translated_errors
+from django_lockstep.locking.rows import lock_timeout
 
 __all__ = ["Amount", "optimistic", "pessimistic"]
 
@@ -30,9 +30,10 @@ Amount: TypeAlias = Any
 
 
 def pessimistic(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a class method that takes primary keys, an amount, and ``idempotency_key`` and ``using`` by name.
+    """Decorate a class method that takes primary keys, an amount, and the rest by name.
 
-    ``using`` is the router's database for writes unless the caller names one.
+    ``using`` is the router's database for writes unless the caller names one. ``timeout`` limits the method's waits for
+    locks; the transaction in which PostgreSQL's ``lock_timeout`` is set is the decorator's, and the method joins it.
     """
     signature, run = inspect.signature(method), cast("Callable[..., R]", compilable(method))
     count = sum(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in signature.parameters.values()) - 1
@@ -45,11 +46,15 @@ def pessimistic(method: Callable[P, R]) -> Callable[P, R]:
         *keys, amount = args
         amount, keys = parse_amount(amount), [model.parse_key(key) for key in keys]
         validate_key(options.get("idempotency_key"))
-        options["using"] = options.get("using") or router.db_for_write(model)
+        using = options["using"] = options.get("using") or router.db_for_write(model)
+        timeout, nowait = options.pop("timeout", None), options.get("nowait", False)
         pk = keys if len(keys) > 1 else keys[0]
         with translated_errors(model=model, pk=pk):
             try:
-                return run(model, *keys, amount, **options)
+                if timeout is None:
+                    return run(model, *keys, amount, **options)
+                with transaction.atomic(using), lock_timeout(timeout, using=using, never_waits=nowait):
+                    return run(model, *keys, amount, **options)
             except model.DoesNotExist as error:
                 if len(keys) > 1:  # `lock_rows` has named the missing one; Django's get() does not
                     raise

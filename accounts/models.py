@@ -19,7 +19,7 @@ from accounts.batches import AppliedChange, ChangeLike, apply_changes, parse_cha
 from accounts.decorators import Amount, optimistic, pessimistic
 from accounts.entries import AbstractEntry
 from django_lockstep.locking.durations import Duration
-from django_lockstep.locking.rows import lock_rows, lock_timeout
+from django_lockstep.locking.rows import lock_rows
 
 __all__ = ["AbstractAccount", "AbstractEntry"]
 
@@ -46,11 +46,12 @@ class AbstractAccount(AbstractBaseAccount):
         """Lock the row ``FOR NO KEY UPDATE``, add the amount to the balance, write the entry; return the account.
 
         Opens a transaction, or joins the caller's, whose end then releases the lock. Waits for the row without limit,
-        at most ``timeout`` (timedelta or seconds), or not at all (``nowait``). A second call with the same key and
-        amount changes nothing and returns the account as the first one left it. Raises `InvalidAmount` before any SQL,
-        ``DoesNotExist``, `IdempotencyKeyReused`, `LockNotAvailable`, `DeadlockDetected`, `SerializationFailure`.
+        at most ``timeout`` (timedelta or seconds; the decorator sets it), or not at all (``nowait``). A second call
+        with the same key and amount changes nothing and returns the account as the first one left it. Raises
+        `InvalidAmount` before any SQL, ``DoesNotExist``, `IdempotencyKeyReused`, `LockNotAvailable`,
+        `DeadlockDetected`, `SerializationFailure`.
         """
-        with transaction.atomic(using), lock_timeout(timeout, using=using, never_waits=nowait):
+        with transaction.atomic(using):
             # NO KEY: rows that refer to this one, as its entries do, may be inserted meanwhile.
             account = cls.rows(using).select_for_update(no_key=True, nowait=nowait).get(pk=pk)
             if not account.replay_idempotent(amount, idempotency_key):
@@ -72,7 +73,7 @@ class AbstractAccount(AbstractBaseAccount):
         using: str | None = None,
     ) -> Self:
         """Lock the row, then subtract the amount; as `deposit`, and raises `InsufficientFunds` below the limit."""
-        with transaction.atomic(using), lock_timeout(timeout, using=using, never_waits=nowait):
+        with transaction.atomic(using):
             account = cls.rows(using).select_for_update(no_key=True, nowait=nowait).get(pk=pk)
             if not account.replay_idempotent(-amount, idempotency_key):
                 account.book(-amount)  # under the lock, so that the balance it checks is the current one
@@ -100,7 +101,7 @@ class AbstractAccount(AbstractBaseAccount):
         cls.require_two(source_pk, target_pk)
         with transaction.atomic(using):
             # In primary-key order, whichever is the source: opposite transfers never deadlock.
-            locked = lock_rows(cls, [source_pk, target_pk], nowait=nowait, timeout=timeout, using=using)
+            locked = lock_rows(cls.rows(using), [source_pk, target_pk], nowait=nowait)
             source, target = sorted(locked, key=lambda account: account.pk != source_pk)
             if not source.replay_idempotent(-amount, idempotency_key, to=target):
                 transfer = uuid.uuid4()

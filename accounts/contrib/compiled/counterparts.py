@@ -1,9 +1,8 @@
 """The compiled counterparts of the account's methods and of the strategies, where no transaction is open.
 
 Each function takes the arguments of its method, does one attempt with the same lock and the same version check, and
-returns ``NotImplemented`` for: a change inside a transaction, whose locks belong to the caller; a time limit, which is
-a setting of its own; and a statement that found or wrote nothing, so that the method raises the right error. The
-method's decorator retries.
+returns ``NotImplemented`` for a change inside a transaction, whose locks belong to the caller, and for a statement that
+read or wrote nothing, so that the method raises the right error. The method's decorator retries.
 """
 
 from __future__ import annotations
@@ -37,14 +36,12 @@ def deposit(
     using: str,
     idempotency_key: str | None = None,
     nowait: bool = False,
-    timeout: object = None,
 ) -> Any:
     """``Account.deposit``: lock, add and insert the entry in one statement; waiting sessions are served in order.
 
     With an idempotency key, which is looked up under the lock, a few statements in one transaction.
     """
-    # A time limit must be set before the lock, by a statement of its own.
-    runner = autocommit_runner(model, using) if timeout is None else None
+    runner = autocommit_runner(model, using)
     if runner is None:
         return NotImplemented
     wait: WaitMode = "nowait" if nowait else "queue"
