@@ -11,7 +11,8 @@ import pytest
 
 from django_lockstep.lab.finder.confirm.confirmation import Confirmation
 from django_lockstep.lab.finder.confirm.reproduction import TestPlace
-from django_lockstep.lab.finder.report import Report, as_text
+from django_lockstep.lab.finder.report.races import Report
+from django_lockstep.lab.finder.report.text import as_text
 
 __all__ = ["ConfirmPlugin"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+from django_lockstep.lab.finder.consequences import CONSEQUENCES
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.recording import read_recording
@@ -18,16 +18,13 @@ from django_lockstep.lab.wording import counted
 __all__ = [
     "ANOTHER_OBJECT",
     "ANOTHER_USER",
-    "CONSEQUENCES",
     "OTHER_ORDER",
     "VERDICTS",
     "Against",
     "Finding",
     "Findings",
     "Place",
-    "consequence_of",
     "findings_path",
-    "subjects_of",
 ]
 
 Verdict = Literal["confirmed", "not decided", "not confirmed", "not tried"]
@@ -37,21 +34,6 @@ ANOTHER_OBJECT: Final = "another object"
 OTHER_ORDER: Final = "the other order"
 Against = Literal["", "another user", "another object", "the other order"]
 """How one is raced with itself: the same, by a copy of its user, for another row, with rows that it locks exchanged."""
-_NUMBER = re.compile(r"(?<!_id) -?\d+(?:\.\d+)? instead of -?\d+(?:\.\d+)?(?=,| in the row |$)")
-"""Of a column that is not a foreign key's; dates and times begin with digits, too."""
-_ANSWER = re.compile(r"\w+ returned ")
-_ERROR = re.compile(r"\w+ (raised |returned status 5)")
-_GONE = re.compile(r"\w+ returned status [23].* instead of status 4(04|10)\b")
-CONSEQUENCES = (
-    "numbers lost or doubled",
-    "rows doubled or lost",
-    "other values",
-    "other answers",
-    "deadlocks",
-    "server errors",
-    "success instead of not found",
-)
-"""What a race does, the worst first; the last one is harmless if what two requests did was to delete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +59,10 @@ class Finding(Place):
     decided`` as long as something is left to try."""
     reason: str
     """Why it is not confirmed; of a confirmed one, how it ends."""
+    obstacles: tuple[str, ...] = ()
+    """What could not be raced, and why."""
+    fault: str = ""
+    """The line that sent the statement by which it goes wrong, such as ``shop/views.py:49``."""
     pairing: str = ""
     """Which requests were raced, such as ``the request twice``."""
     actors: tuple[str, ...] = ()
@@ -122,10 +108,18 @@ class Findings:
     """
 
     def __init__(
-        self, path: Path, candidates: Iterable[Candidate], *, summary: str = "", notes: Sequence[str] = ()
+        self,
+        path: Path,
+        candidates: Iterable[Candidate],
+        *,
+        summary: str = "",
+        notes: Sequence[str] = (),
+        models: Mapping[str, str] | None = None,
     ) -> None:
         """Take up what the file has; ``summary`` and ``notes`` say how much was recorded, and what could not be."""
         self.path = path
+        self.models = models or {}
+        """Labels of models, by table."""
         self.candidates = {candidate.id: candidate for candidate in candidates}
         self.summary = summary
         self.is_empty = False
@@ -147,7 +141,8 @@ class Findings:
         candidates = find_candidates(recorded)
         units = f"{counted(len(recorded.writers), 'unit')} of work that write, from {counted(recorded.tests, 'test')}"
         summary = f"{counted(len(candidates), 'candidate')} in {units}"
-        findings = cls(findings_path(recording), candidates, summary=summary, notes=recorded.notes)
+        models = {name: table.model for name, table in recorded.tables.items() if table.model}
+        findings = cls(findings_path(recording), candidates, summary=summary, notes=recorded.notes, models=models)
         findings.is_empty = not recorded.writers
         return findings
 
@@ -169,9 +164,8 @@ class Findings:
             self.deaths |= dict.fromkeys(data["died"])
         # A finding on a candidate that is no longer derived, since the finder has changed, says nothing.
         elif data["candidate"] in self.candidates:
-            self._found[data["candidate"]] = Finding(
-                **{**data, "differences": tuple(data["differences"]), "actors": tuple(data.get("actors", ()))}
-            )
+            texts = {name: tuple(data.get(name, ())) for name in ("differences", "actors", "obstacles")}
+            self._found[data["candidate"]] = Finding(**{**data, **texts})
 
     def _append(self, data: Mapping[str, Any]) -> None:
         self._take(data)
@@ -227,28 +221,3 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     for line in path.read_text("utf-8").splitlines():
         with suppress(ValueError):  # of a run that was killed, or is still writing, a line may be incomplete
             yield json.loads(line)
-
-
-def consequence_of(differences: Iterable[str]) -> str:
-    """Return the worst of these differences in the words of `CONSEQUENCES`; empty without any."""
-    return min(map(_consequence, differences), key=CONSEQUENCES.index, default="")
-
-
-def _consequence(difference: str) -> str:
-    if difference.startswith("Deadlock of "):
-        return "deadlocks"
-    # A status of 500 is an error that the project's own handler has answered.
-    if _ERROR.match(difference):
-        return "server errors"
-    if _ANSWER.match(difference):
-        return "success instead of not found" if _GONE.match(difference) else "other answers"
-    if ": one row " in difference:
-        return "rows doubled or lost"
-    return "numbers lost or doubled" if _NUMBER.search(difference) else "other values"
-
-
-def subjects_of(differences: Collection[str]) -> set[str]:
-    """Return what a wrong end is about: the tables that differ, in any database; if none does, the consequences."""
-    in_tables = CONSEQUENCES[: CONSEQUENCES.index("other answers")]
-    named = (text.partition(": ")[0].partition(",")[0] for text in differences if _consequence(text) in in_tables)
-    return {name.rpartition(".")[2] for name in named} or set(map(_consequence, differences))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
     from django_lockstep.lab.finder.findings import Findings
     from django_lockstep.lab.finder.record.recorder import Recorder
-    from django_lockstep.lab.finder.report import Report, Suppression
+    from django_lockstep.lab.finder.report.races import Report, Suppression
 
 __all__ = ["add_options", "budget_of", "list_recording", "register"]
 
@@ -110,7 +110,8 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
         # pytest-django does it later, if a conftest configures the settings.
         if not apps.ready:
             django.setup()
-        from django_lockstep.lab.finder.report import read_suppressions, require_report
+        from django_lockstep.lab.finder.report.files import require_report
+        from django_lockstep.lab.finder.report.races import read_suppressions
     with _refused():
         if path := config.getoption("--race-report"):
             require_report(path, option="--race-report")
@@ -205,7 +206,7 @@ class _Recording:
         if not self.is_recorded or hasattr(config, "workerinput"):
             return
         from django_lockstep.lab.finder.findings import Findings, findings_path
-        from django_lockstep.lab.finder.report import list_candidates, summary_of
+        from django_lockstep.lab.finder.report.text import list_candidates, summary_of
 
         findings_path(self.path).unlink(missing_ok=True)  # on an earlier recording
         self._found = Findings.on(self.path)
@@ -229,7 +230,8 @@ class _Recording:
             session.exitstatus = status
 
     def _confirm(self, config: pytest.Config) -> int:
-        from django_lockstep.lab.finder.report import NOTHING_TRIED, as_text
+        from django_lockstep.lab.finder.report.races import NOTHING_TRIED
+        from django_lockstep.lab.finder.report.text import as_text
         from django_lockstep.lab.finder.second_session import confirm_in_second_session
 
         if (found := self._found) is None:
@@ -267,7 +269,8 @@ def _confirming(config: pytest.Config, path: Path, suppressed: list[Suppression]
 
 def _report(config: pytest.Config, found: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
     """Return the report, with or without what was tried, and write it where one is asked for."""
-    from django_lockstep.lab.finder.report import report_on, write_report
+    from django_lockstep.lab.finder.report.files import write_report
+    from django_lockstep.lab.finder.report.races import report_on
 
     report = report_on(found, suppressed, root=config.rootpath, tried=tried)
     if path := config.getoption("--race-report"):
@@ -313,7 +316,7 @@ def list_recording(config: pytest.Config) -> int | None:
     config._do_configure()
     suppressed = _require_usable(config)
     from django_lockstep.lab.finder.findings import Findings
-    from django_lockstep.lab.finder.report import list_candidates, summary_of
+    from django_lockstep.lab.finder.report.text import list_candidates, summary_of
 
     with _refused("--race-candidates"):
         found = Findings.on(path)

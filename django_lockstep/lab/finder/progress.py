@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable
 
 from django_lockstep.lab.finder.findings import Finding, Findings
-from django_lockstep.lab.finder.report import in_a_line
+from django_lockstep.lab.finder.report.text import in_a_line
 from django_lockstep.lab.wording import counted
 
 __all__ = ["Progress"]

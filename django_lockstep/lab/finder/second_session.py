@@ -24,7 +24,7 @@ import pytest
 
 from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.progress import Progress
-from django_lockstep.lab.finder.report import NOTHING_TRIED
+from django_lockstep.lab.finder.report.races import NOTHING_TRIED
 from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.workers.cluster import Cluster, connect
 

@@ -18,7 +18,8 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.render.drawing.svg import with_style
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.report import Report, page_context, read_suppressions, render_report, report_on
+from django_lockstep.lab.finder.report.files import page_context, render_report
+from django_lockstep.lab.finder.report.races import Report, read_suppressions, report_on
 from django_lockstep.lab.pages.views import attachment, file_name, for_lab_users
 
 __all__ = ["found_file", "found_races", "found_report"]

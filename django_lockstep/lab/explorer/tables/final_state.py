@@ -132,8 +132,12 @@ def _table_difference(found: Sequence[StateRow], expected: Sequence[StateRow]) -
         surplus.remove(ours)
         missing.remove(theirs)
         yield _row_difference(ours, theirs, alone=len(found) == 1)
-    yield from (f"one row more, {_row(row)}" for row in surplus)
-    yield from (f"one row less, {_row(row)}" for row in missing)
+    yield from (f"one row more, {_filled(row)}" for row in surplus)
+    yield from (f"one row less, {_filled(row)}" for row in missing)
+
+
+def _filled(row: StateRow) -> str:
+    return _row({name: value for name, value in row.items() if value not in (None, "")} or row)
 
 
 def _only_in(rows: Sequence[StateRow], others: Sequence[StateRow]) -> list[StateRow]:

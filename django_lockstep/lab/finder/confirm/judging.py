@@ -14,12 +14,14 @@ from django.apps import apps
 from django.db import models, router, transaction
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, Step, svg, timeline
+from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.lab.explorer.render.reports import run_data
 from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.pairings import Pairing
+from django_lockstep.lab.finder.consequences import CONSEQUENCES, consequence_of, subjects_of
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
-from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Place, Verdict, consequence_of, subjects_of
+from django_lockstep.lab.finder.findings import Finding, Place, Verdict
 from django_lockstep.lab.finder.record.redaction import hide_strings, redact
 from django_lockstep.lab.wording import counted, listed
 
@@ -152,13 +154,17 @@ class Attempts:
         """Return what is known so far; ``is_left`` says that more can be tried."""
         common: dict[str, Any] = {**asdict(place), "candidate": self.candidate.id}
         common |= {"schedules": self.schedules, "seconds": round(self.seconds, 3)}
+        common["obstacles"] = tuple(f"{pairing}: {why}" for pairing, why in self._obstacles.items())
         if self.confirmed is None:
             tried: Verdict = "not decided" if is_left else "not confirmed"
-            return Finding(verdict=tried if self.schedules else "not tried", reason=self._reason(is_left), **common)
+            reason = self._reason(is_left) or "; ".join(f"not {obstacle}" for obstacle in common["obstacles"])
+            return Finding(verdict=tried if self.schedules else "not tried", reason=reason, **common)
         pairing, outcome, run = self.confirmed
+        breaking = find_explanation(run).step
         return Finding(
             verdict="confirmed",
             reason=outcome.reason,
+            fault=breaking.source if breaking else "",
             pairing=str(pairing),
             actors=self.actors,
             after=pairing.after,
@@ -193,9 +199,7 @@ class Attempts:
         wrong = [f"what differs is another finding: {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
         skipped = [_PASSED_OVER] if self._passed_over else []
         left = ["more is left to try, with a larger budget"] if is_left and counts else []
-        return "; ".join(
-            [*right, *wrong, *skipped, *left, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())]
-        )
+        return "; ".join([*right, *wrong, *skipped, *left])
 
     def _is_in_data(self, end: RunEnding) -> bool:
         subjects = subjects_of(end.differences)

@@ -27,17 +27,9 @@ from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter
 from django_lockstep.lab.finder.record.stack import CodeMap
-from django_lockstep.lab.finder.report import (
-    NOTHING_TRIED,
-    Report,
-    as_text,
-    list_candidates,
-    read_suppressions,
-    report_on,
-    require_report,
-    summary_of,
-    write_report,
-)
+from django_lockstep.lab.finder.report.files import require_report, write_report
+from django_lockstep.lab.finder.report.races import NOTHING_TRIED, Report, read_suppressions, report_on
+from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
 from django_lockstep.lab.finder.shares import parse_budget
 
 __all__ = []

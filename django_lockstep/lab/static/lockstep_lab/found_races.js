@@ -6,7 +6,7 @@ function filter() {
   const words = text.value.toLowerCase();
   for (const race of races) {
     race.hidden = Boolean((status.value && race.dataset.status !== status.value)
-      || (kind.value && race.dataset.kind !== kind.value) || !race.textContent.toLowerCase().includes(words));
+      || (kind.value && !race.dataset.kind.split(" ").includes(kind.value)) || !race.textContent.toLowerCase().includes(words));
   }
   form.querySelector("output").value = `${races.filter((race) => !race.hidden).length} of ${races.length} shown`;
 }

@@ -48,7 +48,7 @@ def test_a_race_is_confirmed(project: Project, rounds: str) -> None:
     assert status == 1, shown
     assert "1 candidate in 1 unit of work that write, from 1 test\n" in shown
     assert "\nconfirmed: read-modify-write" in shown
-    assert "\nCONFIRMED: read-modify-write" in shown
+    assert "\n1. CONFIRMED: cinema.Show ends with " in shown
     assert "\x1b" not in shown
 
 

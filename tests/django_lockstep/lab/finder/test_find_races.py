@@ -70,7 +70,7 @@ def test_each_confirmed_one_has_what_shows_it(search: Search) -> None:
         assert finding.consequence, candidate.unit
         assert finding.timeline, candidate.unit
         assert finding.test_file, candidate.unit
-        assert f"CONFIRMED: {candidate.kind} {candidate.id} in {candidate.unit}" in search.done.stdout
+        assert f"{candidate.kind} {candidate.id} " in search.done.stdout
 
 
 def test_each_candidate_has_one_verdict(search: Search) -> None:
@@ -116,7 +116,7 @@ def test_a_second_session_tries_nothing_again(search: Search) -> None:
 
     assert done.returncode == 1
     assert outcomes(done.stdout) == ["54 deselected"]
-    assert f"{len(search.pairs())} candidates: " in done.stdout
+    assert f"12 races; {len(search.pairs())} candidates: " in done.stdout
     assert findings_path(search.recording).read_text() == before
 
 
@@ -147,7 +147,7 @@ def test_a_race_that_is_accepted_is_none_to_fail_for(search: Search, pyproject: 
     done = search.run("--find-races", "--race-record", "accepted.jsonl", "-k", "ArticleTests")
 
     assert done.returncode == 0, done.stdout
-    assert "CONFIRMED: read-modify-write" in done.stdout
+    assert "1. suppressed: racing.Article ends with views 42 instead of 43." in done.stdout
 
 
 def test_one_without_a_reason_is_refused_at_once(search: Search, pyproject: Path) -> None:
@@ -173,4 +173,4 @@ def test_an_interrupted_search_keeps_what_is_known(search: Search) -> None:
     assert f"Interrupted; --race-confirm={record} goes on from here" in printed
     known = Findings.on(record)
     assert 0 < len(known.pairs()) < len(known.candidates)
-    assert "CONFIRMED: " in printed
+    assert "1. CONFIRMED: " in printed

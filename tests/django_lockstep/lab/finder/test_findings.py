@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from django_lockstep.lab.finder.consequences import consequence_of, consequence_sentence, subjects_of
 from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness
-from django_lockstep.lab.finder.findings import Finding, Findings, consequence_of, findings_path, subjects_of
-from django_lockstep.lab.finder.report import Suppression, as_text, in_a_line, report_on
+from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
+from django_lockstep.lab.finder.report.races import Suppression, report_on
+from django_lockstep.lab.finder.report.text import as_text, in_a_line
 from tests.django_lockstep.lab.finder.builders import site
 
 
@@ -141,11 +143,14 @@ def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None
     found.add(Finding(candidate="b", verdict="not confirmed", reason="4 schedules"))
     text = as_text(report_on(found, [], root=tmp_path))
 
-    assert text.startswith("2 candidates: 1 confirmed, 1 not confirmed, 0 not tried\n")
-    assert "CONFIRMED: read-modify-write a in POST a/ (numbers lost or doubled)" in text
+    assert text.endswith("1 race; 2 candidates: 1 confirmed, 1 not confirmed, 0 not tried")
+    assert (
+        "1. CONFIRMED: seat ends with price 110 instead of 120.\n  read-modify-write a at box/office.py:7, in POST a/"
+        in text
+    )
     assert "schedule ABBA of the request twice, in test_it\n  A: POST book/1\n" in text
     assert "tried: with the row locked first" in text
-    assert text.endswith("not confirmed: read-modify-write b in POST b/: 4 schedules")
+    assert "not confirmed:\n  1 candidate: all that was to be raced was raced\n    in POST b/\n" in text
     assert in_a_line(*found.pairs()[0]).endswith("POST a/: seat: price 110 instead of 120")
 
 
@@ -224,14 +229,74 @@ def test_findings_stand_beside_the_recording() -> None:
     assert findings_path(Path("cache/races.jsonl")) == Path("cache/races.jsonl.findings")
 
 
-def test_candidates_that_one_schedule_confirms_are_one_race(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("schedules", "faults", "races"),
+    [
+        ("ABBA ABBA ABBA", "views.py:1 views.py:2 views.py:3", [["a", "b", "c"]]),
+        ("ABBA ABBA AABB", "views.py:1 views.py:2 views.py:3", [["a", "b"], ["c"]]),
+        ("ABBA AABB ABAB", "views.py:1 views.py:2 views.py:1", [["a", "c"], ["b"]]),
+    ],
+)
+def test_candidates_of_one_schedule_or_of_one_line_are_one_race(
+    tmp_path: Path, schedules: str, faults: str, races: list[list[str]]
+) -> None:
     found = findings(tmp_path, "a", "b", "c")
-    for name, schedule in {"a": "ABBA", "b": "ABBA", "c": "AABB"}.items():
-        found.add(confirmed(name, schedule=schedule, test="test_it"))
+    for name, schedule, fault in zip("abc", schedules.split(), faults.split(), strict=True):
+        found.add(confirmed(name, schedule=schedule, fault=fault, test="test_it"))
     report = report_on(found, [], root=tmp_path)
-    text = as_text(report)
 
-    assert {entry.candidate.id: entry.same_as for entry in report.entries} == {"a": "", "b": "a", "c": ""}
-    assert "3 candidates: 3 confirmed (2 races), " in text
-    assert text.count("schedule ABBA of") == 1
-    assert "shown by the schedule of a: one race" in text
+    assert [[entry.candidate.id for entry in race.entries] for race in report.races()] == races
+    assert [race.units for race in report.races()] == [tuple(f"POST {name}/" for name in race) for race in races]
+    assert as_text(report).count("the same cause: ") == 3 - len(races)
+
+
+def test_what_is_suppressed_is_not_the_race_of_what_is_not(tmp_path: Path) -> None:
+    found = findings(tmp_path, "a", "b")
+    for name in "ab":
+        found.add(confirmed(name, fault="views.py:1", test="test_it"))
+
+    races = report_on(found, [Suppression(site="b", reason="known")], root=tmp_path).races()
+    assert [race.worst.suppressed for race in races] == ["", "known"]
+
+
+def test_the_rest_stands_by_reason_and_first_what_can_be_changed(tmp_path: Path) -> None:
+    found = findings(tmp_path, *"abcde")
+    for name, obstacles in {
+        "a": (),
+        "b": ("two users: it has no user",),
+        "c": ("two users: it has no user", "x: y"),
+    }.items():
+        found.add(Finding(candidate=name, verdict="not confirmed", reason="4 schedules", obstacles=obstacles))
+    found.add(Finding(candidate="d", verdict="not tried", reason="the time was over"))
+    found.add(Finding(candidate="e", verdict="not decided", reason="2 schedules"))
+    rest = report_on(found, [], root=tmp_path).rest()
+
+    assert {name: {reason: len(entries) for reason, entries in reasons.items()} for name, reasons in rest.items()} == {
+        "not tried": {"the time was over": 1},
+        "not decided": {"more is left to try, with a larger budget": 1},
+        "not confirmed": {"not two users: it has no user": 2, "all that was to be raced was raced": 1, "not x: y": 1},
+    }
+    assert list(rest) == ["not tried", "not decided", "not confirmed"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "differences", "sentence"),
+    [
+        ("x", ["b: name x instead of y", "a: price 1 instead of 2"], "box.A ends with price 1 instead of 2."),
+        ("x", ["A returned 1 instead of 2", "a: one row more, x=1"], "There is one box.A too many (x=1)."),
+        ("check-then-insert", ["other.a: one row more, x=1"], "box.A may exist twice (x=1)."),
+        ("deleted-row-write", ["a: one row more, x=1"], "A deleted box.A comes back (x=1)."),
+        ("x", ["a: one row less, x=1"], "One box.A is missing (x=1)."),
+        (
+            "x",
+            ["a: one row more, x=2", "a, removed: one row more, x=1"],
+            "One box.A is changed that should stay as it was (x=2).",
+        ),
+        ("x", ["a, removed: one row more, x=1"], "One box.A is deleted that should stay (x=1)."),
+        ("x", ["B returned status 200 instead of status 409"], "B returned status 200 instead of status 409."),
+        ("x", ["B raised 23505"], "B raised 23505: an error that no order of the two, one after the other, ends with."),
+        ("x", [], ""),
+    ],
+)  # fmt: skip
+def test_the_consequence_is_a_sentence(kind: str, differences: list[str], sentence: str) -> None:
+    assert consequence_sentence(differences, kind=kind, models={"a": "box.A"}) == sentence

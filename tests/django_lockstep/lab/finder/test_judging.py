@@ -227,8 +227,9 @@ def test_all_that_was_tried_in_vain_is_counted() -> None:
     assert (finding.verdict, finding.test, finding.number, finding.schedules) == ("not confirmed", "test_it", 3, 18)
     assert finding.reason == (
         "12 schedules (the request twice) and 6 schedules (the request by two users) leave in seat what serial orders "
-        "do; what differs is another finding: show; not the request and one before it in the test: it sleeps"
+        "do; what differs is another finding: show"
     )
+    assert finding.obstacles == ("the request and one before it in the test: it sleeps",)
 
 
 @pytest.mark.parametrize("verdict", ["nondeterministic", "stuck"])
@@ -330,9 +331,10 @@ def test_a_race_of_one_user_is_not_counted_as_one_of_two() -> None:
     attempts.note(TWICE, alone, fork, taken={"seat"})
     attempts.note(TWO_USERS, replace(alone, schedules=1, left=5), fork, taken={"seat"}, twice=alone)
 
-    assert attempts.finding(Place()).reason == (
-        "6 schedules (the request twice) leave in seat what serial orders do; not the request by two users: one after "
-        "the other they leave the same rows as one user's two do"
+    finding = attempts.finding(Place())
+    assert finding.reason == "6 schedules (the request twice) leave in seat what serial orders do"
+    assert finding.obstacles == (
+        "the request by two users: one after the other they leave the same rows as one user's two do",
     )
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from django_lockstep.lab.finder.report import Report, entries_of, write_report
+from django_lockstep.lab.finder.report.files import write_report
+from django_lockstep.lab.finder.report.races import Report, entries_of
 from tests.django_lockstep.lab.finder.test_reports import ACCEPTED, PAIRS
 from tests.support.browser import chromium, serious_faults
 

@@ -16,14 +16,8 @@ from django_lockstep.lab.explorer.render.reports import run_data
 from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordingWriter, Site
-from django_lockstep.lab.finder.report import (
-    Report,
-    Suppression,
-    entries_of,
-    report_on,
-    require_report,
-    write_report,
-)
+from django_lockstep.lab.finder.report.files import require_report, write_report
+from django_lockstep.lab.finder.report.races import Report, Suppression, entries_of, report_on
 from django_lockstep.lab.management.commands import find_races
 from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, unit
 
@@ -135,10 +129,17 @@ def test_another_ending_is_refused(tmp_path: Path) -> None:
 def test_the_text_names_what_is_suppressed(report: Report) -> None:
     text = written(report, ".txt")
 
-    assert "4 candidates: 2 confirmed, 1 not confirmed, 1 not tried" in text
-    assert "CONFIRMED: read-modify-write a1 in POST sell/ (numbers lost or doubled)\n  seat.price is read" in text
-    assert "CONFIRMED: read-modify-write b2 in POST refund/ (numbers lost or doubled)\n  suppressed: one cash" in text
-    assert "not tried: lock-order d4 in POST sell/: the time was over" in text
+    assert (
+        "\n1. CONFIRMED: seat ends with price 110 instead of 120.\n  read-modify-write a1 at box/office.py:4, in POS"
+        in text
+    )
+    assert "\n2. CONFIRMED: seat ends with price 110 instead of 120.\n  suppressed: one cashier only\n" in text
+    assert "\nnot tried:\n  1 candidate: the time was over\n    in POST sell/\n" in text
+    assert text.splitlines()[-3:] == [
+        "1. seat ends with price 110 instead of 120. POST sell/, at box/office.py:4",
+        "2. suppressed: seat ends with price 110 instead of 120. POST refund/, at box/office.py:4",
+        "2 races; 4 candidates: 1 confirmed, 1 suppressed, 1 not confirmed, 1 not tried",
+    ]
 
 
 def test_json_has_all_of_each_candidate(report: Report) -> None:
@@ -174,7 +175,7 @@ def test_what_is_not_decided_has_not_passed(root: Path) -> None:
     pair = candidate("c3"), Finding(candidate="c3", verdict="not decided", reason="more is left")
     report = Report(root=root, summary="", notes=(), tried=True, entries=entries_of([pair], []))
 
-    assert "0 confirmed, 1 not decided, 0 not confirmed" in written(report, ".txt")
+    assert "0 races; 1 candidate: 0 confirmed, 1 not decided, 0 not confirmed" in written(report, ".txt")
     (root / "report.txt").unlink()
     assert '<skipped message="not decided: more is left"' in written(report, ".xml")
 

@@ -6,7 +6,8 @@ import pytest
 
 from django_lockstep.lab.finder.errors import NotASuppression
 from django_lockstep.lab.finder.findings import Finding
-from django_lockstep.lab.finder.report import Suppression, read_suppressions, report_on, write_report
+from django_lockstep.lab.finder.report.files import write_report
+from django_lockstep.lab.finder.report.races import Suppression, read_suppressions, report_on
 from tests.django_lockstep.lab.finder.test_findings import candidate, confirmed, findings
 
 

@@ -1,0 +1,87 @@
+"""What a wrong end means: the texts by which the explorer says how it differs, sorted and told in a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from textwrap import shorten
+
+from django_lockstep.lab.explorer.tables.final_state import REMOVED
+
+__all__ = ["CONSEQUENCES", "consequence_of", "consequence_sentence", "subjects_of"]
+
+CONSEQUENCES = (
+    "numbers lost or doubled",
+    "rows doubled or lost",
+    "other values",
+    "other answers",
+    "deadlocks",
+    "server errors",
+    "success instead of not found",
+)
+"""What a race does, the worst first; the last one is harmless if what two requests did was to delete."""
+_NUMBER = re.compile(r"(?<!_id) -?\d+(?:\.\d+)? instead of -?\d+(?:\.\d+)?(?=,| in the row |$)")
+"""Of a column that is not a foreign key's; dates and times begin with digits, too."""
+_ANSWER = re.compile(r"\w+ returned ")
+_ERROR = re.compile(r"\w+ (raised |returned status 5)")
+_GONE = re.compile(r"\w+ returned status [23].* instead of status 4(04|10)\b")
+_MORE, _LESS = "one row more", "one row less"
+_MOST_SHOWN = 100
+"""Characters of a row that a sentence shows."""
+_SURPLUS = {
+    "deleted-row-write": "A deleted {model} comes back",
+    "check-then-insert": "{model} may exist twice",
+}
+"""What one row more means, by the kind of the candidate."""
+
+
+def consequence_of(differences: Iterable[str]) -> str:
+    """Return the worst of these differences in the words of `CONSEQUENCES`; empty without any."""
+    return min(map(_consequence, differences), key=CONSEQUENCES.index, default="")
+
+
+def _consequence(difference: str) -> str:
+    if difference.startswith("Deadlock of "):
+        return "deadlocks"
+    # A status of 500 is an error that the project's own handler has answered.
+    if _ERROR.match(difference):
+        return "server errors"
+    if _ANSWER.match(difference):
+        return "success instead of not found" if _GONE.match(difference) else "other answers"
+    if ": one row " in difference:
+        return "rows doubled or lost"
+    return "numbers lost or doubled" if _NUMBER.search(difference) else "other values"
+
+
+def subjects_of(differences: Collection[str]) -> set[str]:
+    """Return what a wrong end is about: the tables that differ, in any database; if none does, the consequences."""
+    in_tables = CONSEQUENCES[: CONSEQUENCES.index("other answers")]
+    named = (text.partition(": ")[0].partition(",")[0] for text in differences if _consequence(text) in in_tables)
+    return {name.rpartition(".")[2] for name in named} or set(map(_consequence, differences))
+
+
+def consequence_sentence(differences: Collection[str], *, kind: str, models: Mapping[str, str]) -> str:
+    """Return the worst of these differences of a candidate of this kind as a sentence; ``models`` are by table."""
+    # What a row was before a change says less than what it is now.
+    now = [text for text in differences if REMOVED not in text.partition(": ")[0]] or list(differences)
+    if not now:
+        return ""
+    worst = min(now, key=lambda text: CONSEQUENCES.index(_consequence(text)))
+    consequence = _consequence(worst)
+    if consequence == "server errors":
+        return f"{worst}: an error that no order of the two, one after the other, ends with."
+    if consequence in CONSEQUENCES[CONSEQUENCES.index("other answers") :]:
+        return f"{worst}."
+    table, _, text = worst.partition(": ")
+    model = models.get(table.removesuffix(REMOVED).rpartition(".")[2]) or table
+    change, _, row = text.partition(", ")
+    shown = f" ({shorten(row, _MOST_SHOWN, placeholder=' ...')})" if row else ""
+    if change == _MORE:
+        if table.endswith(REMOVED):
+            return f"One {model} is deleted that should stay{shown}."
+        if any(text.startswith(f"{table}{REMOVED}: {_MORE}") for text in differences):
+            return f"One {model} is changed that should stay as it was{shown}."
+        return f"{_SURPLUS.get(kind, 'There is one {model} too many').format(model=model)}{shown}."
+    if change == _LESS:
+        return f"One {model} is missing{shown}."
+    return f"{model} ends with {text}."

@@ -1,0 +1,198 @@
+"""The report as a file, in the format that its ending asks for."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from django.utils.safestring import mark_safe
+
+from django_lockstep.lab.explorer import Step
+from django_lockstep.lab.explorer.render.reports import (
+    ENDINGS,
+    CheckResult,
+    CheckStep,
+    Location,
+    as_junit,
+    as_sarif,
+    format_of,
+    render_page,
+)
+from django_lockstep.lab.explorer.render.summaries import describe_step
+from django_lockstep.lab.finder.derive.candidates import Access
+from django_lockstep.lab.finder.record.recording import Site
+from django_lockstep.lab.finder.report.races import STATUSES, Entry, Race, Report
+from django_lockstep.lab.finder.report.text import full_text
+from django_lockstep.lab.output import require_writable, write_atomically
+from django_lockstep.lab.wording import listed
+
+__all__ = ["as_html", "as_json", "page_context", "render_report", "require_report", "write_report"]
+
+
+def require_report(path: Path, *, option: str) -> None:
+    """Raise ``ValueError`` unless a report can be written there; call it before any test runs."""
+    endings = [ending for ending, name in ENDINGS.items() if name in _FORMATS]
+    if path.suffix.lower() not in endings:
+        raise ValueError(f"{option} {path}: the name of a report must end with one of {listed(endings)}")
+    require_writable(path, option=option)
+
+
+def write_report(path: Path, report: Report) -> None:
+    """Write the report, so that a reader sees the old file or the whole new one."""
+    write_atomically(path, render_report(report, path))
+
+
+def render_report(report: Report, path: Path) -> str:
+    """Return the report in the format that the file's ending asks for."""
+    return _FORMATS[format_of(path)](report)
+
+
+def as_json(report: Report) -> str:
+    """Return the races by cause, and the candidates with all that is known about each, beside counts and notes."""
+    races = [
+        {
+            "title": race.title,
+            "fault": race.worst.fault,
+            "units": race.units,
+            "tests": race.tests,
+            "candidates": [entry.candidate.id for entry in race.entries],
+        }
+        for race in report.races()
+    ]
+    data = {"summary": report.summary, "notes": report.notes, "counts": report.counts(), "races": races}
+    return json.dumps({**data, "candidates": [dict(_fields(entry)) for entry in report.entries]}, indent=2)
+
+
+def _fields(entry: Entry) -> Iterator[tuple[str, Any]]:
+    candidate, finding = entry.candidate, entry.finding
+    of_candidate = ("id", "kind", "table", "columns", "unit", "unit_kind", "partner", "also", "sentence")
+    yield from ((name, getattr(candidate, name)) for name in of_candidate)
+    yield "read", candidate.read and _access(candidate.read)
+    yield "write", _access(candidate.write)
+    yield "tests", entry.tests
+    yield "suppressed", entry.suppressed
+    of_finding = ("verdict", "reason", "obstacles", "consequence", "pairing", "test", "number", "schedules", "schedule")
+    yield from ((name, getattr(finding, name)) for name in (*of_finding, "seconds", "actors", "fault"))
+    yield "difference", entry.difference
+    yield "remedy_tried", finding.remedy
+    yield "remedies", entry.remedies
+    yield "test_file", finding.test_file
+    yield "run", finding.run
+
+
+def _access(access: Access) -> Mapping[str, Any]:
+    return {**(asdict(access.site) if access.site else {"path": "", "line": 0, "function": ""}), "sql": access.sql}
+
+
+def _check_results(report: Report) -> Iterator[CheckResult]:
+    for entry in report.entries:
+        candidate, finding = entry.candidate, entry.finding
+        decided = finding.verdict in {"confirmed", "not confirmed"}
+        yield CheckResult(
+            name=f"{candidate.kind} in {candidate.unit}, table {candidate.table} ({candidate.id})",
+            ok=finding.verdict != "confirmed",
+            kind=candidate.kind if finding.verdict != "not confirmed" else "",
+            message=_message(entry),
+            location=_location(candidate.write),
+            details=finding.timeline,
+            steps=tuple(_steps(entry)),
+            suppressed=entry.suppressed,
+            skipped="" if decided else f"{finding.verdict}: {finding.reason}",
+            seconds=finding.seconds,
+        )
+
+
+def _message(entry: Entry) -> str:
+    if entry.finding.verdict == "confirmed":
+        return f"{entry.candidate.sentence} It ends like no serial order: {entry.difference}"
+    return f"{entry.candidate.sentence} {entry.finding.verdict.capitalize()}: {entry.finding.reason}"
+
+
+def _steps(entry: Entry) -> Iterator[CheckStep]:
+    """Yield the steps of the run that shows it; without one, what is read and what is written."""
+    if entry.finding.run:
+        for data in entry.finding.run["steps"]:
+            step = Step(**{**data, "arguments": tuple(data["arguments"])})
+            yield CheckStep(actor=step.actor, text=describe_step(step), location=Location.parse(step.source))
+        return
+    accesses = {"reads": entry.candidate.read, "writes": entry.candidate.write}
+    for verb, access in accesses.items():
+        if access is not None:
+            text = f"{verb} {entry.candidate.table}"
+            yield CheckStep(actor=entry.candidate.unit, text=text, location=_location(access))
+
+
+def _location(access: Access) -> Location | None:
+    return Location(path=access.site.path, line=access.site.line) if access.site else None
+
+
+_AROUND = 4
+"""Lines of code that are shown before and after an access."""
+
+
+def as_html(report: Report) -> str:
+    """Return the page: the races by cause, the worst first, with code, timelines and remedies; then the rest.
+
+    Without JavaScript all of it can be read; with it the candidates can be filtered and the tests copied.
+    """
+    return render_page("lockstep_lab/found_races.html", page_context(report), scripts=["found_races.js"])
+
+
+def page_context(report: Report) -> dict[str, Any]:
+    """Return what a page on the report shows."""
+    present = {entry.status for entry in report.entries}
+    return {
+        "report": report,
+        "counts": report.counts(),
+        "statuses": [status for status in STATUSES if status in present],
+        "kinds": sorted({entry.candidate.kind for entry in report.entries}),
+        "races": [_shown_race(race, report.root) for race in report.races()],
+        "rest": [
+            {
+                "verdict": verdict,
+                "reasons": {reason: len(entries) for reason, entries in reasons.items()},
+                "entries": [entry for entry in report.entries if entry.finding.verdict == verdict],
+            }
+            for verdict, reasons in report.rest().items()
+        ],
+    }
+
+
+def _shown_race(race: Race, root: Path) -> dict[str, object]:
+    candidate, finding = race.worst.candidate, race.worst.finding
+    accesses = {"Reads": candidate.read, "Writes": candidate.write}
+    return {
+        "race": race,
+        "candidate": candidate,
+        "finding": finding,
+        "accesses": [_shown_access(verb, access, root) for verb, access in accesses.items() if access is not None],
+        # svg() has escaped everything that came from outside.
+        "drawing": mark_safe(finding.drawing),  # noqa: S308
+    }
+
+
+def _shown_access(verb: str, access: Access, root: Path) -> dict[str, object]:
+    """Return the access with the lines around it, as they are now; none if its file does not exist."""
+    site = access.site or Site(path="", line=0, function="")
+    # Installed apps are named as they are imported.
+    files = (str(folder / site.path) for folder in (root, *map(Path, sys.path)))
+    lines = next(filter(None, map(linecache.getlines, files)), []) if site.path else []
+    numbers = range(max(1, site.line - _AROUND), min(len(lines), site.line + _AROUND) + 1)
+    shown = [
+        {"number": number, "text": lines[number - 1].rstrip(), "marked": number == site.line} for number in numbers
+    ]
+    return {"verb": verb, "access": access, "lines": shown}
+
+
+_FORMATS: Mapping[str, Callable[[Report], str]] = {
+    "text": full_text,
+    "json": as_json,
+    "html": as_html,
+    "sarif": lambda report: as_sarif(_check_results(report)),
+    "junit": lambda report: as_junit(_check_results(report), suite="races"),
+}

@@ -1,0 +1,260 @@
+"""The report as data: each candidate with what became of it, and the confirmed ones by cause, the worst first."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from django_lockstep.lab.finder.confirm.judging import REMEDIES
+from django_lockstep.lab.finder.consequences import consequence_sentence
+from django_lockstep.lab.finder.derive.candidates import Candidate
+from django_lockstep.lab.finder.errors import NotASuppression
+from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
+from django_lockstep.lab.wording import counted
+
+__all__ = [
+    "NOTHING_TRIED",
+    "STATUSES",
+    "Entry",
+    "Race",
+    "Report",
+    "Suppression",
+    "entries_of",
+    "read_suppressions",
+    "report_on",
+]
+
+_CONFIRMED, *_OTHERS = VERDICTS
+STATUSES = (_CONFIRMED, "suppressed", *_OTHERS)
+"""The verdicts; a race that is confirmed and accepted counts as suppressed."""
+NOTHING_TRIED = 11
+"""pytest's exit status if nothing was looked at; 2 to 5 are its own, 10 is a missed outcome's."""
+_IF_SOME = {"suppressed", "not decided"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One candidate."""
+
+    candidate: Candidate
+    finding: Finding
+    suppressed: str = ""
+    """Why it is accepted, if it is confirmed."""
+
+    @property
+    def status(self) -> str:
+        """The verdict, or that it is suppressed: one of `STATUSES`."""
+        return "suppressed" if self.suppressed else self.finding.verdict
+
+    @property
+    def fault(self) -> str:
+        """The line by which it goes wrong, or the one that writes, such as ``shop/views.py:49``; or its id."""
+        return self.finding.fault or str(self.candidate.write.site or self.candidate.id)
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The tests that show it."""
+        places = (*self.candidate.witnesses, *self.candidate.partner_witnesses)
+        return tuple(dict.fromkeys(place.test for place in places))
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """What fits its kind, the first choice first."""
+        return REMEDIES[self.candidate.kind]
+
+    @property
+    def difference(self) -> str:
+        """What differs from every serial end."""
+        return "; ".join(self.finding.differences)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """What has one cause: confirmed candidates that go wrong by one line, or in one schedule."""
+
+    title: str
+    """The worst consequence, in a sentence."""
+    entries: tuple[Entry, ...]
+    """The worst first."""
+
+    @property
+    def worst(self) -> Entry:
+        """The candidate whose schedule is shown."""
+        return self.entries[0]
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The names of the requests and functions that reach it."""
+        candidates = [entry.candidate for entry in self.entries]
+        return tuple(
+            dict.fromkeys([*(one.unit for one in candidates), *(name for one in candidates for name in one.also)])
+        )
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The tests that show it."""
+        return tuple(dict.fromkeys(test for entry in self.entries for test in entry.tests))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All that is known about a recording."""
+
+    root: Path
+    """The project's folder."""
+    summary: str
+    """How many candidates there are, from how much."""
+    notes: tuple[str, ...]
+    """What could not be recorded."""
+    tried: bool
+    """Whether something was tried; otherwise the candidates are only listed."""
+    entries: tuple[Entry, ...]
+    is_empty: bool = False
+    """Whether nothing was recorded."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Labels of models, by table."""
+
+    def counts(self) -> dict[str, int]:
+        """Return how many have each status; suppressed and undecided ones only if there are some."""
+        counts = {status: sum(entry.status == status for entry in self.entries) for status in STATUSES}
+        return {status: count for status, count in counts.items() if count or status not in _IF_SOME}
+
+    def races(self) -> tuple[Race, ...]:
+        """Return the confirmed candidates by cause, the worst first, those that are accepted last."""
+        groups: dict[int, list[Entry]] = {}
+        numbers: dict[object, int] = {}
+        for entry in (entry for entry in self.entries if entry.finding.verdict == _CONFIRMED):
+            finding = entry.finding
+            keys = (
+                (entry.fault, entry.suppressed),
+                (finding.test, finding.schedule, finding.differences, entry.suppressed),
+            )
+            number = next((numbers[key] for key in keys if key in numbers), len(groups))
+            numbers |= dict.fromkeys(keys, number)
+            groups.setdefault(number, []).append(entry)
+        return tuple(Race(title=self._title(entries[0]), entries=tuple(entries)) for entries in groups.values())
+
+    def _title(self, entry: Entry) -> str:
+        return consequence_sentence(entry.finding.differences, kind=entry.candidate.kind, models=self.models)
+
+    def rest(self) -> dict[str, dict[str, list[Entry]]]:
+        """Return the other candidates by verdict, and by what could be tried yet, or why there is nothing to find.
+
+        First what a larger budget or another test may change; a candidate that several things kept from being raced
+        stands under each of them.
+        """
+        rest: dict[str, dict[str, list[Entry]]] = {}
+        for verdict in ("not tried", "not decided", "not confirmed"):
+            reasons: dict[str, list[Entry]] = {}
+            for entry in (entry for entry in self.entries if entry.finding.verdict == verdict):
+                for reason in _reasons(entry.finding):
+                    reasons.setdefault(reason, []).append(entry)
+            if reasons:
+                rest[verdict] = dict(sorted(reasons.items(), key=lambda pair: -len(pair[1])))
+        return rest
+
+    @property
+    def obstacle(self) -> str:
+        """Why nothing was looked at, in a line; empty if a candidate was tried, or there is none to be tried."""
+        if self.is_empty:
+            return " ".join(["NOTHING WAS LOOKED AT: nothing that a test writes was recorded.", *self.notes])
+        reasons = Counter(entry.finding.reason for entry in self.entries if entry.finding.verdict == "not tried")
+        if not self.tried or not reasons or reasons.total() < len(self.entries):
+            return ""
+        ((reason, _),) = reasons.most_common(1)
+        return f"NOTHING WAS LOOKED AT: none of {counted(len(self.entries), 'candidate')} was tried: {reason}"
+
+    @property
+    def exit_status(self) -> int:
+        """1 if a race is confirmed that the project does not accept, `NOTHING_TRIED` if nothing was looked at, or 0."""
+        if any(entry.status == "confirmed" for entry in self.entries):
+            return 1
+        return NOTHING_TRIED if self.obstacle else 0
+
+
+def _reasons(finding: Finding) -> Iterable[str]:
+    if finding.verdict == "not decided":
+        return ["more is left to try, with a larger budget"]
+    # The names of both requests, which a pairing with another test begins with, would keep like reasons apart.
+    pairs = (obstacle.partition(": ") for obstacle in finding.obstacles)
+    reasons = [f"not {'with another test' if pair.startswith('`') else pair}: {reason}" for pair, _, reason in pairs]
+    return dict.fromkeys(reasons) or [
+        finding.reason if finding.verdict == "not tried" else "all that was to be raced was raced"
+    ]
+
+
+def report_on(findings: Findings, suppressed: Sequence[Suppression], *, root: Path, tried: bool = True) -> Report:
+    """Return the report on all candidates; without ``tried``, as if none of them had been tried."""
+    pairs = findings.pairs() if tried else []
+    decided = {candidate.id for candidate, _ in pairs}
+    rest = [
+        (candidate, Finding(candidate=name, verdict="not tried", reason="nothing was tried yet"))
+        for name, candidate in findings.candidates.items()
+        if name not in decided
+    ]
+    return Report(
+        root=root,
+        summary=findings.summary,
+        notes=findings.notes,
+        tried=bool(pairs),
+        entries=entries_of([*pairs, *rest], suppressed),
+        is_empty=findings.is_empty,
+        models=findings.models,
+    )
+
+
+def entries_of(pairs: Iterable[tuple[Candidate, Finding]], suppressed: Sequence[Suppression]) -> tuple[Entry, ...]:
+    """Return what reports say about these candidates, in this order, those that are accepted after the confirmed."""
+    entries = []
+    for candidate, finding in pairs:
+        reasons = (one.reason for one in suppressed if finding.verdict == "confirmed" and one.covers(candidate))
+        entries.append(Entry(candidate=candidate, finding=finding, suppressed=next(reasons, "")))
+    return tuple(sorted(entries, key=lambda entry: STATUSES.index(entry.status)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppression:
+    """A write site whose races are accepted: of ``[[tool.lockstep.races]]`` in the project's pyproject.toml."""
+
+    site: str
+    """The path of the file that writes, with the function after a space; or a candidate's id."""
+    reason: str
+
+    def covers(self, candidate: Candidate) -> bool:
+        """Whether the candidate writes there."""
+        site = candidate.write.site
+        places = {candidate.id} | ({site.path, f"{site.path} {site.function}"} if site else set())
+        return self.site in places
+
+
+def read_suppressions(root: Path, baseline: Path | None = None) -> list[Suppression]:
+    """Return the suppressions of the project in this folder, and the races that an earlier report has confirmed.
+
+    Raises `NotASuppression` without site or reason, and if ``baseline`` is no report in JSON; ``OSError`` without it.
+    """
+    path = root / "pyproject.toml"
+    settings = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
+    entries = settings.get("tool", {}).get("lockstep", {}).get("races", [])
+    if not isinstance(entries, list):
+        raise NotASuppression("races of tool.lockstep in pyproject.toml must be tables [[tool.lockstep.races]]")
+    for entry in entries:
+        texts = entry.values() if isinstance(entry, dict) and set(entry) == {"site", "reason"} else [None]
+        if not all(isinstance(text, str) and text.strip() for text in texts):
+            raise NotASuppression(
+                f"an entry of tool.lockstep.races in pyproject.toml must have site and reason, not {entry!r}"
+            )
+    earlier = _confirmed_in(baseline) if baseline is not None else []
+    return [*(Suppression(**entry) for entry in entries), *earlier]
+
+
+def _confirmed_in(baseline: Path) -> list[Suppression]:
+    try:
+        candidates = json.loads(baseline.read_text("utf-8"))["candidates"]
+        names = [candidate["id"] for candidate in candidates if candidate["verdict"] == "confirmed"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotASuppression(f"{baseline} is no report in JSON, as a report named .json is") from error
+    return [Suppression(site=name, reason=f"in the baseline {baseline.name}") for name in names]

@@ -1,0 +1,98 @@
+"""The report as text, for terminals."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from django_lockstep.lab.finder.derive.candidates import Candidate
+from django_lockstep.lab.finder.findings import Finding
+from django_lockstep.lab.finder.report.races import Race, Report
+from django_lockstep.lab.wording import counted, listed
+
+__all__ = ["as_text", "full_text", "in_a_line", "list_candidates", "summary_of"]
+
+
+def full_text(report: Report) -> str:
+    """Return counts and notes, and what became of the candidates; if none was tried, only these."""
+    if report.tried:
+        return f"{report.summary}\n{as_text(report)}"
+    return f"{summary_of(report)}\n{list_candidates(report)}"
+
+
+def summary_of(report: Report) -> str:
+    """Return how many candidates there are, with what could not be recorded."""
+    return "\n".join([*report.notes, report.summary])
+
+
+def list_candidates(report: Report) -> str:
+    """Return the candidates, the worst first, as nothing has been tried yet; or why there can be none."""
+    lines = (line for number, entry in enumerate(report.entries, 1) for line in _lines(number, entry.candidate))
+    return report.obstacle if report.is_empty else "\n".join(lines)
+
+
+def _lines(number: int, candidate: Candidate) -> Iterator[str]:
+    yield ""
+    yield f"{number}. {candidate.kind} {candidate.id} in {candidate.unit}"
+    yield f"   {candidate.sentence}"
+    if candidate.partner:
+        yield f"   together with: {candidate.partner}"
+    yield f"   shown by: {candidate.witnesses[0].test}"
+
+
+def as_text(report: Report) -> str:
+    """Return each race with its schedule and what helps, why the rest is not confirmed, and all in a few lines.
+
+    The counts and a line for each race stand at the end, where a terminal shows them; last of all is
+    `Report.obstacle`.
+    """
+    races = report.races()
+    lines = [*report.notes]
+    for number, race in enumerate(races, 1):
+        lines += _paragraph(number, race)
+    for verdict, reasons in report.rest().items():
+        lines += ["", f"{verdict}:"]
+        for reason, entries in reasons.items():
+            units = list(dict.fromkeys(entry.candidate.unit for entry in entries))
+            more = [f"{len(units) - _MOST_UNITS} more"] if len(units) > _MOST_UNITS else []
+            lines.append(f"  {counted(len(entries), 'candidate')}: {reason}")
+            lines.append(f"    in {listed([*units[:_MOST_UNITS], *more])}")
+    lines += ["", *(f"{number}. {_heading(race)}" for number, race in enumerate(races, 1))]
+    counts = ", ".join(f"{count} {status}" for status, count in report.counts().items())
+    lines.append(f"{counted(len(races), 'race')}; {counted(len(report.entries), 'candidate')}: {counts}")
+    return "\n".join([*lines, *filter(None, [report.obstacle])])
+
+
+_MOST_UNITS = 4
+"""Requests and functions that are named beside a reason."""
+
+
+def _heading(race: Race) -> str:
+    accepted = "suppressed: " if race.worst.suppressed else ""
+    return f"{accepted}{race.title} {race.worst.candidate.unit}, at {race.worst.fault}"
+
+
+def in_a_line(candidate: Candidate, finding: Finding) -> str:
+    """Return verdict, kind, unit and why in a line."""
+    ends = "; ".join(finding.differences) if finding.verdict == "confirmed" else finding.reason
+    return f"{finding.verdict}: {candidate.kind} {candidate.id} in {candidate.unit}: {ends}"
+
+
+def _paragraph(number: int, race: Race) -> Iterator[str]:
+    entry, candidate, finding = race.worst, race.worst.candidate, race.worst.finding
+    yield ""
+    yield f"{number}. CONFIRMED: {race.title}"
+    if entry.suppressed:
+        yield f"  suppressed: {entry.suppressed}"
+    yield f"  {candidate.kind} {candidate.id} at {entry.fault}, in {', '.join(race.units)}"
+    yield f"  {candidate.sentence}"
+    yield f"  it ends like no serial order: {entry.difference}"
+    yield f"  schedule {finding.schedule} of {finding.pairing}, in {finding.test}"
+    yield from (f"  {actor}" for actor in finding.actors)
+    yield textwrap.indent(finding.timeline, "  | ")
+    for other in race.entries[1:]:
+        name = f"{other.candidate.kind} {other.candidate.id} in {other.candidate.unit}"
+        yield f"  the same cause: {name}: {other.difference}"
+    if finding.remedy:
+        yield f"  tried: {finding.remedy}"
+    yield from (f"  fits: {remedy}" for remedy in entry.remedies)
