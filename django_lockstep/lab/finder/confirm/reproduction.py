@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unittest
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,8 @@ class TestPlace:
     """Whether another file can run it: fixtures of a class stay in the class."""
     is_parametrized: bool = False
     """Whether marks of the function give it values; another test that runs it has no such marks."""
+    is_case: bool = False
+    """Whether it is a method of a unittest.TestCase, which Django's runner can run, too."""
 
     @classmethod
     def of(cls, item: Any) -> TestPlace:
@@ -44,12 +47,13 @@ class TestPlace:
             tuple(sorted(each.func.__name__ for each in known if vars(module).get(each.func.__name__) is not None)),
             is_complete=not any(owner and hasattr(owner, each.func.__name__) for each in known),
             is_parametrized=item.get_closest_marker("parametrize") is not None,
+            is_case=isinstance(owner, type) and issubclass(owner, unittest.TestCase),
         )
 
     @classmethod
     def of_case(cls, test: Any) -> TestPlace:
         """Return the place of a test case of unittest."""
-        return cls(type(test).__module__, test._testMethodName, type(test).__qualname__)
+        return cls(type(test).__module__, test._testMethodName, type(test).__qualname__, is_case=True)
 
     @property
     def package(self) -> str:
@@ -101,12 +105,25 @@ def write_test_file(candidate: Candidate, finding: Finding, place: TestPlace, pa
         f"partner=({partner.named(other or partner.short)}, {finding.partner_number})" if partner else "",
     ]
     imported = [*_imports(place), *(_imports(partner, other) if partner else ())]
-    newline = "\n"  # an f-string may not contain it before Python 3.12
-    return (
-        f'"""{candidate.kind} in {candidate.unit}: fails as long as the race is there."""\n\n'
-        f"from django_lockstep.lab.finder.confirm.witnesses import raced\n{newline.join(dict.fromkeys(imported))}\n\n"
-        f"{_name(candidate)} = raced({', '.join([place.named(place.short), *filter(None, options)])})\n"
-    )
+    words = re.findall(r"[a-z0-9]+", candidate.unit.rpartition(".")[2].lower() or candidate.unit)
+    test = f"raced({', '.join([place.named(place.short), *filter(None, options)])})"
+    lines = [
+        f'"""{candidate.kind} in {candidate.unit}: fails as long as the race is there."""',
+        "",
+        "from django_lockstep.lab.finder.confirm.witnesses import raced",
+        *dict.fromkeys(imported),
+        "",
+        f"test_{'_'.join(words)}_does_not_race = {test}",
+    ]
+    if place.is_case and (partner is None or partner.is_case):
+        lines[2:2] = ["from django.test import TransactionTestCase"]
+        lines[-1:] = [
+            "",
+            f"class {''.join(map(str.capitalize, words))}RaceTests(TransactionTestCase):",
+            f"    databases = {place.short}.{place.owner}.databases",
+            f"    test_it_does_not_race = {test}",
+        ]
+    return "\n".join([*lines, ""])
 
 
 def _imports(place: TestPlace, other: str = "") -> Iterator[str]:
@@ -114,8 +131,3 @@ def _imports(place: TestPlace, other: str = "") -> Iterator[str]:
     yield f"from {place.package} import {place.short}{renamed}" if place.package else f"import {place.short}{renamed}"
     if place.fixtures:
         yield f"from {place.module} import {', '.join(place.fixtures)}  # noqa: F401  # fixtures"
-
-
-def _name(candidate: Candidate) -> str:
-    words = re.findall(r"[a-z0-9]+", candidate.unit.rpartition(".")[2].lower() or candidate.unit)
-    return f"test_{'_'.join(words)}_does_not_race"

@@ -8,9 +8,7 @@ import unittest
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from django_lockstep.lab.explorer import Exploration, timeline
 from django_lockstep.lab.finder.confirm.committed import committed_tests
@@ -27,6 +25,9 @@ from django_lockstep.lab.finder.confirm.transplants import Captured
 from django_lockstep.lab.finder.findings import Against
 from django_lockstep.lab.finder.record.calls import intercept_calls
 from django_lockstep.lab.finder.record.requests import intercept
+
+if TYPE_CHECKING:
+    import pytest
 
 __all__ = ["raced"]
 
@@ -46,7 +47,10 @@ def raced(
     against: Against = "",
     partner: tuple[Any, ...] = (),
 ) -> Callable[..., None]:
-    """Return a test of pytest that runs another test, and races one of its requests at the place where it is sent.
+    """Return a test that runs another test, and races one of its requests at the place where it is sent.
+
+    For pytest it is a function of a module; if it runs test cases of unittest, also a method of a
+    ``TransactionTestCase``, for Django's runner.
 
     ``test`` is a function, or a class with the ``method``. ``number`` says which request, from 0; or which call of the
     function that ``call`` names, such as ``shop.services.withdraw``. It is raced with itself, with the one numbered
@@ -55,13 +59,14 @@ def raced(
     the rows that it locks exchanged), or with a request of another test: ``partner`` is that test, its method if it has
     one, and the request's number.
     The test fails with a timeline if a schedule ends as no serial order does, and if the other tests do not come to
-    the requests. It commits, so it must not be in a transaction: it asks for pytest-django's ``transactional_db``.
+    the requests. It commits, so it must not be in a transaction: a function asks for pytest-django's
+    ``transactional_db``.
     """
     earlier = None if after is None else (after_call or call, after)
     place = _Place((call, number), earlier=earlier, against=against)
     main, *others = [_Test(test, method), *([_Test(*partner[:-1])] if partner else [])]
 
-    def test_it(**fixtures: Any) -> None:
+    def test_it(*case: unittest.TestCase, **fixtures: Any) -> None:
         def run(each: _Test, watching: AbstractContextManager[None]) -> None:
             with each.set_up() as function, watching:
                 function(**{name: fixtures[name] for name in each.fixtures()})
@@ -78,7 +83,8 @@ def raced(
         {"transactional_db", "_race_sessions", *main.fixtures()}.union(*(each.fixtures() for each in others))
     )
     test_it.__signature__ = inspect.Signature([inspect.Parameter(name, keyword) for name in names])  # type: ignore[attr-defined]
-    test_it.pytestmark = main.marks()  # type: ignore[attr-defined]
+    if "pytest" in sys.modules:  # projects on Django's runner may be without
+        test_it.pytestmark = main.marks()  # type: ignore[attr-defined]
     return test_it
 
 
@@ -127,6 +133,8 @@ class _Test:
 
     def marks(self) -> list[pytest.Mark | pytest.MarkDecorator]:
         """Return the marks of function, class and module; the databases that it uses, but committed."""
+        import pytest
+
         body = getattr(self.owner, self.method, None) if self.method else None
         owners = [body, self.owner, sys.modules[self.owner.__module__]]
         found = [mark for owner in owners for mark in _listed(getattr(owner, "pytestmark", ()))]
@@ -157,7 +165,7 @@ class _Place:
         self._earlier: Earlier | None = None
         self._needs_partner = False
         self._partner: Captured | None = None
-        self._found: Exploration | None = None
+        self._exploration: Exploration | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -190,7 +198,7 @@ class _Place:
             self._earlier = Earlier.note(point)
         if (point.call, point.number) == self._place and bool(self._partner) == self._needs_partner:
             with self._paired(point) as fork:
-                self._found = fork.explore(seconds=_SECONDS)
+                self._exploration = fork.explore(seconds=_SECONDS)
 
     def _paired(self, point: Point) -> AbstractContextManager[Fork]:
         if self._earlier is not None:
@@ -203,9 +211,10 @@ class _Place:
 
     def require_no_race(self) -> None:
         """Fail the test unless all schedules ended right."""
-        found, (call, number) = self._found, self._place
-        if found is None:
-            pytest.fail(f"The test did not come to {call or 'its request'} number {number}", pytrace=False)
-        if found.verdict != "nothing found":
-            shown = f"\n\n{timeline(found.failure)}" if found.failure else ""
-            pytest.fail(f"It races ({found.verdict}): {found.reason}{shown}", pytrace=False)
+        __tracebackhide__ = True
+        exploration, (call, number) = self._exploration, self._place
+        if exploration is None:
+            raise AssertionError(f"The test did not reach {call or 'its request'} number {number}")
+        if exploration.verdict != "nothing found":
+            shown = f"\n\n{timeline(exploration.failure)}" if exploration.failure else ""
+            raise AssertionError(f"It races ({exploration.verdict}): {exploration.reason}{shown}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -54,6 +54,12 @@ class Command(BaseCommand):
         add("--report", type=Path, metavar="FILE", help="write a report: .txt, .json, .html, .sarif or .xml")
         add("--baseline", type=Path, metavar="FILE", help="an earlier report (.json); what it confirms is accepted")
         add("--values", action="store_true", help="record parameters and rows as they are, and report them")
+        own = {action.dest for action in parser._actions}
+        runner = get_runner(settings)
+        if hasattr(runner, "add_arguments"):
+            runner.add_arguments(parser)
+        # Of the project's test runner: --keepdb, -k, --tag, --exclude-tag, and whatever else it takes.
+        self._runner_options = {action.dest for action in parser._actions} - own
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -94,7 +100,8 @@ class Command(BaseCommand):
     def _record(self, path: Path, options: dict[str, Any]) -> None:
         key = None if options["values"] else os.urandom(16)
         findings_path(path).unlink(missing_ok=True)
-        record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"])
+        runner = self._for_runner(options)
+        record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"], **runner)
         self.stdout.write(f"recording: {path}; --confirm tries its candidates")
 
     def _confirm(self, found: Findings, budget: float, options: dict[str, Any]) -> None:
@@ -108,8 +115,17 @@ class Command(BaseCommand):
         progress.update([])
         # The dots of the tests would stand in the line that is rewritten.
         verbosity = 0 if is_terminal else options["verbosity"]
-        confirm_tests(options["labels"], confirmation, verbosity=verbosity, interactive=interactive)
+        runner = self._for_runner(options)
+        # What fails only because requests were sent twice is no failure of the project's: it stands in the log.
+        log = found.path.with_suffix(".log")
+        with log.open("w", encoding="utf-8") as stream:
+            confirm_tests(
+                options["labels"], confirmation, stream=stream, verbosity=verbosity, interactive=interactive, **runner
+            )
         progress.close()
+
+    def _for_runner(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {name: options[name] for name in self._runner_options if name in options}
 
     def _print(self, text: str) -> None:
         self.stdout.write(text, ending="")
@@ -176,20 +192,27 @@ class _Rounds(unittest.TestSuite):
         return chain.from_iterable(self._rounds)
 
 
-def _run(labels: Sequence[str], *, around: _Around, body: _Body, **options: Any) -> int:
-    """Run the project's tests by its runner: with ``around`` about all of them, and ``body`` about each."""
+def _run(labels: Sequence[str], *, around: _Around, body: _Body, stream: TextIO | None = None, **options: Any) -> int:
+    """Run the project's tests by its runner: with ``around`` about all of them, and ``body`` about each.
+
+    Results are written to ``stream``, or where the runner writes them.
+    """
     chosen: Any = get_runner(settings)
 
     class Runner(chosen):  # type: ignore[misc]
         def get_resultclass(self) -> Any:
             return _result_class(super().get_resultclass() or unittest.TextTestResult, body)
 
+        def get_test_runner_kwargs(self) -> dict[str, Any]:
+            kwargs: dict[str, Any] = super().get_test_runner_kwargs()
+            return kwargs if stream is None else {**kwargs, "stream": stream}
+
         def run_suite(self, suite: unittest.TestSuite, **kwargs: Any) -> Any:
             with around(suite) as changed:
                 return super().run_suite(changed, **kwargs)
 
     # One process: others would record into files of their own.
-    return int(Runner(parallel=0, **options).run_tests(list(labels)))
+    return int(Runner(**{**options, "parallel": 0}).run_tests(list(labels)))
 
 
 def _result_class(base: Any, body: _Body) -> Any:

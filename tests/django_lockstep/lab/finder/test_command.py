@@ -1,5 +1,6 @@
 """``manage.py find_races`` in a project of its own, on Django's test runner."""
 
+import json
 import os
 import pty
 import signal
@@ -87,3 +88,44 @@ def test_a_command_that_died_goes_on_behind_the_test_that_ended_it(project: Proj
     status, shown = run(project, "--confirm=races.jsonl", terminal=False)
     assert status == 1, shown
     assert "cinema.test_deadly.DeadlyTests.test_it: the session that tries candidates died in it" in shown
+
+
+def manage(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", *arguments]
+    env = {**project.env, "PYTHONPATH": f"{project.env['PYTHONPATH']}:.", "DJANGO_SETTINGS_MODULE": "settings"}
+    return subprocess.run(command, cwd=project.folder, env=env, capture_output=True, text=True, check=False)
+
+
+def test_a_kept_test_is_run_by_djangos_runner_and_by_pytest(project: Project) -> None:
+    status, shown = run(project, "--record=races.jsonl", "--report=races.json", terminal=False)
+    assert status == 1, shown
+    (candidate,) = json.loads((project.folder / "races.json").read_text())["candidates"]
+    (project.folder / "cinema" / "test_kept.py").write_text(candidate["test_file"])
+
+    for command in (
+        ["django", "test", "cinema.test_kept"],
+        ["pytest", "cinema/test_kept.py", "-p", "no:cacheprovider"],
+    ):
+        done = manage(project, *command)
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert "AssertionError: It races (broken): " in done.stdout + done.stderr
+    fixed = FILES["cinema/services.py"].replace("show.free -= seats", 'Show.objects.update(free=F("free") - seats)')
+    fixed = f"from django.db.models import F\n{fixed}".replace("    show.save()\n", "")
+    (project.folder / "cinema" / "services.py").write_text(fixed)
+    for command in (
+        ["django", "test", "cinema.test_kept"],
+        ["pytest", "cinema/test_kept.py", "-p", "no:cacheprovider"],
+    ):
+        done = manage(project, *command)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_takes_what_the_projects_runner_takes(project: Project) -> None:
+    status, shown = run(project, "--budget=0", "-k", "nothing_like_this", terminal=False)
+    assert status == 4, shown
+    status, shown = run(project, "--record=races.jsonl", "--keepdb", "-k", "BookTests", terminal=False)
+    assert status == 1, shown
+    assert "Preserving test database" in shown
+
+    assert "Ran 1 test" in (project.folder / "races.jsonl.log").read_text()
+    assert manage(project, "django", "test", "cinema", "--noinput").returncode == 0  # removes the database

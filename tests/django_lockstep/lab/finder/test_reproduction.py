@@ -61,6 +61,21 @@ def test_a_method_a_module_without_a_package_and_fixtures() -> None:
     assert last(place) == '(test_seats.Outer.BookTests, "test_booking")'
 
 
+def test_test_cases_are_raced_by_a_test_case_which_djangos_runner_runs_too() -> None:
+    place = TestPlace("shop.tests.test_seats", "test_booking", "BookTests", is_case=True)
+
+    assert "\n".join(lines(place, number=2)[1:]) == (
+        "\nfrom django.test import TransactionTestCase\n"
+        "from django_lockstep.lab.finder.confirm.witnesses import raced\n"
+        "from shop.tests import test_seats\n\n\n"
+        "class PostSeatsIntPkBookRaceTests(TransactionTestCase):\n"
+        "    databases = test_seats.BookTests.databases\n"
+        '    test_it_does_not_race = raced(test_seats.BookTests, "test_booking", number=2)'
+    )
+    assert "class" not in "".join(with_partner(OTHER, place)[1:])
+    assert "class" in "".join(with_partner(replace(OTHER, is_case=True), place)[1:])
+
+
 def test_a_test_that_only_runs_where_it_is() -> None:
     assert lines(TestPlace("shop.tests", "test_booking", is_complete=False)) == []
 
@@ -161,7 +176,7 @@ class BookTests(TestCase):
 def test_the_place_of_a_unittest(request: pytest.FixtureRequest) -> None:
     (item,) = (item for item in request.session.items if item.nodeid.endswith("BookTests::test_it"))
 
-    assert TestPlace.of(item) == TestPlace(__name__, "test_it", "BookTests")
+    assert TestPlace.of(item) == TestPlace(__name__, "test_it", "BookTests", is_case=True)
 
 
 def test_what_is_in_no_module_cannot_be_reproduced() -> None:
