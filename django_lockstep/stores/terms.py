@@ -108,8 +108,8 @@ class Holder:
     def __str__(self) -> str:
         since = f"{self.since:%Y-%m-%d %H:%M:%S}"
         if self.under_guard and not self.remaining:
-            how = "was released" if self.released else "has expired"
-            return f"of {self.owner} {how}, but an open transaction guards its token {self.token}"
+            ended = "was released" if self.released else "has expired"
+            return f"of {self.owner} {ended}, but an open transaction guards its token {self.token}"
         if self.released:
             return f"was acquired by {self.owner} at {since} and stays taken for another {self.remaining:.1f} s"
         return f"has been held by {self.owner} since {since} and expires in {self.remaining:.1f} s"

@@ -50,12 +50,12 @@ def overflows(page: Page) -> bool:
 
 def serious_faults(page: Page) -> list[str]:
     """Return what axe-core finds serious or critical, by WCAG 2.1 A and AA and its own practices, with elements."""
-    found = Axe().run(page, context=_OTHERS, options=_RULES).response["violations"]
+    violations = Axe().run(page, context=_OTHERS, options=_RULES).response["violations"]
     return [
-        f"{page.url}: {each['id']}, {each['help']}: {node['html']}"
-        for each in found
-        if each["impact"] in {"serious", "critical"}
-        for node in each["nodes"]
+        f"{page.url}: {violation['id']}, {violation['help']}: {node['html']}"
+        for violation in violations
+        if violation["impact"] in {"serious", "critical"}
+        for node in violation["nodes"]
     ]
 
 
@@ -66,11 +66,11 @@ def chromium() -> Iterator[Browser]:
     Playwright runs an event loop in the thread of the tests, which looks asynchronous to Django as long as it lives:
     one for the whole session would be in the way of every test that comes later.
     """
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    chromium_path = shutil.which("chromium") or shutil.which("chromium-browser")
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
         try:
-            browser = playwright.chromium.launch(args=FLAGS, executable_path=found)
+            browser = playwright.chromium.launch(args=FLAGS, executable_path=chromium_path)
         except Error as error:
             pytest.skip(f"there is no chromium to test with: {error.message.splitlines()[0]}")
         expect.set_options(timeout=_PATIENCE_MS)

@@ -33,8 +33,8 @@ class Cluster:
         log = self._folder / "scheduler.log"
         self.scheduler = self._start("scheduler", log, "--port", port)
         until(lambda: _PORT.search(log.read_text()) is not None, "the scheduler", patience=5 * PATIENCE)
-        (found,) = set(_PORT.findall(log.read_text()))
-        return f"tcp://127.0.0.1:{found}"
+        (port,) = set(_PORT.findall(log.read_text()))
+        return f"tcp://127.0.0.1:{port}"
 
     def start_worker(self, *, folder: Path | None = None, **environment: str) -> None:
         log = self._folder / f"worker{len(self.workers)}.log"

@@ -46,11 +46,11 @@ def steps(text: str) -> Iterator[File | Command]:
 def _commands(block: str) -> Iterator[Command]:
     _, *parts = _COMMAND.split(block)
     for line, printed in zip(parts[::2], parts[1::2], strict=True):
-        output = (each.rstrip() for each in printed.splitlines())
-        yield Command(line, tuple(each for each in output if each and each != "..."))
+        output = (line.rstrip() for line in printed.splitlines())
+        yield Command(line, tuple(line for line in output if line and line != "..."))
 
 
 def missing(command: Command, printed: str) -> list[str]:
     """Return the lines that the command should have printed, in their order, and did not."""
     lines = iter(line.rstrip() for line in printed.splitlines())
-    return [wanted for wanted in command.output if not any(wanted in line for line in lines)]
+    return [part for part in command.output if not any(part in line for line in lines)]

@@ -32,8 +32,8 @@ class ConfirmPlugin:
     @pytest.hookimpl(trylast=True)  # after plugins that sort or shuffle
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         chosen = self._confirmation.choose(items, lambda item: item.nodeid)
-        wanted = set(chosen)
-        config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+        kept = set(chosen)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = chosen
         for item in items:
             # Before the test database is dropped, the explorer's sessions have to be closed.

@@ -131,9 +131,9 @@ def _require_processes(config: pytest.Config) -> None:
 
 def recording_path(config: pytest.Config) -> Path:
     """Return where the recording of this run is kept."""
-    given: Path | None = config.getoption("--race-record")
-    if given is not None:
-        return given.absolute()
+    path: Path | None = config.getoption("--race-record")
+    if path is not None:
+        return path.absolute()
     cache = getattr(config, "cache", None)
     return (cache.mkdir("races") if cache is not None else Path(tempfile.mkdtemp(prefix="races-"))) / _FILE
 
@@ -143,7 +143,7 @@ class _Recording:
 
     def __init__(self, config: pytest.Config, suppressed: list[Suppression]) -> None:
         self._suppressed = suppressed
-        self._found: Findings | None = None
+        self._findings: Findings | None = None
         self._recorder: Recorder | None = None
         of_worker = config.workerinput["find_races"] if hasattr(config, "workerinput") else None
         self.path = Path(of_worker["path"]) if of_worker else recording_path(config)
@@ -209,9 +209,9 @@ class _Recording:
         from django_lockstep.lab.finder.report.text import list_candidates, summary_of
 
         findings_path(self.path).unlink(missing_ok=True)  # on an earlier recording
-        self._found = Findings.on(self.path)
+        self._findings = Findings.on(self.path)
         # Also if the candidates are tried: then there is a report even if that ends early.
-        report = _report(config, self._found, self._suppressed)
+        report = _report(config, self._findings, self._suppressed)
         terminalreporter.section("what may race")
         terminalreporter.write_line(summary_of(report))
         if not budget_of(config):
@@ -234,16 +234,16 @@ class _Recording:
         from django_lockstep.lab.finder.report.text import as_text
         from django_lockstep.lab.finder.second_session import confirm_in_second_session
 
-        if (found := self._found) is None:
+        if (findings := self._findings) is None:
             return NOTHING_TRIED
         status, budget = 0, budget_of(config)
-        if budget and found.candidates:
+        if budget and findings.candidates:
             processes, cluster = config.getoption("--race-processes"), config.getoption("--race-cluster")
             status = confirm_in_second_session(
-                config, self.path, found, budget=budget, processes=processes, cluster=cluster
+                config, self.path, findings, budget=budget, processes=processes, cluster=cluster
             )
         # Written again: each of several sessions knows only what it has found itself.
-        report = _report(config, found, self._suppressed)
+        report = _report(config, findings, self._suppressed)
         if budget:
             config.get_terminal_writer().line(as_text(report))
         return status or report.exit_status
@@ -256,23 +256,23 @@ def _confirming(config: pytest.Config, path: Path, suppressed: list[Suppression]
     from django_lockstep.lab.finder.findings import Findings
 
     with _refused("--race-confirm"):
-        found = Findings.on(path)
+        findings = Findings.on(path)
     if text := config.getoption("--race-share"):
-        found.go_on(text)
+        findings.go_on(text)
     else:
-        found.record_deaths()
+        findings.record_deaths()
     with _refused("--race-share"):
-        only = Share.parse(found.share).of(found.candidates.values())
-    confirmation = Confirmation(found, budget=budget_of(config), only=only, values=config.getoption("--race-values"))
-    return ConfirmPlugin(confirmation, partial(_report, config, found, suppressed))
+        only = Share.parse(findings.share).of(findings.candidates.values())
+    confirmation = Confirmation(findings, budget=budget_of(config), only=only, values=config.getoption("--race-values"))
+    return ConfirmPlugin(confirmation, partial(_report, config, findings, suppressed))
 
 
-def _report(config: pytest.Config, found: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
+def _report(config: pytest.Config, findings: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
     """Return the report, with or without what was tried, and write it where one is asked for."""
     from django_lockstep.lab.finder.report.files import write_report
     from django_lockstep.lab.finder.report.races import report_on
 
-    report = report_on(found, suppressed, root=config.rootpath, tried=tried)
+    report = report_on(findings, suppressed, root=config.rootpath, tried=tried)
     if path := config.getoption("--race-report"):
         write_report(path, report)
     return report
@@ -319,7 +319,7 @@ def list_recording(config: pytest.Config) -> int | None:
     from django_lockstep.lab.finder.report.text import list_candidates, summary_of
 
     with _refused("--race-candidates"):
-        found = Findings.on(path)
-    report = _report(config, found, suppressed, tried=False)
+        findings = Findings.on(path)
+    report = _report(config, findings, suppressed, tried=False)
     sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")
     return report.exit_status

@@ -17,8 +17,8 @@ _ERASE = "\r\x1b[K"
 class Progress:
     """Shows findings as they are known; without a terminal only the confirmed ones, in lines that stay."""
 
-    def __init__(self, found: Findings, write: Callable[[str], object], *, budget: float, is_terminal: bool) -> None:
-        self._found = found
+    def __init__(self, findings: Findings, write: Callable[[str], object], *, budget: float, is_terminal: bool) -> None:
+        self._findings = findings
         self._write = write
         self._budget = budget
         self._erase = _ERASE if is_terminal else ""
@@ -31,7 +31,7 @@ class Progress:
             self._spent = max(self._spent, finding.spent)
             if finding.verdict == "confirmed":
                 self._confirmed.add(finding.candidate)
-                candidate = self._found.candidates[finding.candidate]
+                candidate = self._findings.candidates[finding.candidate]
                 self._write(f"{self._erase}{in_a_line(candidate, finding)}\n")
         if self._erase:
             # A line as wide as the terminal wraps, and could not be erased by a carriage return.
@@ -42,6 +42,6 @@ class Progress:
         self._write(self._erase)
 
     def _line(self) -> str:
-        number = sum(finding.verdict != "not decided" for _, finding in self._found.pairs())
-        decided = f"{number} of {counted(len(self._found.candidates), 'candidate')} decided"
+        number = sum(finding.verdict != "not decided" for _, finding in self._findings.pairs())
+        decided = f"{number} of {counted(len(self._findings.candidates), 'candidate')} decided"
         return f"{decided}, {len(self._confirmed)} confirmed, {self._spent:.0f} of {self._budget:.0f} s"

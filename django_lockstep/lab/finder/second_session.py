@@ -108,7 +108,7 @@ class LocalSession:
 class Glance:
     """How far a session beside a worker is."""
 
-    found: bytes
+    findings: bytes
     """The lines that it has added to its findings since the last look."""
     status: int | None
     """Its exit status; None while it runs."""
@@ -149,10 +149,10 @@ class Host(ThreadPoolExecutor):
             self._interrupted = True
         self._session.wait(_LOOK_AGAIN)
         status = self._session.status  # before the rest: what it writes afterwards is seen next time
-        found = findings_path(self._recording).read_bytes()[self._shown :]
-        found = found[: found.rfind(b"\n") + 1]
-        self._shown += len(found)
-        return Glance(found=found, status=status, log=b"" if status is None else self._session.log.read_bytes())
+        findings = findings_path(self._recording).read_bytes()[self._shown :]
+        findings = findings[: findings.rfind(b"\n") + 1]
+        self._shown += len(findings)
+        return Glance(findings=findings, status=status, log=b"" if status is None else self._session.log.read_bytes())
 
     def close(self) -> None:
         with suppress(AttributeError):
@@ -204,9 +204,9 @@ class ClusterSession:
         host = self._cluster.executor(_session_host, worker=self._worker)
         self._submit = cast("Callable[..., Future[Glance]]", host.submit)  # which adds the host itself
         findings = findings_path(self._recording)
-        known = findings.read_bytes() if findings.exists() else b""
+        earlier = findings.read_bytes() if findings.exists() else b""
         recording = self._recording.read_bytes()
-        self._answer = self._submit(Host.begin, self._arguments, self._share, recording, known)
+        self._answer = self._submit(Host.begin, self._arguments, self._share, recording, earlier)
 
     def _take(self) -> None:
         try:
@@ -219,10 +219,10 @@ class ClusterSession:
             self._worker = others[self._share.number % len(others)]
             self._begin()
             return
-        if glance.found:
+        if glance.findings:
             # One write without a buffer: other sessions append to the file, too.
             with findings_path(self._recording).open("ab", buffering=0) as file:
-                file.write(b"\n" + glance.found)
+                file.write(b"\n" + glance.findings)
         if glance.status is None:
             self._answer = self._submit(Host.look, interrupt=self._interrupted)
         else:
@@ -234,7 +234,7 @@ class ClusterSession:
 
 
 def confirm_in_second_session(
-    config: pytest.Config, recording: Path, found: Findings, *, budget: float, processes: int, cluster: str | None
+    config: pytest.Config, recording: Path, findings: Findings, *, budget: float, processes: int, cluster: str | None
 ) -> int:
     """Run the session, and return its exit status, or 0 if it came to its end, whatever it found.
 
@@ -244,21 +244,21 @@ def confirm_in_second_session(
     has one instead.
     """
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-    progress = Progress(found, partial(reporter.write, flush=True), budget=budget, is_terminal=reporter.isatty)
+    progress = Progress(findings, partial(reporter.write, flush=True), budget=budget, is_terminal=reporter.isatty)
     sessions: list[LocalSession | ClusterSession] = []
     with nullcontext() if cluster is None else connect(cluster) as workers:
         try:
             # One after the other, so that an interrupt ends those that have begun.
             sessions.extend(_start_sessions(config, recording, processes, workers))
-            _show(found, sessions, progress)
+            _show(findings, sessions, progress)
         except KeyboardInterrupt:
             for session in sessions:
                 session.interrupt()
-            _show(found, sessions, progress)
+            _show(findings, sessions, progress)
     progress.close()
     # Of several sessions none knows what the others have found.
     statuses = [0 if session.status in (0, 1, NOTHING_TRIED) else session.status or 0 for session in sessions]
-    if found.deaths:
+    if findings.deaths:
         reporter.write_line(f"How a session died: {', '.join(str(session.log) for session in sessions)}")
     if pytest.ExitCode.INTERRUPTED in statuses:
         reporter.write_line(f"Interrupted; --race-confirm={recording} goes on from here")
@@ -284,14 +284,14 @@ def _start_sessions(
             yield ClusterSession(workers, address, arguments=arguments, recording=recording, share=share)
 
 
-def _show(found: Findings, sessions: Sequence[LocalSession | ClusterSession], progress: Progress) -> None:
+def _show(findings: Findings, sessions: Sequence[LocalSession | ClusterSession], progress: Progress) -> None:
     """Show what is found as soon as it is known, until the sessions end."""
     running = list(sessions)
     while running:
         for session in running:
             session.wait(_LOOK_AGAIN / len(running))
         running = [session for session in running if session.status is None]
-        progress.update(found.read())
+        progress.update(findings.read())
 
 
 def _arguments(config: pytest.Config) -> Iterator[str]:

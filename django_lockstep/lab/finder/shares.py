@@ -25,10 +25,10 @@ class Share:
     @classmethod
     def parse(cls, text: str) -> Share:
         """Return the share that the text names. Raises ``ValueError`` for another text."""
-        found = re.fullmatch(r"(\d+)/(\d+)", text)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise ValueError(f"a share must be a text such as 1/2, not {text!r}")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
@@ -65,7 +65,7 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 def parse_budget(text: str) -> float:
     """Return the seconds of a text such as ``90s`` or ``5m``. Raises ``ValueError`` for another one."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if match is None:
         raise ValueError(f"a budget must be a time such as 90s, 5m or 1h, not {text!r}")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]

@@ -41,12 +41,12 @@ _CACHE_SECONDS = 0.2
 @for_lab_users
 def start(request: HttpRequest) -> HttpResponse:
     """Start the ``race`` that is named, or ``all`` of them, and show the list."""
-    known = registered_races()
+    registered = registered_races()
     named = request.POST.get("race", "")
-    if not request.POST.get("all") and named not in known:
+    if not request.POST.get("all") and named not in registered:
         raise Http404(f"There is no race {named!r}")
     try:
-        start_races(open_store(), list(known) if request.POST.get("all") else [named])
+        start_races(open_store(), list(registered) if request.POST.get("all") else [named])
     except RunRefused as refused:
         context = {**races_context(request), "refusal": str(refused)}
         return render(request, "lockstep_lab/races.html", context, status=refused.status)

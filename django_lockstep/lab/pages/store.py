@@ -107,8 +107,8 @@ class Store:
 
     def run(self) -> LiveRun | None:
         """Return the run that goes on, or the last one."""
-        found: LiveRun | None = self.get("run")
-        return found
+        status: LiveRun | None = self.get("run")
+        return status
 
     def publish(self, run: LiveRun, *, for_seconds: float = _LOST) -> None:
         """Say how far a run is; it has died if nothing is published for so long."""
@@ -175,8 +175,8 @@ def open_store() -> Store:
 
 
 def _require_own(folder: Path) -> None:
-    found = folder.stat()
-    if os.name == "posix" and (found.st_uid != os.getuid() or found.st_mode & 0o022):
+    status = folder.stat()
+    if os.name == "posix" and (status.st_uid != os.getuid() or status.st_mode & 0o022):
         raise ImproperlyConfigured(
             f"{folder} must belong to the user of this process, and only that user may write there: chmod 700, or "
             "name another one in LOCKSTEP_LAB_LIVE_FOLDER"

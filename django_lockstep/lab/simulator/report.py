@@ -149,7 +149,7 @@ class LoadReport:
 
     def counterpart(self, row: LoadRow) -> LoadRow | None:
         """Return the row of the same strategy by the other engine; None where there is none."""
-        return next((other for other in self.counterparts if other.strategy == row.strategy), None)
+        return next((twin for twin in self.counterparts if twin.strategy == row.strategy), None)
 
     @property
     def sizes(self) -> tuple[int, ...]:

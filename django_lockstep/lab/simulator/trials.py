@@ -116,10 +116,10 @@ class LoadTrial(ABC):
         if not (tallies or self.worker_failures):
             return None
         # A worker that died, or lost its connection at COMMIT, leaves changes whose outcome is unknown.
-        known = not self.worker_failures and not any(tally.in_doubt for tally in tallies)
+        is_complete = not self.worker_failures and not any(tally.in_doubt for tally in tallies)
         return build_row(
             rounds,
-            audit(self.audited_accounts(), acknowledged=Tally.merge(tallies).acknowledged if known else None),
+            audit(self.audited_accounts(), acknowledged=Tally.merge(tallies).acknowledged if is_complete else None),
             strategy=self.name,
             safe=self.safe,
             guarantee=self.guarantee,

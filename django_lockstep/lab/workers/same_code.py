@@ -31,7 +31,7 @@ def describe_code(alias: str | None, modules: Collection[str]) -> Mapping[str, s
         with connections[alias]._nodb_cursor() as cursor:
             cursor.execute("SHOW server_version_num")
             (versions["PostgreSQL"],) = cursor.fetchone()
-    folders = {f"the code of the app {each.label}": Path(each.path) for each in apps.get_app_configs()}
+    folders = {f"the code of the app {app.label}": Path(app.path) for app in apps.get_app_configs()}
     folders["the code of django_lockstep"] = _LIBRARY
     codes = {name: _digest(sorted(folder.rglob("*.py"))) for name, folder in folders.items()}
     return {**versions, **codes, **{f"the module {name}": _digest(_files(name)) for name in modules}}
@@ -40,7 +40,7 @@ def describe_code(alias: str | None, modules: Collection[str]) -> Mapping[str, s
 def require_same(expected: Mapping[str, str], here: Mapping[str, str]) -> None:
     """Raise `ClusterUnavailable` with the first difference between the other process and this one."""
     for name in dict.fromkeys([*expected, *here]):
-        there, mine = (each.get(name, "missing") for each in (expected, here))
+        there, mine = (versions.get(name, "missing") for versions in (expected, here))
         if there != mine:
             raise ClusterUnavailable(f"{name} is {mine!r} here, and {there!r} where the work was started")
 
@@ -57,10 +57,10 @@ def _innermost(function: object) -> object:
 
 def _files(module: str) -> list[Path]:
     try:
-        found = importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):  # it has no place of its own, such as `__main__`
         return []
-    return [Path(found.origin)] if found and found.has_location and found.origin else []
+    return [Path(spec.origin)] if spec and spec.has_location and spec.origin else []
 
 
 def _digest(files: Collection[Path]) -> str:

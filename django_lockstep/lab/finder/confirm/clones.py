@@ -81,8 +81,8 @@ class UserClone:
         if self._rows.pop(_key(row), None) is None:  # it is copied, or rows refer to each other in a circle
             return
         values = ((field, getattr(row, field.attname)) for field in model._meta.concrete_fields)
-        given = {field.attname: self._value(field, value) for field, value in values}
-        copy = model(**{name: value for name, value in given.items() if value is not _GENERATED})
+        copied = {field.attname: self._value(field, value) for field, value in values}
+        copy = model(**{name: value for name, value in copied.items() if value is not _GENERATED})
         # Not by save(): receivers of signals would create what is copied anyway.
         model._base_manager.using(self._using).bulk_create([copy])
         self.copies[_key(row)] = copy
@@ -118,7 +118,7 @@ def renamed(value: str, longest: int | None) -> str:
     suffixes = (f"{digit}{at}{domain}" for digit in "23")
     others = (name[: longest - len(suffix) if longest else None] + suffix for suffix in suffixes)
     # Cut off to its length, it may have ended so before.
-    return next(other for other in others if other != value)
+    return next(candidate for candidate in others if candidate != value)
 
 
 def session_user(environ: Mapping[str, Any], *, using: str) -> models.Model | None:
@@ -144,19 +144,21 @@ def clone_user(environ: Mapping[str, Any], user: models.Model, *, using: str) ->
     cloned = {name: _replaced(value, clone.renamed) for name, value in environ.items()}
     if (session := session_of(environ)) is not None and session.session_key:
         # In one session the two would race for its row, too, and the finding would be about that.
-        other = type(session)()
-        other.update(dict(session.items()))
-        if SESSION_KEY in other:
-            other[SESSION_KEY] = str(clone.user.pk)
+        own_session = type(session)()
+        own_session.update(dict(session.items()))
+        if SESSION_KEY in own_session:
+            own_session[SESSION_KEY] = str(clone.user.pk)
             # Django ends a session whose hash does not fit its user.
-            other[HASH_SESSION_KEY] = clone.user.get_session_auth_hash()  # type: ignore[attr-defined]
-        other.save()
+            own_session[HASH_SESSION_KEY] = clone.user.get_session_auth_hash()  # type: ignore[attr-defined]
+        own_session.save()
         # Not a cookie whose name only ends like that.
         cookie = re.escape(settings.SESSION_COOKIE_NAME)
         cloned["HTTP_COOKIE"] = re.sub(
-            rf"(?<![^; ]){cookie}=[^;]*", f"{settings.SESSION_COOKIE_NAME}={other.session_key}", environ["HTTP_COOKIE"]
+            rf"(?<![^; ]){cookie}=[^;]*",
+            f"{settings.SESSION_COOKIE_NAME}={own_session.session_key}",
+            environ["HTTP_COOKIE"],
         )
-        if SESSION_KEY in other:
+        if SESSION_KEY in own_session:
             return cloned
     # A signed token, or a user whom the test's client names, is in no row.
     return {**cloned, FORCED_USER: clone.user}
@@ -165,10 +167,10 @@ def clone_user(environ: Mapping[str, Any], user: models.Model, *, using: str) ->
 def session_of(environ: Mapping[str, Any]) -> Any:
     """Return the request's session; None without one."""
     name = re.escape(settings.SESSION_COOKIE_NAME)
-    found = re.search(rf"(?:^|;\s*){name}=([^;]*)", environ.get("HTTP_COOKIE", ""))
-    if found is None:
+    cookie = re.search(rf"(?:^|;\s*){name}=([^;]*)", environ.get("HTTP_COOKIE", ""))
+    if cookie is None:
         return None
-    session = import_module(settings.SESSION_ENGINE).SessionStore(found[1])
+    session = import_module(settings.SESSION_ENGINE).SessionStore(cookie[1])
     # The cookie may name a session that has ended.
     return session if session.keys() else None
 
@@ -201,9 +203,9 @@ class KnownUser:
         permissions = user.user_permissions.values_list("content_type__app_label", "codename")
         return cls(user, frozenset(user.groups.values_list("name", flat=True)), frozenset(permissions))
 
-    def may_the_same_as(self, other: KnownUser) -> bool:
+    def may_the_same_as(self, user: KnownUser) -> bool:
         """Whether both are of one kind: staff or superusers, in the same groups, with the same permissions."""
-        return self._kind == other._kind
+        return self._kind == user._kind
 
     @property
     def _kind(self) -> tuple[object, ...]:
@@ -231,7 +233,7 @@ class KnownUser:
         model._base_manager.using(using).bulk_create([user])
         if _has_permissions(user):
             groups, permissions = (
-                each.model._base_manager.using(using) for each in (user.groups, user.user_permissions)
+                related.model._base_manager.using(using) for related in (user.groups, user.user_permissions)
             )
             user.groups.set(groups.get_or_create(name=name)[0] for name in self.groups)
             own = (permissions.filter(content_type__app_label=app, codename=code) for app, code in self.permissions)

@@ -52,8 +52,8 @@ class DatabaseCopy:
 
 def copied_databases() -> list[str]:
     """Return the databases of PostgreSQL that were made for the tests and that the running one may use; no mirrors."""
-    known = ((alias, connections[alias]) for alias in connections if _is_copied(alias))
-    return [alias for alias, each in known if is_test_database(each) and not is_forbidden(each)]
+    databases = ((alias, connections[alias]) for alias in connections if _is_copied(alias))
+    return [alias for alias, connection in databases if is_test_database(connection) and not is_forbidden(connection)]
 
 
 def _is_copied(alias: str) -> bool:
@@ -79,7 +79,7 @@ class _OpenCopies:
             copy.restore()
         finally:
             copy.close()
-            self._copies = [other for other in self._copies if other is not copy]
+            self._copies = [open_copy for open_copy in self._copies if open_copy is not copy]
 
     def close(self) -> None:
         """Close all sessions, for the test databases cannot be dropped before."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import TypeVar
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Run
@@ -69,7 +69,7 @@ class Confirmation:
 
     def __init__(
         self,
-        found: Findings,
+        findings: Findings,
         *,
         budget: float,
         only: Collection[str] | None = None,
@@ -79,9 +79,9 @@ class Confirmation:
         """Try what is undecided, of the ids ``only`` if given; findings show long strings only with ``values``."""
         self.budget = budget
         """Seconds that all forks together may take."""
-        self._found = found
-        self.mark_running = found.mark_running
-        self._candidates = [one for one in found.undecided() if only is None or one.id in only]
+        self._findings = findings
+        self.mark_running = findings.mark_running
+        self._candidates = [candidate for candidate in findings.undecided() if only is None or candidate.id in only]
         self._round = self._candidates
         """Those of this round."""
         self._chosen: set[str] = set()
@@ -91,14 +91,14 @@ class Confirmation:
         self._seconds_each = SECONDS_EACH
         self._values = values
         self._on_finding = on_finding
-        self._spent = found.spent
+        self._spent = findings.spent
         self._attempts: dict[str, Attempts] = {}
         self._points = Points(self._reach)
         self._test = ""
         self._places: dict[str, TestPlace] = {}
         self._earlier: list[Earlier] = []
         self._partners = Partners()
-        self._failures = dict.fromkeys(found.deaths, "the session died in it")
+        self._failures = dict.fromkeys(findings.deaths, "the session died in it")
         # Held by the thread that forks: a live server's other threads go on without.
         self._forking = threading.Lock()
 
@@ -108,10 +108,10 @@ class Confirmation:
         """Return the tests that show a candidate or do what it is raced with, those of the worst candidates first."""
         ordered = sorted(self._candidates, key=lambda candidate: candidate.rank)
         # Before what is raced comes what it is raced with.
-        tests = [test for one in ordered for test in (*partner_tests(one), one.witnesses[0].test)]
-        turns = max((len(candidate.witnesses) for candidate in ordered), default=0)
-        tests += [one.witnesses[turn].test for turn in range(1, turns) for one in ordered if turn < len(one.witnesses)]
-        order = {test: place for place, test in enumerate(dict.fromkeys(tests)) if test not in self._found.deaths}
+        tests = [test for candidate in ordered for test in (*partner_tests(candidate), candidate.witnesses[0].test)]
+        for turn in zip_longest(*(candidate.witnesses[1:] for candidate in ordered)):
+            tests += [witness.test for witness in turn if witness]
+        order = {test: place for place, test in enumerate(dict.fromkeys(tests)) if test not in self._findings.deaths}
         chosen = sorted((item for item in items if name(item) in order), key=lambda item: order[name(item)])
         self._chosen = set(map(name, chosen))
         return chosen
@@ -167,7 +167,7 @@ class Confirmation:
 
     def close(self) -> None:
         """Report the candidates that no fork was made for."""
-        before = {finding.candidate for _, finding in self._found.pairs() if finding.verdict == "not decided"}
+        before = {finding.candidate for _, finding in self._findings.pairs() if finding.verdict == "not decided"}
         for candidate in self._candidates:
             if candidate.id not in {*self._attempts, *before}:
                 reason = _obstacle(candidate) or self._why_not_reached(candidate)
@@ -184,9 +184,9 @@ class Confirmation:
 
     def _calls(self) -> set[str]:
         """Return the names of the functions whose calls in this test are wanted."""
-        wanted = [candidate for candidate, _ in self._open(self._test) if candidate.unit_kind == "call"]
-        partners = {candidate.partner for candidate in wanted if candidate.partner_kind == "call"}
-        return {candidate.unit for candidate in wanted} | partners
+        candidates = [candidate for candidate, _ in self._open(self._test) if candidate.unit_kind == "call"]
+        partners = {candidate.partner for candidate in candidates if candidate.partner_kind == "call"}
+        return {candidate.unit for candidate in candidates} | partners
 
     def _why_not_reached(self, candidate: Candidate) -> str:
         failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
@@ -212,7 +212,7 @@ class Confirmation:
         """Whether the candidate may be tried in the test of the witness, too, and that may show something new."""
         # Within one test each place is paired with those before it, so that none is like another.
         tests = attempts.tests - {self._test}
-        elsewhere = [one for one in attempts.explored if one.test in tests]
+        elsewhere = [earlier for earlier in attempts.explored if earlier.test in tests]
         is_further = len(tests) < MOST_TESTS and witness.test not in tests
         return is_further and not any(map(witness.shows_no_more_than, elsewhere))
 
@@ -255,92 +255,98 @@ class Confirmation:
 
         Return the candidates about which more is known now.
         """
-        there = [each for each in self._open(self._test) if each[0].unit_kind == point.kind]
+        there = [pair for pair in self._open(self._test) if pair[0].unit_kind == point.kind]
         shown = [
-            (one, witness) for one, witness in there if witness in one.witnesses and _is_place(witness, one, point)
+            (candidate, witness)
+            for candidate, witness in there
+            if witness in candidate.witnesses and _is_place(witness, candidate, point)
         ]
-        here = {one.id: one for one, _ in shown}
-        related = {one.id: one for one, _ in there if point.name in (one.unit, one.partner)}
+        here = {candidate.id: candidate for candidate, _ in shown}
+        units = ((candidate, {candidate.unit, candidate.partner}) for candidate, _ in there)
+        related = {candidate.id: candidate for candidate, names in units if point.name in names}
         # Before the tries: one that ends in an error counts, or it would be made again at every place.
         for candidate in here.values():
             self._attempts_on(candidate).tests.add(self._test)
         before = {name: self._attempts[name].schedules for name in here}
         changed = dict.fromkeys(here)
-        pairings = self._pairings(point, here, [one for name, one in related.items() if name in self._attempts])
-        found: dict[Pairing, Exploration] = {}
+        tried = [candidate for name, candidate in related.items() if name in self._attempts]
+        pairings = self._pairings(point, here, tried)
+        explorations: dict[Pairing, Exploration] = {}
         # Those within the test first: a request of another one has to be moved here, and tried alone twice.
         for pairing, paired, candidates in chain(pairings, self._partners.pairings(self._test, point, there)):
-            wanted = [one for each in candidates if (one := self._attempts_on(each)).is_open_to(pairing, place=place)]
-            self._try(wanted, paired, pairing=pairing, found=found, place=place, seconds=until - time.monotonic())
-            changed |= dict.fromkeys(one.candidate.id for one in wanted)
+            attempts_here = map(self._attempts_on, candidates)
+            open_attempts = [attempts for attempts in attempts_here if attempts.is_open_to(pairing, place=place)]
+            seconds = until - time.monotonic()
+            self._try(open_attempts, paired, pairing=pairing, explorations=explorations, place=place, seconds=seconds)
+            changed |= dict.fromkeys(attempts.candidate.id for attempts in open_attempts)
         for candidate, witness in shown:
             attempts = self._attempts[candidate.id]
             if attempts.schedules > before[candidate.id]:
                 attempts.explored.add(witness)
         settled = {name for name, attempts in self._attempts.items() if attempts.is_settled}
-        if undecided := [one for name, one in related.items() if name not in settled]:
+        if undecided := [candidate for name, candidate in related.items() if name not in settled]:
             self._keep(point, there, undecided)
         return list(changed)
 
     def _try(
         self,
-        wanted: Sequence[Attempts],
+        open_attempts: Sequence[Attempts],
         paired: AbstractContextManager[Fork],
         *,
         pairing: Pairing,
-        found: dict[Pairing, Exploration],
+        explorations: dict[Pairing, Exploration],
         place: Place,
         seconds: float = SECONDS_EACH,
     ) -> None:
         """Explore one pairing, and note what it says about each candidate whose share is not used up.
 
-        ``seconds`` are left of the budget: nothing begins without, and what begins may take longer. ``found`` are the
-        explorations of other pairings at the same place, to which it is added.
+        ``seconds`` are left of the budget: nothing begins without, and what begins may take longer. ``explorations``
+        are those of other pairings at the same place, to which this one is added.
         """
-        for attempts in wanted:
+        for attempts in open_attempts:
             if seconds <= 0 or attempts.is_exhausted:
                 attempts.cut_off.add(place.test)
-        wanted = [attempts for attempts in wanted if seconds > 0 and not attempts.is_exhausted]
-        if not wanted:
+        open_attempts = [attempts for attempts in open_attempts if seconds > 0 and not attempts.is_exhausted]
+        if not open_attempts:
             return
         self._tries += 1
         begun = time.monotonic()
-        twice = found.get(replace(pairing, against="")) if pairing.against == ANOTHER_USER else None
+        twice = explorations.get(replace(pairing, against="")) if pairing.against == ANOTHER_USER else None
         try:
             with paired as fork:
-                taken = self._taken(wanted)
-                before = next(reversed(found.values()), None)
-                found[pairing] = fork.explore(
+                taken = self._taken(open_attempts)
+                before = next(reversed(explorations.values()), None)
+                explorations[pairing] = fork.explore(
                     seconds=max(SECONDS_EACH, min(seconds, self._seconds_each)),
                     # Around their writes alone: what all writes of a long request cost, no single candidate is worth.
-                    tables={attempts.candidate.table for attempts in wanted},
-                    stop=lambda run: self._is_enough(run, wanted, taken=taken, twice=twice),
+                    tables={attempts.candidate.table for attempts in open_attempts},
+                    stop=lambda run: self._is_enough(run, open_attempts, taken=taken, twice=twice),
                     before=before,
                 )
-                for attempts in wanted:
-                    attempts.note(pairing, found[pairing], fork, taken=taken, twice=twice, place=place)
+                for attempts in open_attempts:
+                    attempts.note(pairing, explorations[pairing], fork, taken=taken, twice=twice, place=place)
         except (ExplorerError, FinderError) as error:
-            _note_obstacle(wanted, pairing, str(error), place=place)
+            _note_obstacle(open_attempts, pairing, str(error), place=place)
         except Exception as error:  # noqa: BLE001  # whatever it is, the test and the others are gone on with
             _raise_interrupt(error)
-            _note_obstacle(wanted, pairing, f"{type(error).__name__}: {self._masked(str(error))}", place=place)
-        for attempts in wanted:
-            attempts.seconds += (time.monotonic() - begun) / len(wanted)
+            _note_obstacle(open_attempts, pairing, f"{type(error).__name__}: {self._masked(str(error))}", place=place)
+        for attempts in open_attempts:
+            attempts.seconds += (time.monotonic() - begun) / len(open_attempts)
 
     def _is_enough(
-        self, run: Run, wanted: Sequence[Attempts], *, taken: Collection[str], twice: Exploration | None
+        self, run: Run, open_attempts: Sequence[Attempts], *, taken: Collection[str], twice: Exploration | None
     ) -> bool:
         """Whether nothing is to be learned behind this run of a search for these candidates, which it counts for."""
-        for attempts in wanted:
-            attempts.statements += len(run.schedule) / len(wanted)
-        decided = (one.is_exhausted or one.is_shown_by(run, taken=taken) for one in wanted)
+        for attempts in open_attempts:
+            attempts.statements += len(run.schedule) / len(open_attempts)
+        decided = (attempts.is_exhausted or attempts.is_shown_by(run, taken=taken) for attempts in open_attempts)
         return all(decided) or (twice is not None and not run.preemptions and is_known(run, twice))
 
-    def _taken(self, wanted: Sequence[Attempts]) -> set[str]:
+    def _taken(self, open_attempts: Sequence[Attempts]) -> set[str]:
         """Return the subjects of these candidates, and what is confirmed of their units: that is no other one's."""
-        units = {attempts.candidate.unit for attempts in wanted}
-        taken = {subject_of(attempts.candidate) for attempts in wanted}
-        for candidate, finding in self._found.pairs():
+        units = {attempts.candidate.unit for attempts in open_attempts}
+        taken = {subject_of(attempts.candidate) for attempts in open_attempts}
+        for candidate, finding in self._findings.pairs():
             if finding.verdict == "confirmed" and candidate.unit in units:
                 taken |= subjects_taken(candidate, finding.differences)
         return taken
@@ -367,7 +373,7 @@ class Confirmation:
         # Without a reason, there was no try at its place.
         reason = finding.reason or ("the time was over" if self._is_over else "its partner was not reached there")
         finding = replace(finding, reason=reason, spent=round(self._spent, 1))
-        self._found.add(finding)
+        self._findings.add(finding)
         self._on_finding(finding)
 
     def _keep(self, point: Point, shown: Sequence[tuple[Candidate, Witness]], related: Sequence[Candidate]) -> None:
@@ -380,23 +386,30 @@ class Confirmation:
             self._partners.capture(self._test, point, shown)
 
     def _pairings(self, point: Point, here: Mapping[str, Candidate], related: Sequence[Candidate]) -> Iterator[_Paired]:
-        actor, candidates = point.actor, [one for one in here.values() if one.may_race(point.name, point.name)]
+        actor, candidates = (
+            point.actor,
+            [candidate for candidate in here.values() if candidate.may_race(point.name, point.name)],
+        )
         if candidates:
             yield Pairing(kind=point.kind), with_itself(actor), candidates
         for earlier in self._earlier:
             if earlier.point.kind == point.kind:
                 pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
-                pair = {**here, **{one.id: one for one in related}}.values()
+                pair = {**here, **{candidate.id: candidate for candidate in related}}.values()
                 names = (earlier.point.name, point.name)
-                yield pairing, with_earlier(earlier, actor), [one for one in pair if one.may_race(*names)]
+                yield (
+                    pairing,
+                    with_earlier(earlier, actor),
+                    [candidate for candidate in pair if candidate.may_race(*names)],
+                )
         if candidates and isinstance(actor, RequestActor):
             for against, kinds in _SHOWN_AGAINST.items():
                 if shown := [candidate for candidate in candidates if candidate.kind in kinds]:
                     yield Pairing(kind=point.kind, against=against), AGAINST[against](actor), shown
 
 
-def _note_obstacle(wanted: Sequence[Attempts], pairing: Pairing, reason: str, *, place: Place) -> None:
-    for attempts in wanted:
+def _note_obstacle(open_attempts: Sequence[Attempts], pairing: Pairing, reason: str, *, place: Place) -> None:
+    for attempts in open_attempts:
         # The first line: the server's details would show values of rows.
         attempts.note_obstacle(pairing, reason.partition("\n")[0], place=place)
 

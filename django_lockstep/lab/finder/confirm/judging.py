@@ -72,7 +72,7 @@ class Attempts:
     def note(
         self,
         pairing: Pairing,
-        found: Exploration,
+        exploration: Exploration,
         fork: Fork,
         *,
         taken: set[str],
@@ -87,33 +87,34 @@ class Attempts:
         for it, and for the answers. It is added to ``taken``. ``twice`` is an exploration of the same by one user.
         """
         # A schedule that cannot be repeated proves nothing.
-        if found.verdict in {"nondeterministic", "stuck"}:
-            self.note_obstacle(pairing, found.reason.partition("\n")[0], place=place)
+        if exploration.verdict in {"nondeterministic", "stuck"}:
+            self.note_obstacle(pairing, exploration.reason.partition("\n")[0], place=place)
             return
-        if twice is not None and found.schedules == 1 and found.left and is_known(found.outcomes[0], twice):
+        is_single = exploration.schedules == 1 and exploration.left
+        if twice is not None and is_single and is_known(exploration.outcomes[0], twice):
             self.note_obstacle(pairing, _ONE_USER, place=place)
             return
         # A further round begins with the schedules of the last one.
-        made = _try(place, pairing)
-        self._schedules[made] = max(found.schedules, self._schedules.get(made, 0))
+        key = _try(place, pairing)
+        self._schedules[key] = max(exploration.schedules, self._schedules.get(key, 0))
         # The worst first: the report shows one.
-        known = self.confirmed[1] if self.confirmed else None
-        for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
-            if known and _badness(outcome)[0] >= _badness(known)[0]:
+        confirmed = self.confirmed[1] if self.confirmed else None
+        for outcome in sorted((outcome for outcome in exploration.outcomes if not outcome.holds), key=_badness):
+            if confirmed and _badness(outcome)[0] >= _badness(confirmed)[0]:
                 break
-            if (run := self._run_that_shows(outcome, found, fork, taken=taken)) is not None:
-                ends = ((end.state, end.results) for end in found.outcomes)
+            if (run := self._run_that_shows(outcome, exploration, fork, taken=taken)) is not None:
+                ends = ((end.state, end.results) for end in exploration.outcomes)
                 shown = (outcome, run) if self.values else redact(outcome, run, ends=ends)
                 self.confirmed = pairing, *shown
                 self.actors = fork.titles
                 taken |= subjects_taken(self.candidate, outcome.differences)
                 self.is_news = True
-                self._remedy = self._try_remedy(run, fork, found)
+                self._remedy = self._try_remedy(run, fork, exploration)
                 break
-        if found.left:
+        if exploration.left:
             self.cut_off.add(place.test)
         else:
-            self._complete.add(made)
+            self._complete.add(key)
 
     def is_shown_by(self, run: Run, *, taken: Collection[str]) -> bool:
         """Whether a wrong run shows it in the data, so that no other need be looked for; ``taken`` as in `note`."""
@@ -182,11 +183,11 @@ class Attempts:
             **common,
         )
 
-    def _try_remedy(self, run: Run, fork: Fork, found: Exploration) -> str:
+    def _try_remedy(self, run: Run, fork: Fork, exploration: Exploration) -> str:
         if self.candidate.kind == "lock-order":
             return ""  # another lock first only moves the cycle
         try:
-            return try_lock(self.candidate, run, fork, found=found)
+            return try_lock(self.candidate, run, fork, exploration=exploration)
         except ExplorerError:  # a remedy that cannot be tried is not one that helped
             return ""
 
@@ -209,10 +210,10 @@ class Attempts:
         return subject_of(self.candidate) in subjects or (bool(subjects) and subjects.isdisjoint(taken))
 
     def _run_that_shows(
-        self, outcome: Outcome, found: Exploration, fork: Fork, *, taken: Collection[str]
+        self, outcome: Outcome, exploration: Exploration, fork: Fork, *, taken: Collection[str]
     ) -> Run | None:
         """Return a run that ends so, if that shows the candidate."""
-        subjects, run = subjects_of(outcome.differences), found.failure
+        subjects, run = subjects_of(outcome.differences), exploration.failure
         is_refused = "server errors" in subjects
         # Of the other outcomes, the exploration has kept only the schedules.
         if (is_refused or self._is_own(subjects, taken)) and (run is None or run.schedule != outcome.schedule):
@@ -241,15 +242,16 @@ def _try(place: Place, pairing: Pairing) -> _Try:
     return (None if pairing.partner else place, pairing)
 
 
-def is_known(one: RunEnding, other: Exploration) -> bool:
+def is_known(end: RunEnding, exploration: Exploration) -> bool:
     """Whether a serial end of two users' requests is one of the same user's two, so that they need not be raced.
 
     They have then written the same rows: nothing in these depends on the user. But where the second one is refused,
     each user may be for a reason of their own.
     """
-    ends = [(end.state, end.results, end.errors) for end in other.outcomes if end.holds]
-    is_refused = any(result.startswith("status 4") for result in one.results.values())
-    return one.holds and not is_refused and (one.state, one.results, one.errors) in ends
+    serial_ends = (outcome for outcome in exploration.outcomes if outcome.holds)
+    ends = [(serial_end.state, serial_end.results, serial_end.errors) for serial_end in serial_ends]
+    is_refused = any(result.startswith("status 4") for result in end.results.values())
+    return end.holds and not is_refused and (end.state, end.results, end.errors) in ends
 
 
 _ONE_USER = "one after the other they leave the same rows as one user's two do"
@@ -265,9 +267,9 @@ def _passes_over_rows(run: Run) -> bool:
     It then leaves to later what a serial order would have done at once: that is what a queue asks for.
     """
     for step in (step for step in run.steps if _SKIPS.search(step.sql)):
-        others = [one for one in run.steps if one.actor != step.actor and one.transaction is not None]
-        before = {(one.actor, one.transaction) for one in others if one.begun < step.begun}
-        if any((one.actor, one.transaction) in before for one in others if one.ended > step.begun):
+        others = [peer for peer in run.steps if peer.actor != step.actor and peer.transaction is not None]
+        before = {(peer.actor, peer.transaction) for peer in others if peer.begun < step.begun}
+        if any((peer.actor, peer.transaction) in before for peer in others if peer.ended > step.begun):
             return True
     return False
 
@@ -319,7 +321,7 @@ class LockFirst:
             return self.actor(fixture)
 
 
-def try_lock(candidate: Candidate, run: Run, fork: Fork, *, found: Exploration) -> str:
+def try_lock(candidate: Candidate, run: Run, fork: Fork, *, exploration: Exploration) -> str:
     """Explore the fork with a row locked first; return what was done if every schedule then ends right, or nothing."""
     # The row that was read before its parents: of two locks that help, the narrower is the better advice.
     for model, pk in dict.fromkeys([*_rows_read(candidate, run), *_parents(candidate, run)]):
@@ -328,7 +330,7 @@ def try_lock(candidate: Candidate, run: Run, fork: Fork, *, found: Exploration) 
         if lock not in fork.locked_first:
             actors = {name: LockFirst(model, pk, actor) for name, actor in fork.actors.items()}
             tried = replace(fork, actors=actors).explore(
-                seconds=_SECONDS, tables=(candidate.table,), stop=True, before=found
+                seconds=_SECONDS, tables=(candidate.table,), stop=True, before=exploration
             )
             fork.locked_first[lock] = tried.schedules if tried.verdict == "nothing found" else 0
         if schedules := fork.locked_first[lock]:
@@ -357,10 +359,10 @@ def _parents(candidate: Candidate, run: Run) -> Iterator[tuple[type[models.Model
     columns, values = next(((into[2], row) for into, row in inserts if into and into[1] == candidate.table), ("", ()))
     if model is None or not columns:
         return
-    given = dict(zip(re.findall(r'"([^"]+)"', columns), values, strict=False))
-    asked = {value for step in run.steps if _reads(step, candidate.table) for value in step.arguments}
-    parents = [(field, given.get(field.column or "", "NULL")) for field in model._meta.fields if field.is_relation]
-    for parent, key in sorted(parents, key=lambda pair: pair[1] not in asked):
+    inserted = dict(zip(re.findall(r'"([^"]+)"', columns), values, strict=False))
+    searched = {value for step in run.steps if _reads(step, candidate.table) for value in step.arguments}
+    parents = [(field, inserted.get(field.column or "", "NULL")) for field in model._meta.fields if field.is_relation]
+    for parent, key in sorted(parents, key=lambda pair: pair[1] not in searched):
         if key != "NULL" and isinstance(parent.related_model, type):
             yield parent.related_model, key
 

@@ -117,7 +117,7 @@ def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
     What the test did in between is undone, except that the sessions of both requests are there.
     """
     actors = {"A": earlier.point.actor, "B": actor}
-    sessions = [session_of(one.environ) for one in actors.values() if isinstance(one, RequestActor)]
+    sessions = [session_of(peer.environ) for peer in actors.values() if isinstance(peer, RequestActor)]
     with put_back():
         earlier.before.restore()
         for session in filter(None, sessions):
@@ -170,11 +170,11 @@ AGAINST: Mapping[Against, Callable[[RequestActor], AbstractContextManager[Fork]]
 def _require_meeting(moved: RequestActor, trial: DryRun) -> None:
     """Send the request alone, undo that, and raise `CannotClone` if it is refused, or meets nothing of the trial."""
     with put_back():  # as it is now: a copy of its user may have been made
-        other = DryRun.of(moved)
+        partner = DryRun.of(moved)
     # Refused in every schedule, it would make all of them end alike.
-    if not other.is_accepted:
-        raise CannotClone(f"alone it is answered with {other.answer} here")
-    if not other.interferes_with(trial) and not trial.interferes_with(other):
+    if not partner.is_accepted:
+        raise CannotClone(f"alone it is answered with {partner.answer} here")
+    if not partner.interferes_with(trial) and not trial.interferes_with(partner):
         raise CannotClone("alone it changes nothing here that the other one reads")
 
 
@@ -213,16 +213,16 @@ class Partners:
     ) -> Iterator[tuple[Pairing, AbstractContextManager[Fork], list[Candidate]]]:
         """Yield the request with those that other tests have sent, for the candidates that are of both."""
         by_names: dict[tuple[str, str], list[Candidate]] = defaultdict(list)
-        for candidate, name, other in _roles(point, shown):
-            by_names[name, other].append(candidate)
-        for (name, other), candidates in by_names.items():
-            partner = self._captured.get(other)
+        for candidate, name, partner_name in _roles(point, shown):
+            by_names[name, partner_name].append(candidate)
+        for (name, partner_name), candidates in by_names.items():
+            partner = self._captured.get(partner_name)
             # One of this test is paired as an earlier one, without being moved.
             if partner is not None and partner.test != test and isinstance(point.actor, RequestActor):
                 pairing = Pairing(
                     kind="request",
                     unit=name,
-                    partner=other,
+                    partner=partner_name,
                     partner_test=partner.test,
                     partner_number=partner.number,
                 )

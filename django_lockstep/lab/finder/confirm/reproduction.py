@@ -39,13 +39,13 @@ class TestPlace:
         module, owner = getattr(item, "module", None), getattr(item, "cls", None)
         if module is None:  # such as a doctest
             return cls("", item.name, is_complete=False)
-        known = {each for used in _fixtures(item) for each in used}
+        fixtures = {fixture.func.__name__ for used in _fixtures(item) for fixture in used}
         return cls(
             module.__name__,
             getattr(item, "originalname", None) or item.name,
             owner.__qualname__ if owner is not None else "",
-            tuple(sorted(each.func.__name__ for each in known if vars(module).get(each.func.__name__) is not None)),
-            is_complete=not any(owner and hasattr(owner, each.func.__name__) for each in known),
+            tuple(sorted(name for name in fixtures if vars(module).get(name) is not None)),
+            is_complete=not any(owner and hasattr(owner, name) for name in fixtures),
             is_parametrized=item.get_closest_marker("parametrize") is not None,
             is_case=isinstance(owner, type) and issubclass(owner, unittest.TestCase),
         )
@@ -68,10 +68,10 @@ class TestPlace:
         """Return the test as arguments, for a file in which its module has this name."""
         return f'{module}.{self.owner}, "{self.function}"' if self.owner else f"{module}.{self.function}"
 
-    def goes_with(self, other: TestPlace) -> bool:
+    def goes_with(self, partner: TestPlace) -> bool:
         """Whether one file can run the other test before this one: their fixtures must not have the same names."""
-        shared = self.module != other.module and set(self.fixtures) & set(other.fixtures)
-        return other.is_complete and not other.is_parametrized and not shared
+        shared = self.module != partner.module and set(self.fixtures) & set(partner.fixtures)
+        return partner.is_complete and not partner.is_parametrized and not shared
 
 
 def _fixtures(item: Any) -> Iterator[tuple[Any, ...]]:
@@ -79,8 +79,8 @@ def _fixtures(item: Any) -> Iterator[tuple[Any, ...]]:
     import pytest  # projects on Django's runner may be without
 
     module = item.getparent(pytest.Module).nodeid
-    for known in item._fixtureinfo.name2fixturedefs.values():
-        yield tuple(each for each in known if each.baseid.startswith(module))
+    for definitions in item._fixtureinfo.name2fixturedefs.values():
+        yield tuple(fixture for fixture in definitions if fixture.baseid.startswith(module))
 
 
 def with_test_file(candidate: Candidate, finding: Finding, places: Mapping[str, TestPlace]) -> Finding:
@@ -95,16 +95,16 @@ def write_test_file(candidate: Candidate, finding: Finding, place: TestPlace, pa
     """Return the file; it is to stand beside the test that it forks, whose fixtures it uses. Empty if it cannot run."""
     if not place.is_complete or (partner and not place.goes_with(partner)):
         return ""
-    other = "partner_tests" if partner and place.short == partner.short and place.module != partner.module else ""
+    alias = "partner_tests" if partner and place.short == partner.short and place.module != partner.module else ""
     options = [
         f'call="{finding.call}"' if finding.call else "",
         f"number={finding.number}" if finding.number else "",
         f"after={finding.after}" if finding.after is not None else "",
         f'after_call="{finding.after_call}"' if finding.after_call not in ("", finding.call) else "",
         f"against={finding.against!r}" if finding.against else "",
-        f"partner=({partner.named(other or partner.short)}, {finding.partner_number})" if partner else "",
+        f"partner=({partner.named(alias or partner.short)}, {finding.partner_number})" if partner else "",
     ]
-    imported = [*_imports(place), *(_imports(partner, other) if partner else ())]
+    imported = [*_imports(place), *(_imports(partner, alias) if partner else ())]
     words = re.findall(r"[a-z0-9]+", candidate.unit.rpartition(".")[2].lower() or candidate.unit)
     test = f"raced({', '.join([place.named(place.short), *filter(None, options)])})"
     lines = [
@@ -126,8 +126,8 @@ def write_test_file(candidate: Candidate, finding: Finding, place: TestPlace, pa
     return "\n".join([*lines, ""])
 
 
-def _imports(place: TestPlace, other: str = "") -> Iterator[str]:
-    renamed = f" as {other}" if other else ""
+def _imports(place: TestPlace, alias: str = "") -> Iterator[str]:
+    renamed = f" as {alias}" if alias else ""
     yield f"from {place.package} import {place.short}{renamed}" if place.package else f"import {place.short}{renamed}"
     if place.fixtures:
         yield f"from {place.module} import {', '.join(place.fixtures)}  # noqa: F401  # fixtures"

@@ -47,7 +47,7 @@ class DryRun:
         tables: dict[str, Table] = {}
         # Without a key: values are needed as they are, to be put into other requests.
         reader = StatementReader(
-            Fingerprints(None), lambda found: tables.update({table.name: table for table in found})
+            Fingerprints(None), lambda listed: tables.update({table.name: table for table in listed})
         )
         statements: list[RecordedStatement] = []
         transactions = Transactions()
@@ -79,40 +79,40 @@ class DryRun:
     def changed(self) -> frozenset[Row]:
         """The rows that it changed or locked, less those that it made."""
         rows = (self.history.locked_rows(step) for step in self.history.steps)
-        return frozenset().union(*rows) - self.history.made
+        return frozenset().union(*rows) - self.history.inserted_rows
 
     @cached_property
     def met(self) -> Mapping[Row, Identity]:
         """The rows that it read, changed or referred to, less those that it made."""
-        found: dict[Row, dict[str, str]] = {}
+        identities: dict[Row, dict[str, str]] = {}
         for step in self.history.steps:
             for (table, key), values in self._met_in(step):
-                if (table, key) not in self.history.made and len(self.history.table(table).key) == 1:
+                if (table, key) not in self.history.inserted_rows and len(self.history.table(table).key) == 1:
                     named = {self.history.table(table).key[0]: key.removeprefix("=")}
-                    found.setdefault((table, key), named).update(values)
-        return found
+                    identities.setdefault((table, key), named).update(values)
+        return identities
 
     def _met_in(self, step: UnitStep) -> Iterator[tuple[Row, Identity]]:
         history = self.history
-        for each in step.statement.read:
-            columns = {index.columns[0] for index in history.table(each.table).unique if len(index.columns) == 1}
-            if key := history.key_of(step, each):
-                known = {name: text for name, text in each.values.items() if name in columns and text != NULL}
-                yield (each.table, key), {name: text.removeprefix("=") for name, text in known.items()}
-        for row in history.locked_rows(step) | history.references(step, step.template.table):
-            yield row, {}
+        for row in step.statement.read:
+            columns = {index.columns[0] for index in history.table(row.table).unique if len(index.columns) == 1}
+            if key := history.key_of(step, row):
+                unique = {name: text for name, text in row.values.items() if name in columns and text != NULL}
+                yield (row.table, key), {name: text.removeprefix("=") for name, text in unique.items()}
+        for locked in history.locked_rows(step) | history.references(step, step.template.table):
+            yield locked, {}
 
     def rows(self, table: str) -> list[Identity]:
         """Return its rows of a table: those that it changed or locked, then the others; both in the order of keys."""
         met = [row for row in self.met if row[0] == table]
         return [self.met[row] for row in sorted(met, key=lambda row: (row not in self.changed, _sortable(row[1])))]
 
-    def interferes_with(self, other: DryRun) -> bool:
+    def interferes_with(self, partner: DryRun) -> bool:
         """Whether it changes or locks a row that the other one met, or writes into a table that the other one reads."""
         writes = self.history.writes("INSERT", "UPDATE", "DELETE")
         anywhere = {step.template.table for step in writes if not self.history.changed_rows(step)}
-        looked = {table for step in other.history.steps for table in step.template.tables}
-        return bool(self.changed & other.met.keys() or anywhere & looked)
+        looked = {table for step in partner.history.steps for table in step.template.tables}
+        return bool(self.changed & partner.met.keys() or anywhere & looked)
 
 
 def _sortable(key: str) -> tuple[int, str]:
@@ -178,8 +178,8 @@ def in_other_order(request: RequestActor, trial: DryRun) -> RequestActor:
     if (pair := next(pairs, None)) is None:
         raise CannotClone("alone it locks no two rows of one table in turn here")
     table = pair.tables[0]
-    one, other = (key.removeprefix("=") for _, key in pair.rows)
-    keys = _Keys({one: [(table, other)], other: [(table, one)]}, {table: _names(table, trial)})
+    first, second = (key.removeprefix("=") for _, key in pair.rows)
+    keys = _Keys({first: [(table, second)], second: [(table, first)]}, {table: _names(table, trial)})
     exchanged = _with_keys(request, keys)
     if _is_same(exchanged, request):
         raise CannotClone(f"it does not name the rows of {table} that it locks")
@@ -193,8 +193,8 @@ def for_another_object(request: RequestActor, trial: DryRun) -> RequestActor:
     """
     for table, fingerprint in sorted(trial.met, key=lambda row: row not in trial.changed):
         (column,), key = trial.history.table(table).key, fingerprint.removeprefix("=")
-        if (other := _other_key(table, column, key)) is not None:
-            moved = _with_keys(request, _Keys({key: [(table, other)]}, {table: _names(table, trial)}))
+        if (other_key := _other_key(table, column, key)) is not None:
+            moved = _with_keys(request, _Keys({key: [(table, other_key)]}, {table: _names(table, trial)}))
             if not _is_same(moved, request):
                 return moved
     raise CannotClone("it names no row of a table that has another one")
@@ -205,12 +205,12 @@ def _other_key(table: str, column: str, key: str) -> str | None:
     column, table = quote_name(column), ".".join(map(quote_name, table.split(".")))
     with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
         cursor.execute(f"SELECT {column}::text FROM {table} WHERE {column}::text <> %s ORDER BY 1 LIMIT 1", [key])
-        return next((other for (other,) in cursor.fetchall()), None)
+        return next((other_key for (other_key,) in cursor.fetchall()), None)
 
 
-def _is_same(one: RequestActor, other: RequestActor) -> bool:
+def _is_same(left: RequestActor, right: RequestActor) -> bool:
     names = ("PATH_INFO", "QUERY_STRING")
-    return one.body == other.body and all(one.environ.get(name, "") == other.environ.get(name, "") for name in names)
+    return left.body == right.body and all(left.environ.get(name, "") == right.environ.get(name, "") for name in names)
 
 
 def _with_keys(request: RequestActor, keys: _Keys) -> RequestActor:
@@ -236,41 +236,41 @@ class _Keys:
     @classmethod
     def between(cls, source: DryRun, target: DryRun) -> _Keys:
         """Pair the rows of each table by their places among those that each side met, the changed tables first."""
-        found: dict[str, list[tuple[str, str | None]]] = {}
+        counterparts: dict[str, list[tuple[str, str | None]]] = {}
         tables = list(dict.fromkeys([*sorted(row[0] for row in source.changed), *(row[0] for row in source.met)]))
         for table in tables:
             there = target.rows(table)
             for number, row in enumerate(source.rows(table)):
-                other = there[number] if number < len(there) else {}
+                counterpart = there[number] if number < len(there) else {}
                 for column, value in row.items():
-                    found.setdefault(value, []).append((table, other.get(column)))
-        return cls(found, {table: _names(table, source) for table in tables})
+                    counterparts.setdefault(value, []).append((table, counterpart.get(column)))
+        return cls(counterparts, {table: _names(table, source) for table in tables})
 
     def argument(self, name: str, value: str) -> str:
         """Return what stands for an argument of a path. Raises `CannotClone` for a row without counterpart."""
-        table, other = self._best(name, value)
-        if other is None:
+        table, counterpart = self._best(name, value)
+        if counterpart is None:
             raise CannotClone(f"its row of {table} has no counterpart here")
-        return other
+        return counterpart
 
     def field(self, name: str, value: str) -> str:
         """Return what stands for a field's value; a number whose name does not say that it is a key is an amount."""
-        table, other = self._best(name, value)
+        table, counterpart = self._best(name, value)
         is_key = not name or self._is_named(table, name) or _KEY_NAME.fullmatch(name) or not value.isdigit()
-        return other if is_key and other is not None else value
+        return counterpart if is_key and counterpart is not None else value
 
     def _best(self, name: str, value: str) -> tuple[str, str | None]:
         """Return the table that the name speaks of, or else the first one, with what finds the row there."""
-        found = self.counterparts.get(value, [("", value)])
-        return max(found, key=lambda pair: self._is_named(pair[0], name))
+        matches = self.counterparts.get(value, [("", value)])
+        return max(matches, key=lambda pair: self._is_named(pair[0], name))
 
     def _is_named(self, table: str, name: str) -> bool:
-        return any(each in name.lower() for each in self.names.get(table, ()))
+        return any(word in name.lower() for word in self.names.get(table, ()))
 
 
 def _names(table: str, trial: DryRun) -> frozenset[str]:
     tables = trial.history.tables.values()
-    keys = (key for each in tables for key in each.foreign_keys if key.parent == table)
+    keys = (key for owner in tables for key in owner.foreign_keys if key.parent == table)
     referring = {key.columns[0].removesuffix("_id") for key in keys}
     model = trial.history.table(table).model.rpartition(".")[2].lower()
     return frozenset(filter(None, {model, *referring}))
@@ -298,7 +298,7 @@ def _body(body: bytes, content_type: str, keys: _Keys) -> bytes:
     elif content_type.startswith("application/x-www-form-urlencoded"):
         return _form(body.decode(errors="replace"), keys).encode()
     elif content_type.startswith("multipart/form-data"):
-        return _PART.sub(lambda found: found[1] + _field(found[2], found[3], keys), body)
+        return _PART.sub(lambda match: match[1] + _field(match[2], match[3], keys), body)
     return body
 
 
@@ -309,7 +309,7 @@ def _field(name: bytes, value: bytes, keys: _Keys) -> bytes:
 
 def _json(value: Any, name: str, keys: _Keys) -> Any:
     if isinstance(value, dict):
-        return {each: _json(inner, each, keys) for each, inner in value.items()}
+        return {member: _json(inner, member, keys) for member, inner in value.items()}
     if isinstance(value, list):
         return [_json(inner, name, keys) for inner in value]
     if isinstance(value, str):

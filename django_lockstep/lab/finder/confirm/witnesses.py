@@ -64,23 +64,23 @@ def raced(
     """
     earlier = None if after is None else (after_call or call, after)
     place = _Place((call, number), earlier=earlier, against=against)
-    main, *others = [_Test(test, method), *([_Test(*partner[:-1])] if partner else [])]
+    main, *partners = [_Test(test, method), *([_Test(*partner[:-1])] if partner else [])]
 
     def test_it(*case: unittest.TestCase, **fixtures: Any) -> None:
-        def run(each: _Test, watching: AbstractContextManager[None]) -> None:
-            with each.set_up() as function, watching:
-                function(**{name: fixtures[name] for name in each.fixtures()})
+        def run(item: _Test, watching: AbstractContextManager[None]) -> None:
+            with item.set_up() as function, watching:
+                function(**{name: fixtures[name] for name in item.fixtures()})
 
         with committed_tests():
-            for other in others:
+            for of_partner in partners:
                 with put_back():
-                    run(other, place.watching_partner(partner[-1]))
+                    run(of_partner, place.watching_partner(partner[-1]))
             run(main, place.watching())
         place.require_no_race()
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     names = sorted(
-        {"transactional_db", "_race_sessions", *main.fixtures()}.union(*(each.fixtures() for each in others))
+        {"transactional_db", "_race_sessions", *main.fixtures()}.union(*(item.fixtures() for item in partners))
     )
     test_it.__signature__ = inspect.Signature([inspect.Parameter(name, keyword) for name in names])  # type: ignore[attr-defined]
     if "pytest" in sys.modules:  # projects on Django's runner may be without
@@ -137,10 +137,10 @@ class _Test:
 
         body = getattr(self.owner, self.method, None) if self.method else None
         owners = [body, self.owner, sys.modules[self.owner.__module__]]
-        found = [mark for owner in owners for mark in _listed(getattr(owner, "pytestmark", ()))]
-        named = (mark.kwargs.get("databases") for mark in found if mark.name == "django_db")
+        marks = [mark for owner in owners for mark in _listed(getattr(owner, "pytestmark", ()))]
+        named = (mark.kwargs.get("databases") for mark in marks if mark.name == "django_db")
         databases = self.owner.databases if self._is_unittest else next(filter(None, named), None)
-        others = (mark for mark in found if mark.name != "django_db")
+        others = (mark for mark in marks if mark.name != "django_db")
         return [*others, pytest.mark.django_db(transaction=True, databases=databases)]
 
 

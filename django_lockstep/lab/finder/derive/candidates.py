@@ -48,9 +48,9 @@ class Witness:
     later: frozenset[str] = frozenset()
     """Digests of what the test did afterwards with which it may be raced."""
 
-    def shows_no_more_than(self, other: Witness) -> bool:
+    def shows_no_more_than(self, witness: Witness) -> bool:
         """Whether a try of it would show nothing new after a try of the other one."""
-        return self.path == other.path and self.later <= other.later
+        return self.path == witness.path and self.later <= witness.later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +81,9 @@ class Candidate:
     """The lower, the worse the consequence."""
     sentence: str
 
-    def may_race(self, name: str, other: str) -> bool:
+    def may_race(self, name: str, partner: str) -> bool:
         """Whether units of these names may show it."""
-        return self.kind not in _WITH_PARTNER or {name, other} == {self.unit, self.partner}
+        return self.kind not in _WITH_PARTNER or {name, partner} == {self.unit, self.partner}
 
 
 def candidate_id(kind: str, table: str, write: Access, *, nth: int) -> str:

@@ -33,7 +33,7 @@ def find_candidates(recording: Recording) -> list[Candidate]:
         _candidate(key, hits, nth=nth, tables=recording.tables, writers=writers, trails=trails)
         for nth, key, hits in _numbered(groups)
     ]
-    return sorted(candidates, key=lambda each: (each.rank, each.table, each.unit, each.id))
+    return sorted(candidates, key=lambda candidate: (candidate.rank, candidate.table, candidate.unit, candidate.id))
 
 
 def _hits(histories: Sequence[History]) -> Iterator[Hit]:
@@ -70,15 +70,15 @@ class _Trails:
     def witness(self, unit: Unit, names: Collection[str]) -> Witness:
         """Return the unit as a witness of a candidate that races with units of these names."""
         trail = self._units[unit.test]
-        place = next(number for number, (other, _) in enumerate(trail) if other is unit)
+        place = next(number for number, (peer, _) in enumerate(trail) if peer is unit)
         # A unit that only reads, such as a refused request, is raced if units of its name write elsewhere.
         before = {
-            (other.name, "" if other.name not in names else digest)
-            for other, digest in trail[:place]
-            if other.statements or other.name in names
+            (peer.name, "" if peer.name not in names else digest)
+            for peer, digest in trail[:place]
+            if peer.statements or peer.name in names
         }
         path = hashlib.blake2b(repr((trail[place][1], sorted(before))).encode(), digest_size=8).hexdigest()
-        later = frozenset(f"{other.name} {digest}" for other, digest in trail[place + 1 :] if other.name in names)
+        later = frozenset(f"{peer.name} {digest}" for peer, digest in trail[place + 1 :] if peer.name in names)
         return Witness(test=unit.test, number=unit.number, path=path, later=later)
 
 
@@ -122,7 +122,7 @@ def _candidate(
 
 def _witnesses(units: Iterable[Unit], trails: _Trails, names: Collection[str]) -> tuple[Witness, ...]:
     pairs = {trails.witness(unit, names): len(unit.statements) for unit in units}
-    shortest = sorted(pairs, key=lambda one: (pairs[one], -len(one.later), one.test, one.number))
+    shortest = sorted(pairs, key=lambda witness: (pairs[witness], -len(witness.later), witness.test, witness.number))
     # First those that show something new; the others are for tests that fail.
     first: list[Witness] = []
     for witness in shortest:
@@ -149,7 +149,7 @@ none."""
 
 def _partners(hit: Hit, hits: list[Hit], columns: Sequence[str], writers: Mapping[_Key, list[Unit]]) -> list[Unit]:
     """Return units that write what this one reads, all of one name, and of another one if there are such."""
-    units = [unit for each in hits for unit in each.partners]
+    units = [unit for same in hits for unit in same.partners]
     for verb in _COUNTERPARTS.get(hit.write.template.verb, ("UPDATE", "DELETE")):
         keys = [(verb, hit.table, (name, "", 0)) for name in (columns if verb == "UPDATE" else [""])]
         units = units or [unit for key in keys for unit in writers.get(key, ()) if unit.name != hit.unit.name]
@@ -160,8 +160,8 @@ def _partners(hit: Hit, hits: list[Hit], columns: Sequence[str], writers: Mappin
 
 
 def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], partner: str) -> str:
-    known = tables.get(hit.table)
-    owner = (known.model if known else "") or hit.table
+    table = tables.get(hit.table)
+    owner = (table.model if table else "") or hit.table
     name = listed(f"{owner}.{column}" for column in columns) if columns and hit.kind != "write-skew" else owner
     be = "are" if len(columns) > 1 else "is"
     return hit.sentence.format(

@@ -30,14 +30,14 @@ class UnitStep:
         if value.literal:
             return (value.literal,)
         params = self.statement.params
-        given = [params[number] for number in value.params if number < len(params)]
-        return tuple(each for text in given for each in _elements(text))
+        fingerprints = [params[number] for number in value.params if number < len(params)]
+        return tuple(element for text in fingerprints for element in _elements(text))
 
     def value_for(self, key: str, value: Value) -> Value:
         """Return the value that the row of this key gets."""
         params = self.statement.params
         chosen = (result for of_key, result in value.cases if params[of_key] == key)
-        return Value(params=(found,)) if (found := next(chosen, None)) is not None else value
+        return Value(params=(number,)) if (number := next(chosen, None)) is not None else value
 
     def type_of(self, value: Value) -> str:
         """Return the Python type of a value that is one parameter."""
@@ -64,8 +64,8 @@ class UnitStep:
 
     def equals(self, table: str) -> dict[str, frozenset[str]]:
         """Return what the conditions compare the table's columns with."""
-        found = [each for each in self.template.equalities if each.table == table]
-        return {each.column: frozenset(self.values(each.value)) for each in found}
+        comparisons = [comparison for comparison in self.template.equalities if comparison.table == table]
+        return {comparison.column: frozenset(self.values(comparison.value)) for comparison in comparisons}
 
 
 def _elements(text: str) -> list[str]:
@@ -164,7 +164,7 @@ class History:
         )
 
     @cached_property
-    def made(self) -> frozenset[Row]:
+    def inserted_rows(self) -> frozenset[Row]:
         """The rows that the unit inserted: nobody else can know them yet."""
         return frozenset(
             (row.table, row.key)
@@ -235,7 +235,7 @@ class History:
         if not lock.of_session:
             return _same_transaction(lock.transaction, write)
         # Another spelling of a key, or pg_advisory_unlock_all(), may be about each of the locks.
-        keys = {other.advisory for other in self.locks if other.of_session}
+        keys = {taken.advisory for taken in self.locks if taken.of_session}
         step = next((step for step in self.steps[lock.place :] if step.releases(lock, keys)), None)
         return step is None or (step.place > write.place and not _same_transaction(step.statement.transaction, write))
 
@@ -252,5 +252,5 @@ def _same_transaction(transaction: int | None, write: UnitStep) -> bool:
 
 def _matches(row: RowRead, equals: Mapping[str, frozenset[str]]) -> bool:
     """Whether the row's values are those that the conditions ask for, and at least one of them is known."""
-    known = [row.values[column] in values for column, values in equals.items() if column in row.values]
-    return bool(known) and all(known)
+    matches = [row.values[column] in values for column, values in equals.items() if column in row.values]
+    return bool(matches) and all(matches)

@@ -68,8 +68,8 @@ def write_skews(histories: Sequence[History]) -> Iterator[Hit]:
 
 def _partners(skew: _Skew, by_table: dict[str, dict[str, _Skew]]) -> Iterator[Unit]:
     table = skew.write.template.table
-    for other in {table for table, _ in skew.seen} - {table}:
-        for name, partner in by_table.get(other, {}).items():
+    for read_table in {table for table, _ in skew.seen} - {table}:
+        for name, partner in by_table.get(read_table, {}).items():
             if name != skew.history.unit.name and skew.changes(partner.seen) and partner.changes(skew.seen):
                 yield partner.history.unit
 
@@ -77,7 +77,7 @@ def _partners(skew: _Skew, by_table: dict[str, dict[str, _Skew]]) -> Iterator[Un
 def _skews(history: History) -> Iterator[_Skew]:
     for write in history.writes("UPDATE", "DELETE", "INSERT"):
         # What the unit has made itself, no other transaction has read.
-        if write.template.verb != "INSERT" and history.changed_rows(write) & history.made:
+        if write.template.verb != "INSERT" and history.changed_rows(write) & history.inserted_rows:
             continue
         for read in history.steps[: write.place]:
             if read.sees_many and read.statement.alias == write.statement.alias:
@@ -97,7 +97,7 @@ def _unguarded(history: History, read: UnitStep, write: UnitStep) -> frozenset[t
     kept = {table for table in tables if history.is_guarded(read, write, *groups[table])}
     # Keys do not change: what was found by them alone will be found again.
     keys = {(table, column) for table in tables for column in history.table(table).key}
-    return frozenset(each for each in seen - keys if each[0] in tables - kept)
+    return frozenset((table, column) for table, column in seen - keys if table in tables - kept)
 
 
 def _is_unique(history: History, table: str, seen: frozenset[tuple[str, str]], write: UnitStep) -> bool:
@@ -145,11 +145,11 @@ def lock_orders(histories: Sequence[History]) -> Iterator[Hit]:
         first, second = pair.tables
         same = by_tables[first, second]
         reverse = [pair for pair in by_tables[second, first] if first != second]
-        reverse = reverse or [other for other in same if other.ascending is not pair.ascending]
+        reverse = reverse or [peer for peer in same if peer.ascending is not pair.ascending]
         # Both ways by what the caller gives, unless two units have shown that it is always the same one.
-        is_sorted = pair.ascending is not None and len({id(other.history) for other in same}) > 1
+        is_sorted = pair.ascending is not None and len({id(peer.history) for peer in same}) > 1
         if reverse or (first == second and not is_sorted):
-            partners = tuple(other.history.unit for other in reverse)
+            partners = tuple(peer.history.unit for peer in reverse)
             yield pair.history.hit(
                 "lock-order",
                 _ORDER,
@@ -167,7 +167,7 @@ def lock_pairs(history: History) -> Iterator[LockPair]:
     taken: list[tuple[UnitStep, Row]] = []
     held: set[tuple[int | None, Row]] = set()
     for step in history.steps:
-        rows = sorted(history.locked_rows(step) - history.made)
+        rows = sorted(history.locked_rows(step) - history.inserted_rows)
         transaction = step.statement.transaction
         # With autocommit a lock ends with its statement; one that is held already waits for nobody.
         new = [row for row in rows if transaction is not None and (transaction, row) not in held]
@@ -175,10 +175,10 @@ def lock_pairs(history: History) -> Iterator[LockPair]:
         # In which order one statement locks several rows is its own affair.
         if len(rows) == len(new) == 1:
             taken.append((step, new[0]))
-    for (first, one), (second, other) in combinations(taken, 2):
+    for (first, row), (second, later) in combinations(taken, 2):
         if first.statement.transaction == second.statement.transaction:
-            ascending = order[one[1]] < order[other[1]] if one[1] in order and other[1] in order else None
-            yield LockPair(history, first, second, (one, other), ascending if one[0] == other[0] else None)
+            ascending = order[row[1]] < order[later[1]] if row[1] in order and later[1] in order else None
+            yield LockPair(history, first, second, (row, later), ascending if row[0] == later[0] else None)
 
 
 def messages_before_commit(history: History) -> Iterator[Hit]:
@@ -186,8 +186,8 @@ def messages_before_commit(history: History) -> Iterator[Hit]:
     for step in history.steps:
         if step.template.verb != "SEND" or step.statement.transaction is None:
             continue
-        inside = (each for each in history.writes("INSERT", "UPDATE", "DELETE"))
-        written = next((each for each in inside if each.statement.transaction == step.statement.transaction), None)
+        inside = (write for write in history.writes("INSERT", "UPDATE", "DELETE"))
+        written = next((write for write in inside if write.statement.transaction == step.statement.transaction), None)
         if written is not None:
             table = written.template.table
             sentence = _EFFECTS[step.statement.sql]

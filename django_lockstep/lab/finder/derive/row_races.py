@@ -47,7 +47,7 @@ def row_races(history: History) -> Iterator[Hit]:
             yield from _use_of_deleted(history, write)
         elif not column:
             # No other transaction can change a row that this one has made.
-            rows = history.changed_rows(write) - history.made
+            rows = history.changed_rows(write) - history.inserted_rows
             yield from _of_write(list(_hits(history, write, rows)))
         # It matters whether the count of changed rows is looked at, if more is written whatever it is.
         elif write.place < last and (read := _read_of(history, write, column)):
@@ -64,7 +64,7 @@ def _use_of_deleted(history: History, write: UnitStep) -> Iterator[Hit]:
 
 def _read_of(history: History, write: UnitStep, column: str = "") -> tuple[UnitStep, RowRead, Row] | None:
     """Return where a row that it writes was read last, if nothing protects that."""
-    for row in sorted(history.changed_rows(write) - history.made):
+    for row in sorted(history.changed_rows(write) - history.inserted_rows):
         for read, before in _reads(history, write.place, write.statement.alias, row, column):
             groups = ({row}, *history.row_references(before))
             if not history.has_snapshot(read, write) and not history.is_guarded(read, write, *groups):
@@ -98,10 +98,10 @@ def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value)
     # Keys do not change, and of the times of a change the last one is right.
     if column in history.table(row[0]).key or write.type_of(value) == "now":
         return None
-    found = next(_reads(history, write.place, write.statement.alias, row, column), None)
-    if found is None:
+    reads = _reads(history, write.place, write.statement.alias, row, column)
+    if (last_read := next(reads, None)) is None:
         return None
-    read, before = found
+    read, before = last_read
     if history.has_snapshot(read, write) or _was_written(history, read, write, row, column):
         return None
     in_place = column in value.columns
@@ -122,9 +122,13 @@ def _reads(history: History, end: int, alias: str, row: Row, column: str) -> Ite
     for step in reversed(history.steps[:end]):
         if step.statement.alias != alias:
             continue
-        for each in step.statement.read:
-            if each.table == row[0] and (not column or column in each.values) and history.key_of(step, each) == row[1]:
-                yield step, each
+        for row_read in step.statement.read:
+            if (
+                row_read.table == row[0]
+                and (not column or column in row_read.values)
+                and history.key_of(step, row_read) == row[1]
+            ):
+                yield step, row_read
                 break
 
 
@@ -285,17 +289,19 @@ def _insert_consequence(read: UnitStep) -> tuple[int, str]:
 def _would_match(history: History, read: UnitStep, write: UnitStep) -> bool:
     """Whether the look would have seen the inserted row."""
     table = write.template.table
-    asked = read.equals(table)
-    given = write.template.assignments
-    known = [bool(asked[name] & set(write.values(given[name]))) for name in asked if name in given]
+    conditions = read.equals(table)
+    assignments = write.template.assignments
+    matches = [
+        bool(conditions[name] & set(write.values(assignments[name]))) for name in conditions if name in assignments
+    ]
     # With another value than was asked for, the new row would not have been found.
-    if not all(known):
+    if not all(matches):
         return False
     # A row, or a parent, that was made here: no other session knows it.
     rows = {(table, key) for key in history.named_keys(read, table)} | history.references(read, table)
-    if rows & history.made:
+    if rows & history.inserted_rows:
         return False
-    return bool(known) or not read.template.tested or read.template.looks != "rows"
+    return bool(matches) or not read.template.tested or read.template.looks != "rows"
 
 
 def _is_refused(history: History, read: UnitStep, write: UnitStep) -> bool:

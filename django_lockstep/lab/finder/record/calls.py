@@ -75,12 +75,12 @@ def _find(name: str) -> FunctionType | None:
     parts = name.split(".")
     # The longest module first: what is left of the name are a class and its function.
     for length in range(len(parts) - 1, 0, -1):
-        found: Any = sys.modules.get(".".join(parts[:length]))
-        if found is not None:
+        owner: Any = sys.modules.get(".".join(parts[:length]))
+        if owner is not None:
             for part in parts[length:]:
                 # Not getattr(): it would bind the function, and run what a descriptor does.
-                found = vars(found).get(part) if hasattr(found, "__dict__") else None
-            function = getattr(found, "__func__", found)  # of a class or static method
+                owner = vars(owner).get(part) if hasattr(owner, "__dict__") else None
+            function = getattr(owner, "__func__", owner)  # of a class or static method
             synchronous = isinstance(function, FunctionType) and not function.__code__.co_flags & _ASYNCHRONOUS
             return function if synchronous else None
     return None

@@ -40,7 +40,7 @@ class Fingerprints:
     def of(self, value: object) -> str:
         """Return the fingerprint of a parameter; of a list, those of its elements."""
         if isinstance(value, list | tuple | set | frozenset):
-            return f"[{'|'.join(self.of(each) for each in list(value)[:_MOST_ELEMENTS])}]"
+            return f"[{'|'.join(self.of(element) for element in list(value)[:_MOST_ELEMENTS])}]"
         return self._of_text(_canonical(value))
 
     def of_column(self, value: bytes | None, type_oid: int) -> str:
@@ -64,15 +64,15 @@ class Fingerprints:
             return text
         if self._key is None:
             return f"={text}"
-        known = self._known.get(text)
-        if known is None:
+        fingerprint = self._known.get(text)
+        if fingerprint is None:
             # All at once: which of them come again is not worth an account.
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
             # 48 bits: of ten thousand values, two look the same by chance in one of five million recordings.
-            known = hashlib.blake2b(text.encode(errors="replace"), digest_size=6, key=self._key).hexdigest()
-            self._known[text] = known
-        return known
+            fingerprint = hashlib.blake2b(text.encode(errors="replace"), digest_size=6, key=self._key).hexdigest()
+            self._known[text] = fingerprint
+        return fingerprint
 
 
 def _canonical(value: object) -> str:

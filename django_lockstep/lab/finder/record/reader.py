@@ -264,8 +264,8 @@ class TableCatalog:
         listed = json.loads(result.get_value(0, 0))
         # A proxy has the table of its model, which is the one to name.
         models = {model._meta.db_table: model for model in apps.get_models() if not model._meta.proxy}
-        self._by_oid |= {each["oid"]: _server_table(each, models.get(each["name"])) for each in listed}
-        self._on_loaded([known.table for known in self._by_oid.values() if known is not None])
+        self._by_oid |= {listing["oid"]: _server_table(listing, models.get(listing["name"])) for listing in listed}
+        self._on_loaded([server_table.table for server_table in self._by_oid.values() if server_table is not None])
         return True
 
 

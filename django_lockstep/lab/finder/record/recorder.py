@@ -186,7 +186,8 @@ class Recorder:
         draft, site = self._locate(sys._getframe(4))
         if draft is None:
             return
-        opened = ((each.alias, self._transactions.current(each)) for each in connections.all(initialized_only=True))
+        connected = connections.all(initialized_only=True)
+        opened = ((connection.alias, self._transactions.current(connection)) for connection in connected)
         inside = next((draft.transaction(alias, number) for alias, number in opened if number is not None), None)
         draft.statements.append(RecordedStatement(sql=what, transaction=inside, site=site))
 
@@ -194,10 +195,10 @@ class Recorder:
         """Return the unit that goes on, and the line of the project's code that the frame was called from."""
         draft = _request.get()
         # Inside of a request, the frames above the site need not be looked at.
-        found = self._code.walk(frame, whole=draft is None)
-        if draft is None and found.call is not None:
-            draft = self._calls.draft(found.call)
-        return draft, found.site
+        stack = self._code.walk(frame, whole=draft is None)
+        if draft is None and stack.call is not None:
+            draft = self._calls.draft(stack.call)
+        return draft, stack.site
 
     # Units
 

@@ -265,13 +265,13 @@ class _Reader:
                 self.notes |= dict.fromkeys(value["notes"])
 
     def _unit(self, value: dict[str, Any]) -> Unit:
-        statements = tuple(self._statement(each) for each in value["statements"])
+        statements = tuple(self._statement(statement) for statement in value["statements"])
         order = tuple(value.get("key_order", ()))
         return Unit(**{**value, "inputs": frozenset(value["inputs"]), "statements": statements, "key_order": order})
 
     def _statement(self, value: dict[str, Any]) -> RecordedStatement:
         site = value.get("site")
-        given = {
+        members = {
             **value,
             "sql": self._templates[value["sql"]],
             "site": None if site is None else self._sites[site],
@@ -279,12 +279,12 @@ class _Reader:
             "types": tuple(value.get("types", ())),
             "read": tuple(RowRead(**row) for row in value.get("read", ())),
         }
-        return RecordedStatement(**given)
+        return RecordedStatement(**members)
 
 
 def _table(value: Mapping[str, Any]) -> Table:
     unique = tuple(map(UniqueIndex.parse, value["unique"]))
-    keys = tuple(ForeignKey(parent=each["table"], columns=(each["column"],)) for each in value["foreign_keys"])
+    keys = tuple(ForeignKey(parent=key["table"], columns=(key["column"],)) for key in value["foreign_keys"])
     return Table(**{**value, "key": tuple(value["key"]), "unique": unique, "foreign_keys": keys})
 
 

@@ -55,7 +55,7 @@ def redact(outcome: Outcome, run: Run, *, ends: Iterable[tuple[FinalState, Mappi
 
 def mask_message(message: str) -> str:
     """Return the message of any error without numbers, and without what stands in quotes."""
-    return _IN_MESSAGE.sub(lambda found: found[1] or ("#" if found[0][0].isdigit() else "'...'"), message)
+    return _IN_MESSAGE.sub(lambda match: match[1] or ("#" if match[0][0].isdigit() else "'...'"), message)
 
 
 def hide_strings(message: str) -> str:
@@ -97,7 +97,7 @@ def _hidden(value: Any, names: _Names) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         hidden = {field.name: _hidden(getattr(value, field.name), names) for field in fields(value)}
         if isinstance(value, Step):  # tables and columns keep their names
-            hidden["sql"] = _LITERAL.sub(lambda found: names.hide(found[0]), value.sql)
+            hidden["sql"] = _LITERAL.sub(lambda match: names.hide(match[0]), value.sql)
         if isinstance(value, Raised):
             hidden["message"] = mask_message(hidden["message"])
         return replace(value, **hidden)

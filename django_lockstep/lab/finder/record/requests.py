@@ -68,13 +68,13 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
     """
 
     def of_client(handler: ClientHandler, environ: dict[str, Any]) -> Any:
-        return _noting(lambda: on_request(handler, environ, lambda given: client(handler, given)))
+        return _noting(lambda: on_request(handler, environ, lambda changed: client(handler, changed)))
 
     def of_wsgi(handler: WSGIHandler, environ: dict[str, Any], start_response: Any) -> Any:
         begun: list[tuple[Any, ...]] = []
 
-        def handle(given: dict[str, Any]) -> Any:
-            return wsgi(handler, given, lambda *arguments: begun.append(arguments))
+        def handle(changed: dict[str, Any]) -> Any:
+            return wsgi(handler, changed, lambda *arguments: begun.append(arguments))
 
         response = _noting(lambda: on_request(handler, environ, handle))
         # A server takes one response, however often the request was answered.
@@ -82,8 +82,8 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
         return response
 
     def noted(handler: BaseHandler, request: HttpRequest) -> Any:
-        if (made := _requests.get()) is not None:
-            made.append(request)
+        if (requests := _requests.get()) is not None:
+            requests.append(request)
         if FORCED_USER in request.META:
             # As its force_authenticate() does, which has set another user by now.
             request._force_auth_user = request.META[FORCED_USER]  # type: ignore[attr-defined]
@@ -113,8 +113,8 @@ def intercept_async(on_request: OnAsyncRequest) -> Iterator[None]:
             _requests.reset(token)
 
     async def noted(handler: BaseHandler, request: HttpRequest) -> Any:
-        if (made := _requests.get()) is not None:
-            made.append(request)
+        if (requests := _requests.get()) is not None:
+            requests.append(request)
         return await get_response(handler, request)
 
     client: Any = AsyncClientHandler.__call__
@@ -136,8 +136,8 @@ def _noting(handle: Callable[[], Any]) -> Any:
 
 def current_request() -> HttpRequest | None:
     """Return the request that the handler made of the environ, while ``on_request`` runs; None before it is made."""
-    made = _requests.get()
-    return made[-1] if made else None
+    requests = _requests.get()
+    return requests[-1] if requests else None
 
 
 def buffer_body(environ: dict[str, Any]) -> bytes:

@@ -73,8 +73,9 @@ class Draft:
         if not any(_MATTERS.search(statement.sql) for statement in self.statements):
             return replace(unit, statements=(), only_read=unit.digest)
         # Numbers before texts: the two cannot be compared.
-        order = sorted(self.keys, key=lambda known: (isinstance(self.keys[known], str), self.keys[known]))
-        return replace(unit, inputs=frozenset(self.inputs), key_order=tuple(order))
+        order = sorted(self.keys.items(), key=lambda item: (isinstance(item[1], str), item[1]))
+        fingerprints = tuple(fingerprint for fingerprint, _ in order)
+        return replace(unit, inputs=frozenset(self.inputs), key_order=fingerprints)
 
 
 @dataclass(slots=True)
@@ -102,12 +103,12 @@ class Calls:
     def draft(self, frame: FrameType) -> Draft | None:
         """Return the draft of the call that the frame is of."""
         thread = threading.get_ident()
-        known = self._open.get(thread)
-        if known is None or known.frame is not frame:
-            if known is not None:
-                self._finish(known)
-            known = self._open[thread] = self._opened(frame)
-        return known.draft
+        call = self._open.get(thread)
+        if call is None or call.frame is not frame:
+            if call is not None:
+                self._finish(call)
+            call = self._open[thread] = self._opened(frame)
+        return call.draft
 
     @contextmanager
     def letting_go(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from django_lockstep.lab.finder.confirm.judging import REMEDIES
@@ -90,9 +91,8 @@ class Race:
     def units(self) -> tuple[str, ...]:
         """The names of the requests and functions that reach it."""
         candidates = [entry.candidate for entry in self.entries]
-        return tuple(
-            dict.fromkeys([*(one.unit for one in candidates), *(name for one in candidates for name in one.also)])
-        )
+        names = [*(candidate.unit for candidate in candidates), *chain(*(candidate.also for candidate in candidates))]
+        return tuple(dict.fromkeys(names))
 
     @property
     def tests(self) -> tuple[str, ...]:
@@ -211,7 +211,8 @@ def entries_of(pairs: Iterable[tuple[Candidate, Finding]], suppressed: Sequence[
     """Return what reports say about these candidates, in this order, those that are accepted after the confirmed."""
     entries = []
     for candidate, finding in pairs:
-        reasons = (one.reason for one in suppressed if finding.verdict == "confirmed" and one.covers(candidate))
+        covering = (suppression for suppression in suppressed if suppression.covers(candidate))
+        reasons = (suppression.reason for suppression in covering if finding.verdict == "confirmed")
         entries.append(Entry(candidate=candidate, finding=finding, suppressed=next(reasons, "")))
     return tuple(sorted(entries, key=lambda entry: STATUSES.index(entry.status)))
 

@@ -90,9 +90,9 @@ def _paragraph(number: int, race: Race) -> Iterator[str]:
     yield f"  schedule {finding.schedule} of {finding.pairing}, in {finding.test}"
     yield from (f"  {actor}" for actor in finding.actors)
     yield textwrap.indent(finding.timeline, "  | ")
-    for other in race.entries[1:]:
-        name = f"{other.candidate.kind} {other.candidate.id} in {other.candidate.unit}"
-        yield f"  the same cause: {name}: {other.difference}"
+    for follower in race.entries[1:]:
+        name = f"{follower.candidate.kind} {follower.candidate.id} in {follower.candidate.unit}"
+        yield f"  the same cause: {name}: {follower.difference}"
     if finding.remedy:
         yield f"  tried: {finding.remedy}"
     yield from (f"  fits: {remedy}" for remedy in entry.remedies)

@@ -79,10 +79,10 @@ class Command(BaseCommand):
         suppressed = read_suppressions(Path.cwd(), options["baseline"])
         if not options["confirm"]:
             self._record(path, options)
-        found = Findings.on(path)
+        findings = Findings.on(path)
 
         def write() -> Report:
-            report = report_on(found, suppressed, root=Path.cwd())
+            report = report_on(findings, suppressed, root=Path.cwd())
             if options["report"]:
                 write_report(options["report"], report)
             return report
@@ -91,7 +91,7 @@ class Command(BaseCommand):
         self.stdout.write(summary_of(result))
         if budget:
             try:
-                self._confirm(found, budget, options)
+                self._confirm(findings, budget, options)
             finally:  # also of a search that is interrupted
                 result = write()
         self.stdout.write(as_text(result) if budget else list_candidates(result))
@@ -104,20 +104,20 @@ class Command(BaseCommand):
         record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"], **runner)
         self.stdout.write(f"recording: {path}; --confirm tries its candidates")
 
-    def _confirm(self, found: Findings, budget: float, options: dict[str, Any]) -> None:
+    def _confirm(self, findings: Findings, budget: float, options: dict[str, Any]) -> None:
         # An earlier process that died has left its test database.
-        interactive = not found.record_deaths()
+        interactive = not findings.record_deaths()
         is_terminal = self.stdout.isatty()
-        progress = Progress(found, self._print, budget=budget, is_terminal=is_terminal)
+        progress = Progress(findings, self._print, budget=budget, is_terminal=is_terminal)
         confirmation = Confirmation(
-            found, budget=budget, values=options["values"], on_finding=lambda finding: progress.update([finding])
+            findings, budget=budget, values=options["values"], on_finding=lambda finding: progress.update([finding])
         )
         progress.update([])
         # The dots of the tests would stand in the line that is rewritten.
         verbosity = 0 if is_terminal else options["verbosity"]
         runner = self._for_runner(options)
         # What fails only because requests were sent twice is no failure of the project's: it stands in the log.
-        log = found.path.with_suffix(".log")
+        log = findings.path.with_suffix(".log")
         with log.open("w", encoding="utf-8") as stream:
             confirm_tests(
                 options["labels"], confirmation, stream=stream, verbosity=verbosity, interactive=interactive, **runner

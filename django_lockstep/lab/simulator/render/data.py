@@ -66,10 +66,10 @@ def as_csv(report: LoadReport) -> str:
 
 def _with_counterpart(row: LoadRow, report: LoadReport) -> dict[str, Any]:
     """Return a strategy's figures, with those of its counterpart under ``counterpart``, and the ``speedup``."""
-    other = report.counterpart(row)
-    if other is None:
+    counterpart = report.counterpart(row)
+    if counterpart is None:
         return {**load_row(row), "counterpart": None}
-    return {**load_row(row), "counterpart": {**load_row(other), "speedup": _rounded(speedup(row, other))}}
+    return {**load_row(row), "counterpart": {**load_row(counterpart), "speedup": _rounded(speedup(row, counterpart))}}
 
 
 def load_row(row: LoadRow) -> dict[str, Any]:

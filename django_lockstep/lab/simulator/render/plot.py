@@ -222,8 +222,8 @@ def _title(report: LoadReport, sweep: Sweep) -> str:
 
 def _settings(report: LoadReport) -> str:
     environment = report.environment
-    known = ("isolation", "synchronous_commit", "fsync")
-    settings = [f"{name} {environment[name]}" for name in known if name in environment]
+    names = ("isolation", "synchronous_commit", "fsync")
+    settings = [f"{name} {environment[name]}" for name in names if name in environment]
     load = f"deposit:withdraw:transfer {report.load['mix']}"
     return " · ".join([environment["database"], *settings, *report.versions, load, f"{report.plan.extent} each"])
 

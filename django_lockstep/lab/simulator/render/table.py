@@ -84,12 +84,12 @@ def _scope(report: LoadReport) -> str:
 
 
 def _counterpart(report: LoadReport, row: LoadRow) -> str:
-    other = report.counterpart(row)
-    if other is None:
+    counterpart = report.counterpart(row)
+    if counterpart is None:
         return ""
-    times = speedup(row, other)
+    times = speedup(row, counterpart)
     # A rate of wrong results is marked where it stands: rates are what readers compare.
-    return _marked_rate(other) + (f" {times:.1f}x" if times else "")
+    return _marked_rate(counterpart) + (f" {times:.1f}x" if times else "")
 
 
 def _marked_rate(row: LoadRow) -> str:

@@ -12,8 +12,8 @@ from django_lockstep.lab.finder.second_session import ClusterSession, Glance, Ho
 from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.workers.cluster import Cluster
 
-RUNNING = Glance(found=b"", status=None, log=b"")
-INTERRUPTED = Glance(found=b"", status=pytest.ExitCode.INTERRUPTED, log=b"the last try is done")
+RUNNING = Glance(findings=b"", status=None, log=b"")
+INTERRUPTED = Glance(findings=b"", status=pytest.ExitCode.INTERRUPTED, log=b"the last try is done")
 
 
 class Worker(Executor):

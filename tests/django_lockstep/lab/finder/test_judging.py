@@ -161,7 +161,7 @@ def test_what_is_no_candidates_is_one_finding(
     confirmation = Confirmation(Findings(tmp_path / "findings", candidates), budget=60)
     attempts = [confirmation._attempts_on(one) for one in candidates]
     fork: Any = Fork(found=exploration(*map(outcome, differences)), tables={"seat", "order"})
-    confirmation._try(attempts, nullcontext(fork), pairing=TWICE, found={}, place=Place())
+    confirmation._try(attempts, nullcontext(fork), pairing=TWICE, explorations={}, place=Place())
 
     assert tuple(one.finding(Place()).verdict for one in attempts) == verdicts
 
@@ -292,7 +292,7 @@ def test_what_is_confirmed_already_is_not_held_against_others(difference: str, v
     fork: Any = Fork(found=exploration(outcome(difference)))
 
     attempts = confirmation._attempts_on(orders)
-    confirmation._try([attempts], nullcontext(fork), pairing=TWICE, found={}, place=Place())
+    confirmation._try([attempts], nullcontext(fork), pairing=TWICE, explorations={}, place=Place())
 
     assert attempts.finding(Place(test="test_it")).verdict == verdict
 

@@ -19,7 +19,7 @@ def tried(actor: Any, table: str) -> str:
     found = fork.explore(seconds=20)
     assert found.verdict == "broken", found.reason
     assert found.failure
-    return try_lock(candidate("a", table=table), found.failure, fork, found=found)
+    return try_lock(candidate("a", table=table), found.failure, fork, exploration=found)
 
 
 def spend(pk: int) -> None:
@@ -64,10 +64,10 @@ def test_candidates_of_one_fork_that_come_to_the_same_row_try_it_once() -> None:
     fork = Fork({"A": counted, "B": counted})
     found = fork.explore(seconds=20)
     assert found.failure
-    first = try_lock(candidate("a", table="racing_wallet"), found.failure, fork, found=found)
+    first = try_lock(candidate("a", table="racing_wallet"), found.failure, fork, exploration=found)
     runs = len(spent)
 
-    assert try_lock(candidate("b", table="racing_wallet"), found.failure, fork, found=found) == first != ""
+    assert try_lock(candidate("b", table="racing_wallet"), found.failure, fork, exploration=found) == first != ""
     assert len(spent) == runs
 
 
