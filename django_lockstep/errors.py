@@ -174,6 +174,17 @@ class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[
         self.target = target
         self.action = action
 
+    def __str__(self) -> str:
+        if self.model is None or self.pk is None or isinstance(self.pk, list) or self.args[0] != _STALE:
+            return super().__str__()
+        versions = "" if None in (self.found, self.expected) else f" (version {self.found}, you have {self.expected})"
+        refused = {"save": ": not saved", "delete": ": not deleted"}.get(self.action or "", "")
+        return f"{self.model._meta.label} {self.pk} was changed since it was read{versions}{refused}."
+
+
+_STALE = (StaleVersionError.__doc__ or "").partition("\n")[0]
+"""The message of an error without one."""
+
 
 STALE_ERRORS: tuple[type[Exception], ...] = (
     (StaleVersionError,) if RecordModifiedError is Exception else (StaleVersionError, RecordModifiedError)

@@ -54,7 +54,7 @@ def test_the_second_users_form_is_locked_and_unlocks_when_the_first_is_done(
     said: list[str] = []
     ada, bob = opened(staff_page("ada"), said), opened(staff_page("bob"), said)
     for page in (ada, bob):
-        expect(page.get_by_role("status")).to_contain_text("Nobody is editing.")
+        expect(page.get_by_role("status")).to_contain_text("No user is editing.")
         expect(limit(page, account)).to_be_disabled()
 
     ada.get_by_role("button", name="Edit", exact=True).click()
@@ -75,7 +75,7 @@ def test_the_second_users_form_is_locked_and_unlocks_when_the_first_is_done(
     expect(ada.get_by_role("status")).to_contain_text("Another user is editing: bob")
 
     bob.get_by_role("button", name="Stop editing").click()
-    expect(bob.get_by_role("status")).to_contain_text("Nobody is editing.")
+    expect(bob.get_by_role("status")).to_contain_text("No user is editing.")
     expect(limit(bob, account)).to_be_disabled()
     account.refresh_from_db()
     assert account.overdraft_limit == Decimal("250.00")

@@ -41,7 +41,7 @@ def retried(function: Callable[P, R], *, store: str) -> Callable[P, R]:
 class DynamoAccount:
     """An account as it was read from one item of a store.
 
-    DynamoDB has no row locks, so that nobody waits for anybody. Each change is one transaction of two conditional
+    DynamoDB has no row locks, so no writer waits for another one. Each change is one transaction of two conditional
     writes: the account's item, if it still has the version that was read, and the entry's, if its key is new. The
     class methods read again and try again; the instance methods try once and say whether they were first.
 

@@ -195,7 +195,7 @@ class ExplorationTally:
             return "incomplete", f"{schedules} ended right; at least {strategy.left} more are left"
         if self.unsteerable and strategy.exhaustive:
             moves = counted(self.unsteerable, "move")
-            return "incomplete", f"In {moves} the server alone decided in which order waiters went on"
+            return "incomplete", f"In {moves} the server alone decided the order of the waiters"
         if self.vacuity.reason:
             return "vacuous", self.vacuity.reason
         if not strategy.exhaustive:

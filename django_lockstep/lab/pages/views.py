@@ -3,7 +3,7 @@
 Races run in a separate process on a scratch database: no row of the project is read, shown or changed. Each run takes a
 processor for some seconds and a new database on the server, so pages run races only if ``LOCKSTEP_LAB_RUNS_IN_PAGES``
 is on, and one at a time. A run begins with a POST only: a link may contain a schedule, but the user has to press the
-button. It goes on while pages show how far it is; what it came to is kept, and downloaded without another run.
+button. It continues while pages show its progress; its result is kept, and downloaded without another run.
 """
 
 from __future__ import annotations

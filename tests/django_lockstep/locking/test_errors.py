@@ -31,9 +31,10 @@ def test_an_invalid_amount_that_cannot_be_pickled_travels_as_its_text() -> None:
 
 def test_the_message_tells_the_facts_that_are_known() -> None:
     error = StaleVersionError(model=Account, pk=7, expected=1, found=2)
-    assert str(error) == (
-        "The row was changed since it was read. (model='accounts.Account', pk=7, expected=1, found=2)"
-    )
+    assert str(error) == "accounts.Account 7 was changed since it was read (version 2, you have 1)."
+    assert str(StaleVersionError(expected=1)) == "The row was changed since it was read. (expected=1)"
+    failure = SerializationFailure("No", model=Account, pk=7, sqlstate="40001")
+    assert str(failure) == "No (model='accounts.Account', pk=7, sqlstate='40001')"
 
 
 @pytest.mark.parametrize("kind", [LockNotAvailable, LeaseTimedOut, DeadlockDetected, SerializationFailure])

@@ -221,7 +221,7 @@ def test_a_random_schedule_comes_out_as_in_isolationtester(raced: list[Program],
         steered = not spec.run.unsteerable and len(spec.run.schedule) == len(spec.run.steps)
     except ScheduleError:
         steered = False
-    event("steered" if steered else "the server alone decided in which order waiters went on")
+    event("steered" if steered else "the server alone decided the order of the waiters")
     assume(steered or len(raced) == 2)
 
     assert list(disagreements(spec)) == [], spec.text

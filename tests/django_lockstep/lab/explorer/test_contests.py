@@ -138,7 +138,7 @@ def test_where_the_server_never_chooses_so_the_order_is_said_to_be_its_own(monke
     run = explore(scenario(), reduction="symmetric")
 
     assert run.verdict == "incomplete"
-    assert run.reason == "In 1 move the server alone decided in which order waiters went on"
+    assert run.reason == "In 1 move the server alone decided the order of the waiters"
 
 
 def test_a_spec_marks_the_wait_with_the_step_that_ended_it() -> None:
