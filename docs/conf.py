@@ -53,7 +53,19 @@ def _require_every_name(app: Sphinx, env: BuildEnvironment) -> None:
                 logging.getLogger(__name__).warning("%s: %s has no entry for %s", page.name, module, name)
 
 
+def _write_llms_txt(app: Sphinx, error: Exception | None) -> None:
+    """Write the list of all pages for language models (https://llmstxt.org), beside the pages."""
+    if error is None and app.builder.name == "html":
+        titles = {name: app.env.titles[name].astext() for name in sorted(app.env.found_docs)}
+        pages = (f"- [{title}]({name}.html)" for name, title in titles.items())
+        summary = "> Pessimistic and optimistic locking for Django on PostgreSQL: used, proved and measured."
+        Path(app.outdir, "llms.txt").write_text(
+            "\n".join([f"# {project}", "", summary, "", *pages, ""]), encoding="utf-8"
+        )
+
+
 def setup(app: Sphinx) -> None:
     """Connect what is not configuration."""
+    app.connect("build-finished", _write_llms_txt)
     app.connect("doctree-read", _keep_builtins)
     app.connect("env-check-consistency", _require_every_name)
