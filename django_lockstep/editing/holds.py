@@ -123,12 +123,12 @@ def locked_rows(
     return [lock for lock in rows if lock.check_out.ended_at is None]
 
 
-def end(check_outs: Iterable[CheckOut], *, how: str, using: str, by: object = None) -> None:
+def end(check_outs: Iterable[CheckOut], *, ending: str, using: str, by: object = None) -> None:
     """End these check-outs, whose rows the caller has locked, and delete their locks."""
     ids = [check_out.pk for check_out in check_outs]
     # One UPDATE by keys: the rows are locked already, so that it does not wait.
     ended = CheckOut.objects.using(using).filter(pk__in=ids)
-    ended.update(ended_at=ClockTimestamp(), ended_how=how, ended_by=by)
+    ended.update(ended_at=ClockTimestamp(), ended_how=ending, ended_by=by)
     # CheckOut rows stay as the log; only the locks are deleted.
     EditLock.objects.using(using).filter(check_out__in=ids).delete()
 
@@ -138,7 +138,7 @@ def end_expired(locks: Iterable[EditLock], *, using: str) -> list[EditLock]:
     locks = list(locks)
     expired = {lock.check_out_id: lock.check_out for lock in locks if not is_alive(lock)}
     if expired:
-        end(expired.values(), how=CheckOut.End.EXPIRED, using=using)
+        end(expired.values(), ending=CheckOut.End.EXPIRED, using=using)
     return [lock for lock in locks if lock.check_out_id not in expired]
 
 
@@ -153,7 +153,7 @@ def purge(*, using: str) -> tuple[int, int]:
     with transaction.atomic(using=using):
         # Locked rows are skipped, so that a purge never makes a writer wait.
         expired = list(rows.filter(ended_at=None, expires_at__lte=ClockTimestamp()))
-        end(expired, how=CheckOut.End.EXPIRED, using=using)
+        end(expired, ending=CheckOut.End.EXPIRED, using=using)
         old = [row.pk for row in rows.filter(ended_at__lte=from_now(-history_for()))]
         CheckOut.objects.using(using).filter(pk__in=old).delete()
     return len(expired), len(old)
@@ -273,12 +273,12 @@ def find_check_out(target: Target, editor: Any, *, token: str | None, using: str
 def lost_error(check_out: CheckOut, *, using: str) -> EditLockLost:
     """Return the error that says how the check-out ended; without a recorded end it has expired."""
     row = CheckOut.objects.using(using).select_related("ended_by").get(pk=check_out.pk)
-    how = row.ended_how or CheckOut.End.EXPIRED.value
+    ending = row.ended_how or CheckOut.End.EXPIRED.value
     by = row.ended_by.get_username() if row.ended_by else ""
     at = row.ended_at or row.expires_at
     words = {
         "expired": _("The check-out of %(what)s expired at %(at)s"),
         "taken over": _("The check-out of %(what)s was taken over by %(by)s at %(at)s"),
         "checked in": _("The check-out of %(what)s was checked in at %(at)s"),
-    }[how]
-    return EditLockLost(words % {"what": row.target_name, "by": by, "at": time_with_day(at)}, how=how, by=by, at=at)
+    }[ending]
+    return EditLockLost(words % {"what": row.target_name, "by": by, "at": time_with_day(at)}, how=ending, by=by, at=at)

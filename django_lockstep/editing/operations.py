@@ -123,7 +123,7 @@ def take_over(
             words = _("%(editor)s needs the permission %(permission)s to take over %(what)s from another user")
             names = {"editor": by.get_username(), "permission": TAKE_OVER, "what": target.name}
             raise TakeOverNotAllowed(words % names)
-        end(obstacles.values(), how=CheckOut.End.TAKEN_OVER, by=by, using=database)
+        end(obstacles.values(), ending=CheckOut.End.TAKEN_OVER, by=by, using=database)
         return _grant(plan, by, ttl=lifetime, note=note, require_token=require_token)
 
 
@@ -171,7 +171,7 @@ def check_in(what: object, editor: object, *, token: str | None = None, using: s
         plan = plan_of(target, mine, using=database)
         if not _unexpired(mine, database).exists():
             raise lost_error(mine, using=database)
-        end([mine], how=CheckOut.End.CHECKED_IN, using=database)
+        end([mine], ending=CheckOut.End.CHECKED_IN, using=database)
         return _build_result(plan, mine=None, lock_result=True)
 
 
