@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from django_lockstep.lab.explorer.effects.statement_text import read_statement
 from django_lockstep.lab.finder.confirm.judging import REMEDIES
 from django_lockstep.lab.finder.consequences import consequence_sentence
 from django_lockstep.lab.finder.derive.candidates import Candidate
@@ -151,7 +152,7 @@ class Report:
         for verdict in ("not tried", "not decided", "not confirmed"):
             reasons: dict[str, list[Entry]] = {}
             for entry in (entry for entry in self.entries if entry.finding.verdict == verdict):
-                for reason in _reasons(entry.finding):
+                for reason in _reasons(entry):
                     reasons.setdefault(reason, []).append(entry)
             if reasons:
                 rest[verdict] = dict(sorted(reasons.items(), key=lambda pair: -len(pair[1])))
@@ -176,15 +177,24 @@ class Report:
         return NOTHING_TRIED if self.obstacle else 0
 
 
-def _reasons(finding: Finding) -> Iterable[str]:
+def _reasons(entry: Entry) -> Iterable[str]:
+    finding, read = entry.finding, entry.candidate.read
     if finding.verdict == "not decided":
         return ["more is left to try, with a larger budget"]
     # The names of both requests, which a pairing with another test begins with, would keep like reasons apart.
     pairs = (obstacle.partition(": ") for obstacle in finding.obstacles)
     reasons = [f"not {'with another test' if pair.startswith('`') else pair}: {reason}" for pair, _, reason in pairs]
+    if finding.verdict == "not confirmed" and read and read_statement(read.sql).looks == "aggregate":
+        reasons.append(_FAR_AWAY)
     return dict.fromkeys(reasons) or [
         finding.reason if finding.verdict == "not tried" else "all that was to be raced was raced"
     ]
+
+
+_FAR_AWAY = (
+    "what is counted may be far from its limit in these tests, so that no order exceeds it: have one count up to one "
+    "below the limit"
+)
 
 
 def report_on(findings: Findings, suppressed: Sequence[Suppression], *, root: Path, tried: bool = True) -> Report:

@@ -279,6 +279,17 @@ def test_the_rest_stands_by_reason_and_first_what_can_be_changed(tmp_path: Path)
     assert list(rest) == ["not tried", "not decided", "not confirmed"]
 
 
+def test_of_what_was_counted_it_is_said_that_the_limit_may_be_far_away(tmp_path: Path) -> None:
+    count = Access(site=site(3), sql='SELECT COUNT(*) AS "__count" FROM "seat" WHERE "seat"."show_id" = %s')
+    found = Findings(tmp_path / "findings", [candidate("a", read=count), candidate("b")])
+    for name in "ab":
+        found.add(Finding(candidate=name, verdict="not confirmed", reason="4 schedules"))
+    reasons = report_on(found, [], root=tmp_path).rest()["not confirmed"]
+
+    (far,) = (reason for reason in reasons if "far from its limit" in reason)
+    assert [entry.candidate.id for entry in reasons[far]] == ["a"]
+
+
 @pytest.mark.parametrize(
     ("kind", "differences", "sentence"),
     [
