@@ -24,6 +24,7 @@ _NUMBER = re.compile(r"(?<!_id) -?\d+(?:\.\d+)? instead of -?\d+(?:\.\d+)?(?=,| 
 """Of a column that is not a foreign key's; dates and times begin with digits, too."""
 _ANSWER = re.compile(r"\w+ returned ")
 _ERROR = re.compile(r"\w+ (raised |returned status 5)")
+_ACCEPTED = re.compile(r"\w+ returned (?:status [23].* instead of status 4|.* instead of raising )")
 _GONE = re.compile(r"\w+ returned status [23].* instead of status 4(04|10)\b")
 _MORE, _LESS = "one row more", "one row less"
 _MOST_SHOWN = 100
@@ -70,6 +71,8 @@ def consequence_sentence(differences: Collection[str], *, kind: str, models: Map
     consequence = _consequence(worst)
     if consequence == "server errors":
         return f"{worst}: an error that no order of the two, one after the other, ends with."
+    if consequence == "other answers" and _ACCEPTED.match(worst):
+        return f"Both succeed, but one of the two must be refused: {worst}."
     if consequence in CONSEQUENCES[CONSEQUENCES.index("other answers") :]:
         return f"{worst}."
     table, _, text = worst.partition(": ")

@@ -304,7 +304,12 @@ def test_of_what_was_counted_it_is_said_that_the_limit_may_be_far_away(tmp_path:
             "One box.A is changed that should stay as it was (x=2).",
         ),
         ("x", ["a, removed: one row more, x=1"], "One box.A is deleted that should stay (x=1)."),
-        ("x", ["B returned status 200 instead of status 409"], "B returned status 200 instead of status 409."),
+        ("x", ["B returned 1 instead of 2"], "B returned 1 instead of 2."),
+        ("x", ["B returned status 204 instead of status 404"], "B returned status 204 instead of status 404."),
+        *(
+            ("x", [text], f"Both succeed, but one of the two must be refused: {text}.")
+            for text in ("B returned status 200 instead of status 409", "A returned nothing instead of raising NoSeat")
+        ),
         ("x", ["B raised 23505"], "B raised 23505: an error that no order of the two, one after the other, ends with."),
         ("x", [], ""),
     ],
