@@ -20,6 +20,7 @@ CONSEQUENCES = (
     "success instead of not found",
 )
 """What a race does, the worst first; the last one is harmless if what two requests did was to delete."""
+_IN_TABLES = CONSEQUENCES[: CONSEQUENCES.index("other answers")]
 _NUMBER = re.compile(r"(?<!_id) -?\d+(?:\.\d+)? instead of -?\d+(?:\.\d+)?(?=,| in the row |$)")
 """Of a column that is not a foreign key's; dates and times begin with digits, too."""
 _ANSWER = re.compile(r"\w+ returned ")
@@ -56,8 +57,7 @@ def _consequence(difference: str) -> str:
 
 def subjects_of(differences: Collection[str]) -> set[str]:
     """Return what a wrong end is about: the tables that differ, in any database; if none does, the consequences."""
-    in_tables = CONSEQUENCES[: CONSEQUENCES.index("other answers")]
-    named = (text.partition(": ")[0].partition(",")[0] for text in differences if _consequence(text) in in_tables)
+    named = (text.partition(": ")[0].partition(",")[0] for text in differences if _consequence(text) in _IN_TABLES)
     return {name.rpartition(".")[2] for name in named} or set(map(_consequence, differences))
 
 
@@ -68,13 +68,15 @@ def consequence_sentence(differences: Collection[str], *, kind: str, models: Map
     if not now:
         return ""
     worst = min(now, key=lambda text: CONSEQUENCES.index(_consequence(text)))
-    consequence = _consequence(worst)
-    if consequence == "server errors":
+    if _consequence(worst) in _IN_TABLES:
+        return _table_sentence(worst, differences, kind=kind, models=models)
+    if _consequence(worst) == "server errors":
         return f"{worst}: an error that no order of the two, one after the other, ends with."
-    if consequence == "other answers" and _ACCEPTED.match(worst):
-        return f"Both succeed, but one of the two must be refused: {worst}."
-    if consequence in CONSEQUENCES[CONSEQUENCES.index("other answers") :]:
-        return f"{worst}."
+    is_accepted = _consequence(worst) == "other answers" and _ACCEPTED.match(worst)
+    return f"Both succeed, but one of the two must be refused: {worst}." if is_accepted else f"{worst}."
+
+
+def _table_sentence(worst: str, differences: Collection[str], *, kind: str, models: Mapping[str, str]) -> str:
     table, _, text = worst.partition(": ")
     model = models.get(table.removesuffix(REMOVED).rpartition(".")[2]) or table
     change, _, row = text.partition(", ")
