@@ -87,6 +87,8 @@ class Finding(Place):
     """The worst of these differences, one of `CONSEQUENCES`."""
     remedy: str = ""
     """What was tried against it, and helped."""
+    patch: str = ""
+    """The change of the code that helped, as a diff."""
     run: Mapping[str, Any] | None = None
     """The schedule's run, as data."""
     timeline: str = ""

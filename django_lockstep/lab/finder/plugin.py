@@ -52,6 +52,7 @@ _FILES = {
     "--race-confirm": "try the candidates of an earlier recording, as the second part of --find-races does, but for "
     "those that are decided",
     "--race-report": "write a report; the ending chooses the format: .txt, .json, .html, .sarif or .xml for JUnit",
+    "--race-fix": "write the first change of the code that was tried and helps, as a diff for git apply",
     "--race-record": "where the recording is kept (default: a file in pytest's cache, named at the end)",
     "--race-candidates": "list the candidates of an earlier recording; no test is run",
     "--race-baseline": "an earlier report, ending in .json: the races that it confirms are accepted",
@@ -112,9 +113,12 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
             django.setup()
         from django_lockstep.lab.finder.report.files import require_report
         from django_lockstep.lab.finder.report.races import read_suppressions
+        from django_lockstep.lab.output import require_writable
     with _refused():
         if path := config.getoption("--race-report"):
             require_report(path, option="--race-report")
+        if path := config.getoption("--race-fix"):
+            require_writable(path, option="--race-fix")
         return read_suppressions(config.rootpath, config.getoption("--race-baseline"))
 
 
@@ -269,12 +273,14 @@ def _confirming(config: pytest.Config, path: Path, suppressed: list[Suppression]
 
 def _report(config: pytest.Config, findings: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
     """Return the report, with or without what was tried, and write it where one is asked for."""
-    from django_lockstep.lab.finder.report.files import write_report
+    from django_lockstep.lab.finder.report.files import write_fix, write_report
     from django_lockstep.lab.finder.report.races import report_on
 
     report = report_on(findings, suppressed, root=config.rootpath, tried=tried)
     if path := config.getoption("--race-report"):
         write_report(path, report)
+    if path := config.getoption("--race-fix"):
+        write_fix(path, report)
     return report
 
 

@@ -96,9 +96,9 @@ class Fork:
     """Actors that start from where the test stands; they see the rows that it has committed."""
 
     actors: Mapping[str, Callable[[Any], Any]]
-    locked_first: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    """Schedules around writes of a table that all end right with a row locked first, by the table, the model's label
-    and the row's key; 0 if one ends wrong."""
+    remedies: dict[tuple[str, ...], int] = field(default_factory=dict)
+    """Schedules around writes of a table that all end right with a remedy, by the table and the change of the code, or
+    the model's label and the key of the row that was locked first; 0 if one ends wrong."""
 
     @property
     def titles(self) -> tuple[str, ...]:

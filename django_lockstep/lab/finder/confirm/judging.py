@@ -19,6 +19,7 @@ from django_lockstep.lab.explorer.render.reports import run_data
 from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.pairings import Pairing
+from django_lockstep.lab.finder.confirm.patches import patches_for
 from django_lockstep.lab.finder.consequences import CONSEQUENCES, consequence_of, subjects_of
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Place, Verdict
@@ -68,6 +69,7 @@ class Attempts:
     _elsewhere: set[str] = field(default_factory=set)
     _passed_over: bool = False
     _remedy: str = ""
+    _patch: str = ""
 
     def note(
         self,
@@ -177,6 +179,7 @@ class Attempts:
             differences=outcome.differences,
             consequence=consequence_of(outcome.differences),
             remedy=self._remedy,
+            patch=self._patch,
             run=run_data(run),
             timeline=timeline(run),
             drawing=svg(run, ident=f"race-{self.candidate.id}", styled=False),
@@ -187,6 +190,9 @@ class Attempts:
         if self.candidate.kind == "lock-order":
             return ""  # another lock first only moves the cycle
         try:
+            self._patch, schedules = try_patches(self.candidate, run, fork, exploration=exploration)
+            if self._patch:
+                return f"with this change {counted(schedules, 'schedule')} end as serial orders do"
             return try_lock(self.candidate, run, fork, exploration=exploration)
         except ExplorerError:  # a remedy that cannot be tried is not one that helped
             return ""
@@ -303,6 +309,8 @@ _INSERTED = re.compile(r'INSERT INTO "([^"]+)" \(([^)]*)\)')
 
 # Half of what a fork may take, as there may be several rows to try.
 _SECONDS = 10.0
+_RIGHT = {"nothing found", "vacuous"}
+"""With a remedy one of the two may be refused in every schedule, as in the serial orders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,19 +329,35 @@ class LockFirst:
             return self.actor(fixture)
 
 
+def try_patches(candidate: Candidate, run: Run, fork: Fork, *, exploration: Exploration) -> tuple[str, int]:
+    """Explore the fork with each change of the code that may help; return the first one's diff with its schedules."""
+    reads = (step.transaction for step in run.steps if candidate.read and step.source == str(candidate.read.site))
+    for patch in patches_for(candidate, in_transaction=next(reads, None) is not None):
+        # Several candidates of one request may ask for the same change.
+        key = candidate.table, patch.diff
+        if key not in fork.remedies:
+            with patch.applied() as is_applied:
+                options: dict[str, Any] = {"tables": (candidate.table,), "stop": True, "before": exploration}
+                tried = fork.explore(seconds=_SECONDS, **options) if is_applied else None
+            fork.remedies[key] = tried.schedules if tried and tried.verdict in _RIGHT else 0
+        if schedules := fork.remedies[key]:
+            return patch.diff, schedules
+    return "", 0
+
+
 def try_lock(candidate: Candidate, run: Run, fork: Fork, *, exploration: Exploration) -> str:
     """Explore the fork with a row locked first; return what was done if every schedule then ends right, or nothing."""
     # The row that was read before its parents: of two locks that help, the narrower is the better advice.
     for model, pk in dict.fromkeys([*_rows_read(candidate, run), *_parents(candidate, run)]):
         lock = candidate.table, model._meta.label, pk
         # Several candidates of one request often come to the same row.
-        if lock not in fork.locked_first:
+        if lock not in fork.remedies:
             actors = {name: LockFirst(model, pk, actor) for name, actor in fork.actors.items()}
             tried = replace(fork, actors=actors).explore(
                 seconds=_SECONDS, tables=(candidate.table,), stop=True, before=exploration
             )
-            fork.locked_first[lock] = tried.schedules if tried.verdict == "nothing found" else 0
-        if schedules := fork.locked_first[lock]:
+            fork.remedies[lock] = tried.schedules if tried.verdict in _RIGHT else 0
+        if schedules := fork.remedies[lock]:
             return (
                 f"with the row {pk} of {model._meta.label} locked first, in the same transaction, "
                 f"{counted(schedules, 'schedule')} end as serial orders do"

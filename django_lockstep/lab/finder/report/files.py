@@ -31,7 +31,7 @@ from django_lockstep.lab.finder.report.text import full_text
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.wording import listed
 
-__all__ = ["as_html", "as_json", "page_context", "render_report", "require_report", "write_report"]
+__all__ = ["as_html", "as_json", "page_context", "render_report", "require_report", "write_fix", "write_report"]
 
 
 def require_report(path: Path, *, option: str) -> None:
@@ -45,6 +45,12 @@ def require_report(path: Path, *, option: str) -> None:
 def write_report(path: Path, report: Report) -> None:
     """Write the report, so that a reader sees the old file or the whole new one."""
     write_atomically(path, render_report(report, path))
+
+
+def write_fix(path: Path, report: Report) -> None:
+    """Write the diff of the first change that helps against a race that is not accepted; without one, an empty file."""
+    patches = (race.worst.finding.patch for race in report.races() if not race.worst.suppressed)
+    write_atomically(path, next(filter(None, patches), ""))
 
 
 def render_report(report: Report, path: Path) -> str:
@@ -77,7 +83,7 @@ def _fields(entry: Entry) -> Iterator[tuple[str, Any]]:
     yield "tests", entry.tests
     yield "suppressed", entry.suppressed
     of_finding = ("verdict", "reason", "obstacles", "consequence", "pairing", "test", "number", "schedules", "schedule")
-    yield from ((name, getattr(finding, name)) for name in (*of_finding, "seconds", "actors", "fault"))
+    yield from ((name, getattr(finding, name)) for name in (*of_finding, "seconds", "actors", "fault", "patch"))
     yield "difference", entry.difference
     yield "remedy_tried", finding.remedy
     yield "remedies", entry.remedies

@@ -95,4 +95,5 @@ def _paragraph(number: int, race: Race) -> Iterator[str]:
         yield f"  the same cause: {name}: {follower.difference}"
     if finding.remedy:
         yield f"  tried: {finding.remedy}"
+        yield from (f"  | {line}" for line in finding.patch.splitlines())
     yield from (f"  fits: {remedy}" for remedy in entry.remedies)

@@ -27,10 +27,11 @@ from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter
 from django_lockstep.lab.finder.record.stack import CodeMap
-from django_lockstep.lab.finder.report.files import require_report, write_report
+from django_lockstep.lab.finder.report.files import require_report, write_fix, write_report
 from django_lockstep.lab.finder.report.races import NOTHING_TRIED, Report, read_suppressions, report_on
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
 from django_lockstep.lab.finder.shares import parse_budget
+from django_lockstep.lab.output import require_writable
 
 __all__ = []
 
@@ -52,6 +53,7 @@ class Command(BaseCommand):
         add("--record", type=Path, metavar="FILE", help="where the recording is kept")
         add("--confirm", type=Path, metavar="FILE", help="try the candidates of this recording; no test is recorded")
         add("--report", type=Path, metavar="FILE", help="write a report: .txt, .json, .html, .sarif or .xml")
+        add("--fix", type=Path, metavar="FILE", help="write the first change that was tried and helps, for git apply")
         add("--baseline", type=Path, metavar="FILE", help="an earlier report (.json); what it confirms is accepted")
         add("--values", action="store_true", help="record parameters and rows as they are, and report them")
         own = {action.dest for action in parser._actions}
@@ -66,6 +68,8 @@ class Command(BaseCommand):
             budget = parse_budget(options["budget"])
             if options["report"]:
                 require_report(options["report"], option="--report")
+            if options["fix"]:
+                require_writable(options["fix"], option="--fix")
             status = self._search(budget, options)
         except (FinderError, ValueError, OSError) as error:
             raise CommandError(str(error), returncode=2) from error
@@ -85,6 +89,8 @@ class Command(BaseCommand):
             report = report_on(findings, suppressed, root=Path.cwd())
             if options["report"]:
                 write_report(options["report"], report)
+            if options["fix"]:
+                write_fix(options["fix"], report)
             return report
 
         result = write()

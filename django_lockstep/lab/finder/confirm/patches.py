@@ -1,0 +1,191 @@
+"""Changes of the project's own lines that may mend a race: written as diffs, and tried by running the changed code.
+
+The query that reads a row locks it, with the function in `transaction.atomic`; ``save()`` writes only the fields that
+the function has set; or both. Only the code of functions is replaced, while a fork is explored; the file stays.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+from django.db import transaction
+
+from django_lockstep.lab.finder.derive.candidates import Candidate
+from django_lockstep.lab.finder.record.recording import Site
+
+__all__ = ["Patch", "patches_for"]
+
+_READS = frozenset({"get", "first", "last", "earliest", "latest"})
+"""Methods of query sets that return one row."""
+_SHORTCUT = "get_object_or_404"
+_IMPORT = "from django.db import transaction"
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A change of one function of a file."""
+
+    path: str
+    """As recordings name it."""
+    source: str
+    function: str
+    """Its qualified name."""
+    edits: tuple[tuple[int, str], ...]
+    """What is inserted, by place in the source."""
+    opens_transaction: bool = False
+    """Whether the function is to be in a transaction of its own."""
+
+    @cached_property
+    def _tree(self) -> ast.Module:
+        return ast.parse(self.source)
+
+    @property
+    def diff(self) -> str:
+        """The change as ``git apply`` takes it."""
+        edits = list(self.edits)
+        if self.opens_transaction:
+            definition = _definition(self._tree, self.function)
+            edits.append(
+                (_offset(self.source, definition.lineno), f"{' ' * definition.col_offset}@transaction.atomic\n")
+            )
+            if _IMPORT not in self.source:
+                edits.append((_offset(self.source, _first_import(self._tree)), f"{_IMPORT}\n"))
+        before, after = (text.splitlines(keepends=True) for text in (self.source, _edited(self.source, edits)))
+        return "".join(difflib.unified_diff(before, after, f"a/{self.path}", f"b/{self.path}"))
+
+    @contextmanager
+    def applied(self) -> Iterator[bool]:
+        """Have the function run the changed code; yields whether it was there as it stands in the file."""
+        tree = ast.parse(_edited(self.source, self.edits))
+        if self.opens_transaction:
+            # The same as the decorator, which a function that others have imported cannot get any more.
+            definition = _definition(tree, self.function)
+            call = ast.Call(ast.Name("_lockstep_atomic", ast.Load()), [], [])
+            definition.body = [ast.With(items=[ast.withitem(call)], body=definition.body)]
+            ast.fix_missing_locations(tree)
+        before, after = (_code_of(compile(code, self.path, "exec"), self.function) for code in (self._tree, tree))
+        functions = [it for it in gc.get_objects() if isinstance(it, FunctionType) and self._is_of(it.__code__, before)]
+        codes = [function.__code__ for function in functions]
+        try:
+            for function in functions:
+                function.__globals__["_lockstep_atomic"] = transaction.atomic
+                function.__code__ = after.replace(co_filename=function.__code__.co_filename)
+            yield bool(functions)
+        finally:
+            for function, code in zip(functions, codes, strict=True):
+                function.__code__ = code
+                function.__globals__.pop("_lockstep_atomic", None)
+
+    def _is_of(self, code: CodeType, expected: CodeType) -> bool:
+        is_named = code.co_qualname == self.function and code.co_filename.endswith(self.path)
+        return is_named and code.co_code == expected.co_code and code.co_freevars == expected.co_freevars
+
+
+def patches_for(candidate: Candidate, *, in_transaction: bool) -> Iterator[Patch]:
+    """Yield the changes that may help against the candidate, the smallest first; none if its code has another form.
+
+    ``in_transaction`` says whether the read is in one already.
+    """
+    read, write = candidate.read.site if candidate.read else None, candidate.write.site
+    if read is None or write is None or (read.path, read.function) != (write.path, write.function):
+        return
+    files = (folder / read.path for folder in (Path.cwd(), *map(Path, sys.path)))
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        return
+    source = file.read_text("utf-8")
+    tree = ast.parse(source)
+    saves = list(_update_fields(source, tree, write))[:1]
+    locks = list(_locking_read(source, tree, read))[:1]
+    patch = Patch(read.path, source, read.function, tuple(saves))
+    if saves and candidate.kind in {"whole-row-write", "deleted-row-write"}:
+        yield patch
+    if locks:
+        patch = replace(patch, opens_transaction=not in_transaction)
+        yield from (replace(patch, edits=edits) for edits in dict.fromkeys([tuple(locks), (*locks, *saves)]))
+
+
+def _locking_read(source: str, tree: ast.Module, site: Site) -> Iterator[tuple[int, str]]:
+    """Yield what makes the query on the line lock its row."""
+    for call in _calls_on(tree, site.line):
+        if (
+            isinstance(call.func, ast.Attribute)
+            and call.func.attr in _READS
+            and not isinstance(call.func.value, ast.Name)
+        ):
+            yield _end(source, call.func.value), ".select_for_update()"
+        elif isinstance(call.func, ast.Name) and call.func.id == _SHORTCUT and call.args:
+            is_model = isinstance(call.args[0], ast.Name)
+            yield _end(source, call.args[0]), f"{'.objects' if is_model else ''}.select_for_update()"
+
+
+def _update_fields(source: str, tree: ast.Module, site: Site) -> Iterator[tuple[int, str]]:
+    """Yield what has a ``save()`` without arguments on the line write only what the function has set on the object."""
+    nodes = list(ast.walk(_definition(tree, site.function)))
+    attributes = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    for call in _calls_on(tree, site.line):
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "save" and not (call.args or call.keywords):
+            owner = ast.unparse(call.func.value)
+            names = [node.attr for node in attributes if ast.unparse(node.value) == owner]
+            if names:
+                listed = ", ".join(f'"{name}"' for name in dict.fromkeys(names))
+                yield _end(source, call) - 1, f"update_fields=[{listed}]"
+
+
+def _calls_on(tree: ast.Module, line: int) -> list[ast.Call]:
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [call for call in calls if call.lineno <= line <= (call.end_lineno or call.lineno)]
+
+
+def _definition(tree: ast.AST, qualname: str) -> Any:
+    """Return the function of this name; definitions inside of others are named through ``<locals>``."""
+    for name in qualname.replace(".<locals>", "").split("."):
+        tree = next(
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node is not tree and node.name == name
+        )
+    return tree
+
+
+def _first_import(tree: ast.Module) -> int:
+    imports = (node.lineno for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
+    from_future = [
+        node.lineno + 1 for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+    ]
+    return from_future[0] if from_future else next(imports, 1)
+
+
+def _offset(source: str, line: int, column: int = 0) -> int:
+    """Return the place of a column, which `ast` counts in UTF-8, of a line."""
+    lines = source.splitlines(keepends=True)
+    return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
+
+
+def _end(source: str, node: ast.expr) -> int:
+    return _offset(source, node.end_lineno or node.lineno, node.end_col_offset or 0)
+
+
+def _edited(source: str, edits: tuple[tuple[int, str], ...] | list[tuple[int, str]]) -> str:
+    for place, text in sorted(edits, reverse=True):
+        source = source[:place] + text + source[place:]
+    return source
+
+
+def _code_of(code: CodeType, qualname: str) -> CodeType:
+    """Return the code of the function of this name in a module's code."""
+    nested = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    for inner in nested:
+        if inner.co_qualname == qualname:
+            return inner
+    return next(_code_of(inner, qualname) for inner in nested if qualname.startswith(f"{inner.co_qualname}."))

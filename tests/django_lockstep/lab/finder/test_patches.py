@@ -1,0 +1,144 @@
+"""Changes of the project's lines: what is written, and that the changed code is what runs."""
+
+import importlib
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from django_lockstep.lab.finder.confirm.patches import Patch, patches_for
+from django_lockstep.lab.finder.derive.candidates import Access
+from django_lockstep.lab.finder.record.recording import Site
+from tests.django_lockstep.lab.finder.test_findings import candidate
+
+SOURCE = '''
+"""A shop."""
+
+from __future__ import annotations
+
+from shop.models import Order, Seat
+
+
+class Shop:
+    def book(self, pk, guest):
+        """Bücher."""
+        seat = Seat.objects.get(pk=pk)
+        seat.guest, seat.free = guest, False
+        seat.save()
+        return seat
+
+    def cancel(self, pk):
+        seat = get_object_or_404(Seat, pk=pk)
+        seat.delete()
+'''
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The project's folder, with its module."""
+    (tmp_path / "sold.py").write_text(SOURCE.lstrip().replace("from shop.models import Order, Seat\n", "Seat = None\n"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return importlib.import_module("sold")
+
+
+def line(text: str) -> int:
+    return Path("sold.py").read_text().splitlines().index(text) + 1
+
+
+def patches(read: str, write: str, function: str, *, kind: str, in_transaction: bool = False) -> list[Patch]:
+    accesses = {
+        name: Access(site=Site(path="sold.py", line=line(text), function=function), sql="")
+        for name, text in {"read": read, "write": write}.items()
+    }
+    return list(patches_for(candidate("a", kind=kind, **accesses), in_transaction=in_transaction))
+
+
+def changed(patch: Patch) -> list[str]:
+    return [text for text in patch.diff.splitlines() if text[0] in "+-" and text[:3] not in {"+++", "---"}]
+
+
+READ, SAVE = "        seat = Seat.objects.get(pk=pk)", "        seat.save()"
+LOCKED = [f"-{READ}", f"+{READ.replace('.get', '.select_for_update().get')}"]
+FIELDS = [f"-{SAVE}", '+        seat.save(update_fields=["guest", "free"])']
+ATOMIC = ["+from django.db import transaction", "+    @transaction.atomic"]
+
+
+@pytest.mark.usefixtures("module")
+@pytest.mark.parametrize(
+    ("kind", "in_transaction", "changes"),
+    [
+        ("read-modify-write", True, [LOCKED, [*LOCKED, *FIELDS]]),
+        ("read-modify-write", False, [[*ATOMIC, *LOCKED], [*ATOMIC, *LOCKED, *FIELDS]]),
+        ("whole-row-write", True, [FIELDS, LOCKED, [*LOCKED, *FIELDS]]),
+    ],
+)
+def test_the_row_is_locked_and_what_was_set_is_written(
+    kind: str, in_transaction: bool, changes: list[list[str]]
+) -> None:
+    assert [
+        changed(patch) for patch in patches(READ, SAVE, "Shop.book", kind=kind, in_transaction=in_transaction)
+    ] == changes
+
+
+@pytest.mark.usefixtures("module")
+def test_of_a_shortcut_the_query_locks() -> None:
+    read, write = "        seat = get_object_or_404(Seat, pk=pk)", "        seat.delete()"
+    (patch,) = patches(read, write, "Shop.cancel", kind="check-then-act", in_transaction=True)
+
+    assert changed(patch)[1] == "+        seat = get_object_or_404(Seat.objects.select_for_update(), pk=pk)"
+
+
+@pytest.mark.usefixtures("module")
+def test_code_of_another_form_has_none() -> None:
+    assert patches('        """Bücher."""', SAVE, "Shop.book", kind="read-modify-write") == []
+    assert list(patches_for(candidate("a"), in_transaction=True)) == []
+
+
+def test_the_diff_can_be_applied(module: Any, tmp_path: Path) -> None:
+    patch = patches(READ, SAVE, "Shop.book", kind="read-modify-write")[1]
+    subprocess.run(["git", "apply", "-"], input=patch.diff, cwd=tmp_path, text=True, check=True)
+
+    source = (tmp_path / "sold.py").read_text()
+    assert "    @transaction.atomic\n    def book(" in source
+    compile(source, "sold.py", "exec")
+
+
+class Rows:
+    """In place of a model: says what was done."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.objects = self
+
+    def select_for_update(self) -> "Rows":
+        self.done.append("lock")
+        return self
+
+    def get(self, pk: int) -> "Rows":
+        return self
+
+    def save(self, **options: Any) -> None:
+        self.done.append(f"save {options}")
+
+
+@pytest.mark.django_db
+def test_the_changed_code_runs_meanwhile(module: Any) -> None:
+    patch = patches(READ, SAVE, "Shop.book", kind="read-modify-write")[1]
+    book = module.Shop.book
+    ends = []
+    for _ in range(2):
+        module.Seat = Rows()
+        with patch.applied() as is_applied:
+            assert is_applied
+            book(module.Shop(), 1, "ada")
+        ends.append(module.Seat.done)
+        module.Seat = Rows()
+        book(module.Shop(), 1, "ada")
+        ends.append(module.Seat.done)
+
+    assert ends == 2 * [["lock", "save {'update_fields': ['guest', 'free']}"], ["save {}"]]
+    Path("sold.py").write_text(SOURCE.replace("return seat", "return None"))
+    with patches(READ, SAVE, "Shop.book", kind="read-modify-write")[0].applied() as is_applied:
+        assert not is_applied
