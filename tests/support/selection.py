@@ -52,18 +52,16 @@ PLACES = {
         "tests/django_lockstep/lab/test_interrupt.py",
         "tests/django_lockstep/lab/pages/test_progress.py",
         "tests/django_lockstep/lab/pages/test_views.py",
-        "tests/django_lockstep/leases/test_clocks.py",
         "tests/django_lockstep/leases/test_heartbeats.py",
         "tests/django_lockstep/leases/test_processes.py",
         "tests/django_lockstep/leases/test_restart.py",
         "tests/django_lockstep/leases/test_run_exclusive.py",
-        "tests/django_lockstep/locking/test_increments.py",
         "tests/django_lockstep/stores/test_processes.py",
         "tests/django_lockstep/test_root.py::test_the_library_works_without_django_concurrency",
     ),
     # Tries very many cases, or a case in many ways.
     "slow": (
-        "tests/accounts/races/test_directed.py",
+        "tests/accounts/races/test_races.py::test_a_directed_race",
         "tests/accounts/races/test_races.py::test_every_round",
         "tests/accounts/races/test_races.py::test_full_and_reduced",
         "tests/accounts/test_account_model.py",
@@ -75,7 +73,6 @@ PLACES = {
         "tests/django_lockstep/admin/test_closed_fields.py",
         "tests/django_lockstep/admin/test_inlines.py",
         "tests/django_lockstep/admin/test_unfold.py",
-        "tests/django_lockstep/editing/graphql/test_races.py",
         "tests/django_lockstep/editing/test_admin.py",
         "tests/django_lockstep/editing/test_change_form.py",
         "tests/django_lockstep/editing/test_races.py",
@@ -103,14 +100,12 @@ PLACES = {
         "tests/django_lockstep/lab/finder/test_seeded_shop.py",
         "tests/django_lockstep/lab/test_plot.py",
         "tests/django_lockstep/leases/test_machine.py",
-        "tests/django_lockstep/leases/test_takeover.py",
         "tests/django_lockstep/leases/test_waiting.py",
         "tests/django_lockstep/locking/test_several_tables.py",
         # A DynamoDB server; so do those parameters of the other tests there.
         "tests/accounts/contrib/dynamodb/",
         "tests/django_lockstep/stores/test_dynamodb.py",
         "tests/django_lockstep/stores/test_items.py",
-        "tests/django_lockstep/stores/test_tables.py",
     ),
     # Opens chromium.
     "browser": (

@@ -10,7 +10,8 @@ from django.db import connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.leases import LeaseHandle, lease
+from django_lockstep.lab.pytest_plugin import RaceFixture
+from django_lockstep.leases import LeaseHandle, LeaseLost, lease
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire, steal
@@ -237,3 +238,32 @@ def test_a_heartbeat_that_comes_in_between_does_not_stop_a_robber(monkeypatch: p
 
     monkeypatch.setattr("django_lockstep.leases.testing.expire", expire_before_a_beat)
     assert steal("k").token > handle.token
+
+
+# Every interleaving of an old holder's write with a takeover
+
+
+def take(handle: LeaseHandle) -> bool:
+    return Lease.objects.acquire("k", 60) is not None
+
+
+def refresh(handle: LeaseHandle) -> bool:
+    try:
+        handle.refresh()
+    except LeaseLost:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("first", [take, refresh])
+def test_an_expired_lease_has_one_taker_and_no_late_refresh(
+    race: RaceFixture, first: Callable[[LeaseHandle], bool]
+) -> None:
+    found = race(first, take, set_up=expired, invariant=lambda handle: Lease.objects.holder("k") is not None)
+    assert all(list(outcome.results.values()).count("True") == 1 for outcome in found.outcomes)
+
+
+def expired() -> LeaseHandle:
+    handle = acquired()
+    expire("k")
+    return handle

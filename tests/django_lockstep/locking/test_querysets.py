@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django_lockstep.locking import LockNotAvailable, lock_row
 from tests.django_lockstep.locking.looks import fresh
 from tests.support.sessions import Session
-from tests.testapps.shop.models import BoxSeat, OddSeat, PairSeat, Seat, StampedSeat, Ticket, UuidSeat
+from tests.testapps.shop.models import BoxSeat, OddSeat, PairSeat, Seat, StampedSeat, UuidSeat
 
 
 @pytest.fixture
@@ -44,13 +44,6 @@ def test_it_obeys_nowait_skip_locked_and_timeout(seats: list[Seat], other: Sessi
         for option in options:
             with pytest.raises(LockNotAvailable), transaction.atomic():
                 Seat.objects.lock(seats[0].pk, **option)
-
-
-def test_what_is_read_along_is_not_locked(seats: list[Seat], other: Session) -> None:
-    ticket = Ticket.objects.create(seat=seats[0])
-    with held(other, seats[1]), transaction.atomic():
-        (seat,) = Seat.objects.prefetch_related("ticket_set").lock_many([seats[0].pk])
-        assert list(seat.ticket_set.all()) == [ticket]
 
 
 # update_if_unchanged

@@ -49,15 +49,6 @@ def test_rows_come_locked_in_primary_key_order_each_once(seats: list[Seat]) -> N
     assert sql.endswith('ORDER BY "shop_seat"."id" ASC FOR NO KEY UPDATE OF "shop_seat"')
 
 
-def test_the_row_is_read_as_it_is_after_the_wait(seats: list[Seat], other: Session) -> None:
-    with held(other, seats[0]):
-        other.run(Seat.objects.filter(pk=seats[0].pk).update, guest="Ada")
-        with pytest.raises(LockNotAvailable), transaction.atomic():
-            lock_row(Seat, seats[0].pk, timeout=0.01)
-    with transaction.atomic():
-        assert lock_row(Seat, seats[0].pk).guest == "Ada"
-
-
 def test_a_second_locker_waits_for_the_first(seats: list[Seat], other: Session) -> None:
     def lock_and_read() -> str:
         with transaction.atomic():

@@ -1,7 +1,9 @@
 """A versioned row is written only while it has the version that was read."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
+from itertools import combinations_with_replacement
 from typing import Any
 
 import pytest
@@ -12,16 +14,15 @@ from django.db.models.functions import Now
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
+from django_lockstep.lab.pytest_plugin import RaceFixture
 from django_lockstep.locking import (
     DeadlockDetected,
-    SerializationFailure,
     StaleVersionError,
-    isolated_transaction,
     verify_unchanged,
 )
 from tests.django_lockstep.locking.looks import every_kind, fresh, statements
 from tests.support.sessions import Session
-from tests.testapps.shop.models import BoxSeat, Seat, Stage, StampedSeat
+from tests.testapps.shop.models import BoxSeat, Seat, Stage, StampedSeat, Ticket
 
 
 @pytest.fixture
@@ -63,32 +64,6 @@ def test_a_deleted_row_stays_deleted(seat: Seat) -> None:
         with pytest.raises(Seat.DoesNotExist, match="was deleted since it was read"):
             seat.update_if_unchanged(guest="Ada")
         assert not Seat.objects.exists()
-
-
-def test_the_second_of_two_waits_and_is_told(open_session: Callable[[], Session]) -> None:
-    seat = Seat.objects.create()
-    first, second = fresh(seat), fresh(seat)
-    session = open_session()
-    with transaction.atomic():
-        assert first.update_if_unchanged(guest="Ada")
-        late = session.start(second.update_if_unchanged, guest="Bob")
-        session.wait_until_blocked()
-    assert late.result() is False
-    assert fresh(seat).guest == "Ada"
-
-
-def test_above_read_committed_a_conflict_is_a_serialization_failure(other: Session) -> None:
-    seat = Seat.objects.create()
-
-    def write_late() -> None:
-        with isolated_transaction(isolation_level="repeatable read"):
-            mine = fresh(seat)
-            other.run(fresh(seat).update_if_unchanged, guest="Bob")
-            mine.update_if_unchanged(guest="Ada")
-
-    with pytest.raises(SerializationFailure) as caught:
-        write_late()
-    assert (caught.value.model, caught.value.pk, caught.value.sqlstate) == (Seat, seat.pk, "40001")
 
 
 def test_expressions_are_computed_by_the_database_and_read_back(seat: Seat) -> None:
@@ -148,6 +123,55 @@ def test_what_identifies_the_row_read_cannot_be_written(seat: Seat, name: str) -
 def test_unknown_fields_are_refused(seat: Seat, name: str) -> None:
     with pytest.raises(FieldDoesNotExist, match=name):
         seat.update_if_unchanged(**{name: "red"})
+
+
+# No write is lost, whatever way each of two writers takes: each that passes leaves a ticket
+
+
+@transaction.atomic
+def count_by_update_if_unchanged(pk: int) -> None:
+    seat = Seat.objects.get(pk=pk)
+    if seat.update_if_unchanged(price=seat.price + 1):
+        Ticket.objects.create(seat_id=pk)
+
+
+def count_by_save(pk: int, update_fields: list[str] | None = None) -> None:
+    with suppress(StaleVersionError), transaction.atomic():
+        seat = Seat.objects.get(pk=pk)
+        seat.price += 1
+        seat.save(update_fields=update_fields)
+        Ticket.objects.create(seat_id=pk)
+
+
+@transaction.atomic
+def count_by_sql(pk: int) -> None:
+    """As another program would, which has never heard of versions."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE shop_seat SET price = price + 1 WHERE id = %s", [pk])
+    Ticket.objects.create(seat_id=pk)
+
+
+WRITES: dict[str, Callable[[int], None]] = {
+    "update_if_unchanged": count_by_update_if_unchanged,
+    "save": count_by_save,
+    "update_fields": lambda pk: count_by_save(pk, ["price"]),
+    "sql": count_by_sql,
+}
+
+
+def make_counter() -> int:
+    return Seat.objects.create(price=0).pk
+
+
+def no_write_is_lost(pk: int) -> bool:
+    seat = Seat.objects.get(pk=pk)
+    return seat.price == seat.version - 1 == Ticket.objects.filter(seat_id=pk).count()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("names", list(combinations_with_replacement(WRITES, 2)), ids="+".join)
+def test_no_interleaving_of_two_writers_loses_a_write(race: RaceFixture, names: tuple[str, str]) -> None:
+    race(*(WRITES[name] for name in names), set_up=make_counter, invariant=no_write_is_lost)
 
 
 # Rows that a transaction only read are as they were read when it commits
@@ -215,21 +239,6 @@ def test_nobody_changes_it_until_the_end(other: Session) -> None:
     assert late.result() is True
 
 
-def test_it_waits_for_a_writer_and_is_told(open_session: Callable[[], Session]) -> None:
-    seat = Seat.objects.create()
-    session, reader = open_session(), fresh(seat)
-
-    def verify() -> None:
-        with transaction.atomic():
-            verify_unchanged(reader)
-
-    with transaction.atomic():
-        assert seat.update_if_unchanged(guest="Ada")
-        late = session.start(verify)
-        session.wait_until_blocked()
-    assert isinstance(late.exception(), StaleVersionError)
-
-
 def test_readers_do_not_wait_for_each_other(other: Session) -> None:
     seat = Seat.objects.create()
 
@@ -241,20 +250,6 @@ def test_readers_do_not_wait_for_each_other(other: Session) -> None:
     with transaction.atomic():
         verify_unchanged(seat)
         assert other.run(verify) == "verified"
-
-
-def test_above_read_committed_a_change_is_a_serialization_failure(other: Session) -> None:
-    seat = Seat.objects.create()
-    rival = fresh(seat)
-
-    def verify_late() -> None:
-        with isolated_transaction(isolation_level="repeatable read"):
-            mine = fresh(seat)
-            other.run(rival.update_if_unchanged, guest="Bob")
-            verify_unchanged(mine)
-
-    with pytest.raises(SerializationFailure):
-        verify_late()
 
 
 # Write skew: of two doctors on call, one may leave
