@@ -26,7 +26,7 @@ PLACES = {
     # Starts, kills and waits for processes or servers of its own.
     "process": (
         "tests/accounts/contrib/dynamodb/test_contention.py",
-        "tests/accounts/races/test_leftovers.py",
+        "tests/accounts/races/test_leftovers.py::test_what_a_killed_run",
         "tests/accounts/races/test_run.py",
         "tests/accounts/races/test_simulate.py",
         "tests/accounts/races/test_sweep.py::test_accounts_are_as_many_as_each_size_says",
@@ -49,7 +49,6 @@ PLACES = {
         "tests/django_lockstep/lab/finder/test_partners.py",
         "tests/django_lockstep/lab/finder/test_plugin.py",
         "tests/django_lockstep/lab/test_pool.py",
-        "tests/django_lockstep/lab/test_interrupt.py",
         "tests/django_lockstep/lab/pages/test_progress.py",
         "tests/django_lockstep/lab/pages/test_views.py",
         "tests/django_lockstep/leases/test_heartbeats.py",
@@ -67,7 +66,6 @@ PLACES = {
         "tests/accounts/test_account_model.py",
         "tests/accounts/test_apply_many.py::test_a_thousand_changes",
         "tests/accounts/test_apply_many.py::test_random_batches",
-        "tests/accounts/test_strategies.py::test_many_at_once",
         "tests/benchmarks/",
         "tests/django_lockstep/admin/test_change_form.py",
         "tests/django_lockstep/admin/test_closed_fields.py",
@@ -101,7 +99,7 @@ PLACES = {
         "tests/django_lockstep/lab/test_plot.py",
         "tests/django_lockstep/leases/test_machine.py",
         "tests/django_lockstep/leases/test_waiting.py",
-        "tests/django_lockstep/locking/test_several_tables.py",
+        "tests/django_lockstep/locking/test_rows.py::test_no_two_ways_deadlock",
         # A DynamoDB server; so do those parameters of the other tests there.
         "tests/accounts/contrib/dynamodb/",
         "tests/django_lockstep/stores/test_dynamodb.py",

@@ -255,25 +255,6 @@ def _seems_expired() -> bool:
     return status_of(Article).current_status == "normal"
 
 
-def test_a_check_out_waits_for_a_save_under_way(other: Session) -> None:
-    press = Press()
-    with transaction.atomic():
-        press.article.title = "New"
-        press.article.save()
-        answer = other.start(check_out, Article, press.ada)
-        other.wait_until_blocked()
-    assert answer.result(20).lock_result
-
-
-def test_a_save_waits_for_a_check_out_under_way_and_is_refused(other: Session) -> None:
-    press = Press()
-    with transaction.atomic():
-        check_out(press.article, press.ada)
-        answer = other.start(press.article.save)
-        other.wait_until_blocked()
-    assert isinstance(answer.exception(20), EditLocked)
-
-
 def test_very_many_fenced_records_and_one_check_out_exclude_each_other(other: Session) -> None:
     press = Press()
     keys = [Author.objects.create().pk for _ in range(120)]

@@ -1,6 +1,5 @@
 """Conflicts that no view handled: honest answers in place of a 500."""
 
-import json
 import sqlite3
 from typing import Any
 
@@ -116,11 +115,6 @@ def test_an_error_may_name_its_status() -> None:
     problem = problem_of(Held())
     assert problem is not None
     assert (problem.status, problem.to_dict()["title"]) == (423, "Locked")
-
-
-def test_problems_carry_members_of_their_own() -> None:
-    response = Problem(status=409, members={"balance": "10.00"}).to_response()
-    assert json.loads(response.content)["balance"] == "10.00"
 
 
 # Which errors of the database mean that it may be asked again

@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import math
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from django_lockstep.lab.simulator.advice import advice_on_load
 from django_lockstep.lab.simulator.audit import AuditVerdict
+from django_lockstep.lab.simulator.histogram import Histogram
 from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
 from django_lockstep.lab.simulator.report import Latency, LoadRow, build_row, jain_index
 from django_lockstep.lab.simulator.tally import Acknowledged, LoadOperation, Tally
@@ -242,3 +245,118 @@ def test_errors_are_counted_by_kind_with_one_example() -> None:
 )
 def test_who_breaks_a_promise(made: LoadRow, breaks: bool) -> None:
     assert made.breaks_promise is breaks
+
+
+# What is advised
+
+
+def test_the_fastest_that_is_right_is_named() -> None:
+    advice = advice_on_load([naive(rate=2000.0), row("slow", rate=500.0), row("quick", rate=1000.0, p99=8.1)])
+    assert advice == (
+        "For this load use quick: 1,000/s, p99 8.1 ms, the fastest of the 2 that are right.",
+        "naive lost 812 of 1,000 updates and left the balance wrong by 3,212.50.",
+    )
+
+
+def test_among_the_equally_fast_the_shortest_tail_wins() -> None:
+    advice = advice_on_load([row("a", rate=1000.0, p99=90.0), row("b", rate=950.0, p99=20.0), row("c", rate=100.0)])
+    assert (
+        advice[0]
+        == "For this load use b: 950/s, p99 20.0 ms, the shortest p99 among the fastest of the 3 that are right."
+    )
+
+
+def test_a_counterpart_that_breaks_its_promise_is_named() -> None:
+    first, *_ = advice_on_load([row("a")], [row("a", engine="compiled", verdict=LOST)])
+    assert first.startswith("a, with the compiled engine, claims to be safe, but lost 812 of 1,000 updates")
+
+
+def test_the_only_one_is_called_so() -> None:
+    assert (
+        advice_on_load([row("a")])[0] == "For this load use a: 100/s, p99 10.0 ms, the only one measured that is right."
+    )
+
+
+def test_a_broken_promise_comes_first_and_is_not_recommended() -> None:
+    advice = advice_on_load([row("liar", rate=9000.0, verdict=LOST), row("honest")])
+    assert advice[0] == (
+        "liar claims to be safe, but lost 812 of 1,000 updates and left the balance wrong by 3,212.50: do not use it."
+    )
+    assert advice[1].startswith("For this load use honest")
+
+
+def test_luck_is_no_recommendation() -> None:
+    advice = advice_on_load([naive(rate=9000.0, verdict=AuditVerdict(entries=5)), row("a")])
+    assert advice[0].startswith("For this load use a:")
+    assert "naive came out right this time, but nothing guarantees it: more load would show." in advice
+
+
+def test_unprotected_ones_only() -> None:
+    advice = advice_on_load([naive()])
+    assert advice[0].startswith("Use none of these: all of them are unprotected.")
+
+
+def test_no_safe_one_was_right() -> None:
+    advice = advice_on_load([row("liar", verdict=LOST)])
+    assert advice[1].startswith("No strategy that claims to be safe proved correct")
+
+
+def test_nothing_measured_nothing_said() -> None:
+    assert advice_on_load([]) == ()
+
+
+def test_other_ways_of_being_wrong() -> None:
+    for verdict, words in (
+        (
+            AuditVerdict(entries=9, overdrawn_accounts=1, overdrawn_by=Decimal(70)),
+            "paid out 70.00 more than was covered",
+        ),
+        (AuditVerdict(entries=9, unexpected=2), "left 2 entries of changes that were not acknowledged"),
+        (AuditVerdict(entries=9, broken_links=3), "left 3 entries whose balance does not follow from the one before"),
+    ):
+        assert f"x claims to be safe, but {words}: do not use it." in advice_on_load([row("x", verdict=verdict)])
+
+
+# Latencies, each in a bucket
+
+
+VALUES = st.lists(st.one_of(st.integers(0, 300), st.integers(0, 10**13)), min_size=1, max_size=200)
+
+
+def histogram(values: list[int]) -> Histogram:
+    made = Histogram()
+    for value in values:
+        made.record(value)
+    return made
+
+
+@given(VALUES, st.sampled_from([0.1, 1, 50, 95, 99, 99.9, 100]))
+def test_percentiles_are_close_to_the_exact_ones(values: list[int], percent: float) -> None:
+    exact = sorted(values)[max(1, math.ceil(len(values) * percent / 100)) - 1]
+    estimate = histogram(values).percentile(percent)
+    assert estimate is not None
+    assert abs(estimate - exact) <= exact * 0.008
+
+
+@given(VALUES)
+def test_largest_and_total_are_exact(values: list[int]) -> None:
+    assert histogram(values).largest == max(values)
+    assert histogram(values).total == len(values)
+
+
+@given(VALUES, VALUES)
+def test_merging_is_recording_all(left: list[int], right: list[int]) -> None:
+    assert Histogram.merge([histogram(left), histogram(right)]) == histogram(left + right)
+
+
+def test_small_values_are_exact() -> None:
+    assert [histogram([value]).percentile(50) for value in range(128)] == list(range(128))
+
+
+def test_no_values_no_percentile() -> None:
+    assert Histogram().percentile(50) is None
+
+
+def test_memory_does_not_grow_with_the_number_of_values() -> None:
+    made = histogram(list(range(1, 300_000, 7)))
+    assert len(made.counts) <= 64 * (300_000).bit_length()

@@ -16,7 +16,7 @@ from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire, steal
 from django_lockstep.stores.terms import Claim, claim
-from tests.django_lockstep.leases.holding import acquired, holder_of, purge
+from tests.django_lockstep.leases.holding import acquired, purge
 from tests.support.sessions import Session, query
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -24,23 +24,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def test_keys_do_not_know_each_other() -> None:
     assert all(Lease.objects.acquire(key, 60) for key in ("a", "A", "ä", "a ", "%s {x} 'q' \\"))
-
-
-def test_the_holder_is_known() -> None:
-    handle = Lease.objects.acquire("k", timedelta(minutes=1), owner="ada", data={"rows": [1, None]})
-    holder = holder_of("k")
-    assert handle is not None
-    assert (holder.key, holder.owner, holder.token, holder.data) == ("k", "ada", handle.token, {"rows": [1, None]})
-    assert (holder.since, holder.released) == (handle.acquired_at, False)
-    assert 0 < holder.remaining <= 60
-    assert handle.data == {"rows": [1, None]}
-
-
-def test_nobody_holds_what_nobody_acquired_or_what_has_expired() -> None:
-    assert Lease.objects.holder("k") is None
-    Lease.objects.acquire("k", 60)
-    expire("k")
-    assert Lease.objects.holder("k") is None
 
 
 def test_who_is_not_named_has_a_name_of_host_process_thread_and_chance(other: Session) -> None:

@@ -40,14 +40,6 @@ def expiry() -> Any:
     return Lease.objects.get(key="k").expires_at
 
 
-def test_it_refreshes_again_and_again() -> None:
-    with lease("k", TTL, heartbeat=True) as handle:
-        token, seen = handle.token, {expiry()}
-        until(lambda: len(seen) > 3 or bool(seen.add(expiry())), "three beats")  # type: ignore[func-returns-value]
-        handle.check()
-        assert Lease.objects.get(key="k").token == token
-
-
 def test_all_leases_of_a_process_have_two_threads_and_a_connection_and_give_them_back() -> None:
     before, threads = sessions(), threading.active_count()
     with ExitStack() as stack:

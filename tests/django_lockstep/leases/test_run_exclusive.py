@@ -5,8 +5,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from django.core.management import CommandError, call_command
 from django_lockstep.leases.jobs import Job
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import steal
-from tests.django_lockstep.leases.commands import run_exclusive, running
+from tests.accounts.races.commands import ROOT, any_left, environment
 from tests.django_lockstep.leases.holding import acquired, holder_of, lock_rows
 from tests.django_lockstep.leases.test_waiting import queued
 from tests.support.processes import alive
@@ -27,6 +28,34 @@ pytestmark = pytest.mark.django_db(transaction=True)
 # Prints a line, then waits for signals: TERM is told of and ends it, unless it is to be stubborn.
 WAITS = ["sh", "-c", "trap 'echo told; exit 3' TERM; echo here; while :; do sleep 0.05; done"]
 STUBBORN = ["sh", "-c", "trap '' TERM; echo here; while :; do sleep 0.05; done"]
+
+
+def run_exclusive(*args: str, **env: str) -> "subprocess.Popen[str]":
+    """Start the command in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "manage.py", "run_exclusive", *args],
+        cwd=ROOT,
+        env=environment(**env),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@contextmanager
+def running(*args: str) -> "Iterator[subprocess.Popen[str]]":
+    """Start the command with a program that prints a line when it is there, and wait for that; end it at last."""
+    process = run_exclusive(*args)
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == "here\n"
+        yield process
+    finally:
+        if any_left(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=30)
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
@@ -179,7 +208,8 @@ def test_a_killed_holder_takes_its_command_along_and_is_followed(tmp_path: Path)
         until(lambda: Lease.objects.get().expires_at > begun, "a heartbeat")
         process.kill()
         until(lambda: not alive(int((tmp_path / "pid").read_text())), "the command's end")
-        assert Lease.objects.acquire("k", 60, wait=20)
+        expiry = Lease.objects.get().expires_at
+        assert acquired(wait=20).acquired_at >= expiry
 
 
 @pytest.mark.parametrize(

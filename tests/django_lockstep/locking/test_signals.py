@@ -15,6 +15,8 @@ from django_lockstep.locking import StaleVersionError, VersionedModel, ignore_ve
 from tests.django_lockstep.locking.looks import fresh
 from tests.testapps.shop.models import BoxSeat, Seat
 
+pytestmark = pytest.mark.django_db
+
 Listen = Callable[[ModelSignal, Callable[[Any], None]], None]
 
 
@@ -119,9 +121,6 @@ def test_options_by_position_are_djangos(seat: Any) -> None:
 
 
 # A base class of another package has options of its own for save() and delete(), as Wagtail's pages have
-
-
-pytestmark = pytest.mark.django_db
 
 
 class Page(models.Model):

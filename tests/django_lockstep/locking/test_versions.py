@@ -24,6 +24,8 @@ from tests.django_lockstep.locking.looks import every_kind, fresh, statements
 from tests.support.sessions import Session
 from tests.testapps.shop.models import BoxSeat, Seat, Stage, StampedSeat, Ticket
 
+pytestmark = pytest.mark.django_db
+
 
 @pytest.fixture
 def seat(db: None) -> Seat:
@@ -175,9 +177,6 @@ def test_no_interleaving_of_two_writers_loses_a_write(race: RaceFixture, names: 
 
 
 # Rows that a transaction only read are as they were read when it commits
-
-
-pytestmark = pytest.mark.django_db
 
 
 @every_kind

@@ -17,7 +17,7 @@ from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.pages import exploring, process
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import PATIENCE, Session, query, until
+from tests.support.sessions import PATIENCE, until
 from tests.testapps.shop.models import Seat
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_no_scratch_left")]
@@ -137,13 +137,6 @@ def test_a_project_that_names_none_has_none(staff: Client, running: Any) -> None
     del running.LOCKSTEP_LAB_RACES
     text = staff.get(reverse("lockstep_lab:races")).content.decode()
     assert "No race is registered in LOCKSTEP_LAB_RACES." in text
-
-
-def test_the_ready_made_races_can_be_listed(staff: Client, running: Any) -> None:
-    running.LOCKSTEP_LAB_RACES = ["accounts.races.ready_made.RACES"]
-    text = staff.get(reverse("lockstep_lab:races")).content.decode()
-    assert "lost-update:naive" in text
-    assert staff.get(reverse("lockstep_lab:race", args=["lost-update:naive"])).status_code == 200
 
 
 def test_an_unknown_race_is_not_found(staff: Client) -> None:
@@ -392,23 +385,6 @@ def test_the_settings_default_is_debug(running: Any, debug: bool) -> None:
     del running.LOCKSTEP_LAB_RUNS_IN_PAGES
     running.DEBUG = debug
     assert conf.runs_in_pages() is debug
-
-
-def test_one_page_at_a_time(staff: Client, other: Session) -> None:
-    other.run(take_the_lock)
-    answer = staff.post(page("LOCKED"))
-
-    assert (answer.status_code, "Another page is running" in answer.content.decode()) == (409, True)
-
-
-def take_the_lock() -> None:
-    assert query(process._LOCK) is True
-
-
-def test_a_post_needs_its_token() -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(User.objects.create_user("grace", is_staff=True))
-    assert client.post(page("LOCKED")).status_code == 403
 
 
 # Safe to show
