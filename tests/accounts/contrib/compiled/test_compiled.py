@@ -111,17 +111,6 @@ def test_the_methods_run_as_they_are_written_unless_a_setting_asks_for_this(sett
     assert [sql.split()[0] for sql in sent] == ["BEGIN", "SELECT", "UPDATE", "INSERT", "COMMIT"]
 
 
-def test_a_key_is_looked_up_under_the_lock() -> None:
-    account = AccountFactory.create(balance=100)
-
-    first = sent_by(lambda: Account.deposit(account.pk, 5, idempotency_key="one"))
-    again = sent_by(lambda: Account.deposit(account.pk, 5, idempotency_key="one"))
-
-    assert [sql.split()[0] for sql in first] == ["BEGIN", "SELECT", "SELECT", "WITH", "COMMIT"]
-    # The account is read once more: what the first call wrote may be long ago.
-    assert [sql.split()[0] for sql in again] == ["BEGIN", "SELECT", "SELECT", "SELECT", "COMMIT"]
-
-
 def test_receivers_of_signals_are_called_for_new_entries() -> None:
     account, heard = AccountFactory.create(balance=100), []
 
@@ -205,4 +194,4 @@ def words(sql: str) -> str:
 def test_the_documentation_shows_the_statement_of_a_deposit_as_it_is() -> None:
     page = (ROOT / "docs" / "measure" / "speed.md").read_text("utf-8")
     (shown,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
-    assert words(shown) == words(StatementRunner(Account, "default").statements.lock_and_add["plus", "queue"].sql)
+    assert words(shown) == words(StatementRunner(Account, "default").statements.lock_and_add["queue"].sql)
