@@ -179,25 +179,8 @@ def test_cpu_is_shared_out_among_the_operations() -> None:
     assert (sample.client_us, sample.server_us) == (500.0, None)
 
 
-@pytest.mark.parametrize(("shares", "index"), [((5, 5), 1.0), ((10, 0), 0.5), ((3, 1), 0.8)])
-def test_fairness_is_jains_index_over_the_workers(shares: tuple[int, int], index: float) -> None:
-    sample = sample_of(*(tally(done=done, started=0, ended=10**9, took=1) for done in shares))
-    assert sample.fairness == pytest.approx(index)
-
-
 def test_retries_are_for_each_operation_and_unknown_where_nobody_counts() -> None:
     worker = tally(done=4, started=0, ended=10**9, took=1)
     worker.conflicts = 6
     assert sample_of(worker).retries == 1.5
     assert sample_of(worker, retries=False).retries is None
-
-
-def test_percentiles_are_of_all_workers_together() -> None:
-    quick = tally(done=96, started=0, ended=10**9, took=10**6)
-    slow = tally(done=4, started=0, ended=10**9, took=10**8)
-    sample = sample_of(quick, slow)
-    assert (sample.p50_ms, sample.p95_ms, sample.p99_ms) == (
-        pytest.approx(1, rel=0.01),
-        pytest.approx(1, rel=0.01),
-        pytest.approx(100, rel=0.01),
-    )
