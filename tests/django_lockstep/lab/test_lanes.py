@@ -156,12 +156,9 @@ def test_a_terminal_shows_what_is_raced_and_how_much_was_done(monkeypatch: pytes
     assert "1,250 operations" in terminal.getvalue()
 
 
-def test_without_a_terminal_there_is_nothing_to_call() -> None:
+def test_without_a_terminal_or_rich_there_is_nothing_to_call(monkeypatch: pytest.MonkeyPatch) -> None:
     with show_progress(None, total=2, completed=int) as begin:
         assert begin is None
-
-
-def test_without_rich_there_is_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("rich.console", "rich.progress"):
         monkeypatch.setitem(sys.modules, name, None)
     terminal = Terminal()

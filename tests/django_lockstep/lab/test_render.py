@@ -47,6 +47,7 @@ def test_json_of_a_load() -> None:
 
 
 def test_csv_of_a_load_has_a_line_a_strategy() -> None:
+    assert list(csv.DictReader(io.StringIO(as_csv(load_report())))) == []
     lines = list(csv.DictReader(io.StringIO(as_csv(LOAD))))
     assert [line["strategy"] for line in lines] == ["naive", "pessimistic_nowait"]
     assert lines[0]["verdict"] == "lost"
@@ -54,15 +55,12 @@ def test_csv_of_a_load_has_a_line_a_strategy() -> None:
     assert lines[1]["errors"] == "OperationalError (40P01): 3"
 
 
-def test_csv_of_nothing_is_a_heading_at_most() -> None:
-    assert list(csv.DictReader(io.StringIO(as_csv(load_report())))) == []
-
-
 def test_a_table_fits_into_80_columns_and_plain_characters() -> None:
     text = as_table(LOAD)
     assert max(map(len, text.splitlines())) <= 80
     assert text.isascii()
     assert "\x1b" not in text
+    assert "\x1b[1;31mLOST" in as_table(LOAD, colour=True)
 
 
 def line_of(text: str, beginning: str) -> list[str]:
@@ -79,17 +77,14 @@ def test_a_table_shows_verdict_loss_rate_and_latencies() -> None:
     assert text.index("Which should I use?") < text.index("- For this load use pessimistic_nowait")
 
 
-def test_a_table_shows_what_the_other_engine_makes_of_a_strategy() -> None:
-    plain, other = row("pessimistic", rate=200.0), row("pessimistic", rate=500.0, engine="compiled")
-    text = as_table(replace(load_report(plain, naive()), counterparts=(other,)))
+def test_a_report_shows_what_the_other_engine_makes_of_a_strategy() -> None:
+    plain, compiled = row("pessimistic", rate=200.0), row("pessimistic", rate=500.0, engine="compiled")
+    report = replace(load_report(plain, naive()), counterparts=(compiled,))
+    text = as_table(report)
     assert line_of(text, "pessimistic")[4:7] == ["200", "500", "2.5x"]
     assert line_of(text, "naive")[4:6] == ["100", "1.5"]
     assert "compiled: operations per second of the same strategy with the compiled engine" in " ".join(text.split())
 
-
-def test_the_other_engine_is_in_the_data_too() -> None:
-    plain, other = row("pessimistic", rate=200.0), row("pessimistic", rate=500.0, engine="compiled")
-    report = replace(load_report(plain, naive()), counterparts=(other,))
     measured, alone = json.loads(as_json(report))["strategies"]
     assert (measured["counterpart"]["engine"], measured["counterpart"]["speedup"]) == ("compiled", 2.5)
     assert alone["counterpart"] is None
@@ -112,10 +107,6 @@ def test_figures_are_never_cut_off() -> None:
     assert line_of(text.partition("Retries/op")[2], "naive")[1] == "456,789"
 
 
-def test_the_verdict_has_a_colour_on_a_terminal_only() -> None:
-    assert "\x1b[1;31mLOST" in as_table(LOAD, colour=True)
-
-
 def test_what_went_otherwise_is_said() -> None:
     cut = row(
         "a",
@@ -128,7 +119,9 @@ def test_what_went_otherwise_is_said() -> None:
             cut, row("b", verdict=AuditVerdict()), interrupted="SIGINT", planned=("a", "b", "c"), notes=("Kept.",)
         )
     )
+    text += as_table(load_report(row("a"), environment={**ENVIRONMENT, "isolation": "serializable"}))
     for words in (
+        "PostgreSQL 18.4 (serializable)",
         "a: interrupted after 3.0 s.",
         "a: worker 3 was killed by SIGKILL",
         "so the verdict is from the",
@@ -139,27 +132,18 @@ def test_what_went_otherwise_is_said() -> None:
         assert words in text
 
 
-def test_another_isolation_level_is_said() -> None:
-    text = as_table(load_report(row("a"), environment={**ENVIRONMENT, "isolation": "serializable"}))
-    assert "PostgreSQL 18.4 (serializable)" in text
-
-
 # What the figures of a row are
 
 
 RATES = st.lists(st.floats(0.001, 1000), min_size=1, max_size=64)
 
 
-@given(RATES)
-def test_fairness_is_between_one_nth_and_one(rates: list[float]) -> None:
+@given(RATES, st.floats(0.01, 100))
+def test_fairness_is_between_one_nth_and_one_in_whatever_unit(rates: list[float], speedup: float) -> None:
     index = jain_index(rates)
     assert index is not None
     assert 1 / len(rates) - 1e-9 <= index <= 1 + 1e-9
-
-
-@given(RATES, st.floats(0.01, 100))
-def test_fairness_does_not_depend_on_the_unit(rates: list[float], speedup: float) -> None:
-    assert jain_index([rate * speedup for rate in rates]) == pytest.approx(jain_index(rates))
+    assert jain_index([rate * speedup for rate in rates]) == pytest.approx(index)
 
 
 @pytest.mark.parametrize(
@@ -266,17 +250,6 @@ def test_among_the_equally_fast_the_shortest_tail_wins() -> None:
     )
 
 
-def test_a_counterpart_that_breaks_its_promise_is_named() -> None:
-    first, *_ = advice_on_load([row("a")], [row("a", engine="compiled", verdict=LOST)])
-    assert first.startswith("a, with the compiled engine, claims to be safe, but lost 812 of 1,000 updates")
-
-
-def test_the_only_one_is_called_so() -> None:
-    assert (
-        advice_on_load([row("a")])[0] == "For this load use a: 100/s, p99 10.0 ms, the only one measured that is right."
-    )
-
-
 def test_a_broken_promise_comes_first_and_is_not_recommended() -> None:
     advice = advice_on_load([row("liar", rate=9000.0, verdict=LOST), row("honest")])
     assert advice[0] == (
@@ -291,18 +264,15 @@ def test_luck_is_no_recommendation() -> None:
     assert "naive came out right this time, but nothing guarantees it: more load would show." in advice
 
 
-def test_unprotected_ones_only() -> None:
-    advice = advice_on_load([naive()])
-    assert advice[0].startswith("Use none of these: all of them are unprotected.")
-
-
-def test_no_safe_one_was_right() -> None:
-    advice = advice_on_load([row("liar", verdict=LOST)])
-    assert advice[1].startswith("No strategy that claims to be safe proved correct")
-
-
-def test_nothing_measured_nothing_said() -> None:
+def test_little_to_choose_from() -> None:
+    only = "For this load use a: 100/s, p99 10.0 ms, the only one measured that is right."
+    liar = "a, with the compiled engine, claims to be safe, but lost 812 of 1,000 updates"
     assert advice_on_load([]) == ()
+    assert advice_on_load([row("a")])[0] == only
+    assert advice_on_load([row("a")], [row("a", engine="compiled", verdict=LOST)])[0].startswith(liar)
+    assert advice_on_load([naive()])[0].startswith("Use none of these: all of them are unprotected.")
+    unproved = advice_on_load([row("liar", verdict=LOST)])[1]
+    assert unproved.startswith("No strategy that claims to be safe proved correct")
 
 
 def test_other_ways_of_being_wrong() -> None:
@@ -349,11 +319,8 @@ def test_merging_is_recording_all(left: list[int], right: list[int]) -> None:
     assert Histogram.merge([histogram(left), histogram(right)]) == histogram(left + right)
 
 
-def test_small_values_are_exact() -> None:
+def test_small_values_are_exact_and_none_have_no_percentile() -> None:
     assert [histogram([value]).percentile(50) for value in range(128)] == list(range(128))
-
-
-def test_no_values_no_percentile() -> None:
     assert Histogram().percentile(50) is None
 
 
