@@ -1,40 +1,16 @@
-"""System checks of the app: ledgers and django-concurrency's middleware."""
+"""System checks of ledgers."""
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.core import checks
-from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import CheckMessage, Error
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
-from django.template import TemplateDoesNotExist, TemplateSyntaxError
-from django.template.loader import get_template
 
 from accounts.operations import AppendOnly
 from django_lockstep.locking.checks import is_missing_trigger
 
-__all__ = ["account_checks", "check_append_only", "check_conflict_page"]
-
-_MIDDLEWARE = "concurrency.middleware.ConcurrencyMiddleware"
-
-
-@register(Tags.templates)
-def check_conflict_page(app_configs: object, **kwargs: object) -> list[CheckMessage]:
-    """Warn where django-concurrency's middleware would answer conflicts with a template that does not exist."""
-    if _MIDDLEWARE not in settings.MIDDLEWARE:
-        return []
-    try:
-        get_template("409.html")
-    except (TemplateDoesNotExist, TemplateSyntaxError):
-        return [
-            checks.Warning(
-                "django-concurrency's middleware renders 409.html on a conflict, but there is no such template: users "
-                "get a 500.",
-                hint="Add a template 409.html.",
-                id="accounts.W006",
-            )
-        ]
-    return []
+__all__ = ["account_checks", "check_append_only"]
 
 
 def account_checks(model: type[models.Model]) -> list[CheckMessage]:

@@ -104,28 +104,20 @@ def _suspects(model: type[AbstractAccount], using: str) -> QuerySet[Any, Any]:
 
 def breaks_at(row: dict[str, Any]) -> Iterator[ChainBreak]:
     """Yield the breaks at one entry: with the one before, and for the last one, or without any, with the account."""
-    entry, opening = row["chain_pk"], row["opening_balance"]
-    place = {"account": row["pk"], "entry": entry}
-    if entry is not None:
-        yield from _entry_breaks(row, place)
-    if row["chain_following"] is None:
-        last = opening if entry is None else row["chain_balance_after"]
-        if last not in (None, row["balance"]):
-            yield ChainBreak(kind="balance", expected=last, found=row["balance"], **place)
-        if opening is not None and row["entry_count"] != row["chain_length"]:
-            yield ChainBreak(kind="count", expected=row["entry_count"], found=row["chain_length"], **place)
-
-
-def _entry_breaks(row: dict[str, Any], place: dict[str, Any]) -> Iterator[ChainBreak]:
-    """Yield the breaks between the entry and the previous one, or the opening balance for the first."""
-    before, amount, after = row["chain_before"], row["chain_amount"], row["chain_balance_after"]
+    entry, opening, is_last = row["chain_pk"], row["opening_balance"], row["chain_following"] is None
+    amount, after, before = row["chain_amount"], row["chain_balance_after"], row["chain_before"]
     version, version_before = row["chain_version_after"], row["chain_version"]
-    if before is None:
-        if row["opening_balance"] not in (None, after - amount):
-            yield ChainBreak(kind="opening", expected=row["opening_balance"], found=after - amount, **place)
-    elif after != before + amount:
-        yield ChainBreak(kind="entry", expected=before + amount, found=after, **place)
-    if version_before is not None and version <= version_before:
-        yield ChainBreak(kind="version", expected=version_before + 1, found=version, **place)
-    if row["chain_following"] is None and version > row["version"]:
-        yield ChainBreak(kind="version", expected=row["version"], found=version, **place)
+    # What is expected, None where that is not known, and what is stored.
+    pairs: list[tuple[BreakKind, Any, Any]] = []
+    if entry is not None:
+        pairs.append(("opening", opening, after - amount) if before is None else ("entry", before + amount, after))
+        if version_before is not None:
+            pairs.append(("version", max(version, version_before + 1), version))
+        if is_last:
+            pairs.append(("version", min(version, row["version"]), version))
+    if is_last:
+        pairs.append(("balance", opening if entry is None else after, row["balance"]))
+        pairs.append(("count", None if opening is None else row["entry_count"], row["chain_length"]))
+    for kind, expected, stored in pairs:
+        if expected not in (None, stored):
+            yield ChainBreak(kind=kind, account=row["pk"], entry=entry, expected=expected, found=stored)

@@ -23,7 +23,7 @@ pytest_plugins = [
     "tests.support.cluster",
     "tests.support.scratch",
     "tests.support.selection",
-    "tests.support.stores",
+    "tests.support.dynamodb",
 ]
 
 # A shell that starts a program in the background lets it, and all that it starts, ignore Ctrl-C; tests send it.

@@ -4,8 +4,9 @@ Where a row of the table differs, the failure has the row as it must be.
 """
 
 import re
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,6 @@ from django_lockstep.leases.models import Lease
 from django_lockstep.locking import isolated_transaction, lock_row, lock_rows, retry_on_conflict, verify_unchanged
 from tests.support.factories import AccountFactory, UserFactory
 from tests.support.pages import ROOT
-from tests.support.statements import Recording, recorded
 from tests.testapps.press.models import Article, Author, Report, Review
 from tests.testapps.shop.models import Seat
 
@@ -48,6 +48,61 @@ NEEDS = {
     "sequence": r"\bnextval\b",
     "session state": r"\bpg_(try_)?advisory_lock|^LISTEN\b|^SET (?!LOCAL|TRANSACTION)|\bset_config\(.*?, false\)",
 }
+
+
+# Every statement that a piece of code sends to PostgreSQL, with the functions that the server runs for it.
+
+_FUNCTIONS = """
+    SELECT prosrc, prorettype = 'trigger'::regtype, lanname = 'plpgsql'
+    FROM pg_proc JOIN pg_language ON pg_language.oid = prolang WHERE pg_proc.oid = ANY (%s)
+"""
+
+
+@dataclass
+class Recording:
+    """What was sent and run."""
+
+    texts: list[str] = field(default_factory=list)
+    """The statements, then the bodies of the functions."""
+    in_transaction: bool = False
+    """Whether one of the statements was sent inside of a transaction."""
+    runs_trigger: bool = False
+    runs_plpgsql: bool = False
+    """Whether PL/pgSQL ran, as a trigger or called by a statement."""
+
+    def note(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+        self.texts.append(str(sql))
+        self.in_transaction |= connection.in_atomic_block
+        return execute(sql, params, many, context)
+
+
+@contextmanager
+def recorded() -> Iterator[Recording]:
+    """Record the block on the test's connection. Needs PostgreSQL 15, and to be a superuser there."""
+    recording = Recording()
+    _send("SET track_functions = 'all'")
+    try:
+        before = _calls()
+        with connection.execute_wrapper(recording.note):
+            yield recording
+        called = [function for function, calls in _calls().items() if calls != before.get(function)]
+    finally:
+        _send("RESET track_functions")
+    for body, is_trigger, is_plpgsql in _send(_FUNCTIONS, called):
+        recording.texts.append(body)
+        recording.runs_trigger |= is_trigger
+        recording.runs_plpgsql |= is_plpgsql
+
+
+def _calls() -> dict[int, int]:
+    _send("SELECT pg_stat_force_next_flush()")
+    return dict(_send("SELECT funcid, calls FROM pg_stat_user_functions"))
+
+
+def _send(sql: str, *params: Any) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params or None)
+        return cursor.fetchall() if cursor.description else []
 
 
 def in_transaction(function: Callable[..., object], *args: Any, **options: Any) -> None:
@@ -220,3 +275,6 @@ def test_without_savepoints_a_duplicate_key_ends_the_callers_transaction() -> No
     assert Seat.objects.put_if_unchanged(there.pk, 0, guest="Ada") is None
     with pytest.raises(TransactionManagementError), transaction.atomic():
         Seat.objects.put_if_unchanged(there.pk, 0, guest="Ada")
+
+
+# Every statement that a piece of code sends to PostgreSQL, with the functions that the server runs for it

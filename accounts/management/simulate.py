@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import InterfaceError, OperationalError, connections, router
@@ -35,10 +35,6 @@ _PAIR_DURATION = 1.0
 """Seconds for each pair of strategies: there are many, and a loss shows at once."""
 _START, _WORKER, _ROUND = 2.0, 0.06, 0.15
 """Seconds besides what is measured: to begin and end, for each worker, and for each round."""
-
-
-Simulation: TypeAlias = Callable[..., LoadReport]
-"""What runs; it takes ``interrupt`` and ``terminal``."""
 
 
 class Command(BaseCommand):
@@ -193,28 +189,13 @@ def _report_errors() -> Iterator[None]:
         raise CommandError("Interrupted twice: ended without a report", returncode=130) from error
 
 
-def build_run(options: dict[str, Any]) -> tuple[Simulation, str]:
-    """Return what to run, and what to say before. Raises ``ValueError``, naming the option, for a wrong value."""
+def build_run(options: dict[str, Any]) -> tuple[Callable[..., LoadReport], str]:
+    """Return what to run, with ``interrupt`` and ``terminal``, and what to say before.
+
+    Raises ``ValueError``, naming the option, for a wrong value.
+    """
     if options["plot"]:
         _require_drawable(Path(options["plot"]), options)
-    run, announcement = _load(options)
-    missing = [name for name in NAMES if not STRATEGIES[name].is_installed]
-    if missing and not options["strategies"]:
-        left_out = f"Without {', '.join(missing)}, whose package is not installed."
-        announcement = "\n".join(filter(None, (left_out, announcement)))
-    return run, announcement
-
-
-def _require_drawable(path: Path, options: dict[str, Any]) -> None:
-    if options["sweep"] is None:
-        raise ValueError("--plot goes with --sweep")
-    if path.suffix.removeprefix(".") not in FORMATS:
-        raise ValueError(f"--plot {path}: its name must end with {' or '.join(f'.{form}' for form in FORMATS)}")
-    require_writable(path, option="--plot")
-
-
-def _load(options: dict[str, Any]) -> tuple[Simulation, str]:
-    """Return a load and its announcement, by all strategies or by pairs of them, or at the sizes of a sweep."""
     sweep = None if options["sweep"] is None else Sweep.parse(options["sweep"])
     mixed = bool(options["mix_strategies"])
     if sweep:
@@ -232,16 +213,28 @@ def _load(options: dict[str, Any]) -> tuple[Simulation, str]:
         )
     # Now, so that no size is refused after the others were measured.
     plans = [plan for _, plan, _ in sizes_of(sweep, plan=plan, workload=workload)]
-    contenders = len(config.names)
-    what = counted(contenders, "pair")
-    if sweep:
-        what = f"{counted(len(plans), 'size')} x {counted(contenders, 'strategy', 'strategies')}"
-    announcement = _announce(plans, contenders=contenders, what=what) if sweep or mixed else ""
-    return partial(run_load, config, plan=plan, workload=workload, sweep=sweep), announcement
+    announcements = []
+    missing = [name for name in NAMES if not STRATEGIES[name].is_installed]
+    if missing and not options["strategies"]:
+        announcements.append(f"Without {', '.join(missing)}, whose package is not installed.")
+    if sweep or mixed:
+        announcements.append(_extent(plans, contenders=len(config.names), mixed=mixed))
+    return partial(run_load, config, plan=plan, workload=workload, sweep=sweep), "\n".join(announcements)
 
 
-def _announce(plans: Sequence[LoadPlan], *, contenders: int, what: str) -> str:
+def _require_drawable(path: Path, options: dict[str, Any]) -> None:
+    if options["sweep"] is None:
+        raise ValueError("--plot goes with --sweep")
+    if path.suffix.removeprefix(".") not in FORMATS:
+        raise ValueError(f"--plot {path}: its name must end with {' or '.join(f'.{form}' for form in FORMATS)}")
+    require_writable(path, option="--plot")
+
+
+def _extent(plans: Sequence[LoadPlan], *, contenders: int, mixed: bool) -> str:
     """Say how much it is, and about how long it takes where that is known."""
+    what = counted(contenders, "pair")
+    if not mixed:
+        what = f"{counted(len(plans), 'size')} x {counted(contenders, 'strategy', 'strategies')}"
     what = f"{what} x {plans[-1].extent}"
     if plans[-1].duration is None:
         return f"{what}."

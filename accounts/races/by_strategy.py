@@ -4,20 +4,65 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from django.db import transaction
 from django.db.models import F
 
 from accounts.models import Account
 from accounts.races.rows import accounts, balances, ends_with, one_account, open_account, pair, two_accounts
-from accounts.races.stories import STORIES, Story
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.lab.races import Race
 
-__all__ = ["races"]
+__all__ = ["STORIES", "Story", "races"]
+
+ChangeKind = Literal["deposit", "withdraw"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """Two changes at the same time, and their required outcome."""
+
+    name: str
+    """What its races are called, before the strategy."""
+    text: str
+    """What happens, in a sentence."""
+    balance: int
+    """The opening balance."""
+    overdraft_limit: int = 0
+    changes: tuple[tuple[ChangeKind, Decimal], ...]
+    """What the workers do."""
+    passing: int
+    """How many of them must succeed."""
+
+    def is_kept_by(self, pk: object) -> bool:
+        """Whether as many changes of the account are booked as may pass, and its balance is what they add up to."""
+        # In one query, since it is sent after every schedule.
+        rows = list(accounts(pk).values_list("balance", "entries__amount"))
+        amounts = [amount for _, amount in rows if amount is not None]
+        return len(amounts) == self.passing and rows[0][0] == self.balance + sum(amounts)
+
+
+STORIES = (
+    Story(
+        name="lost-update",
+        text="The balance is 100. One worker withdraws 30 while another one deposits 50.",
+        balance=100,
+        changes=(("withdraw", Decimal(30)), ("deposit", Decimal(50))),
+        passing=2,
+    ),
+    Story(
+        name="overdraft",
+        text="The balance is 100, the overdraft limit 500. Two workers withdraw 400 and 300 at the same time.",
+        balance=100,
+        overdraft_limit=500,
+        changes=(("withdraw", Decimal(400)), ("withdraw", Decimal(300))),
+        passing=1,
+    ),
+)
+"""The stories that every strategy races."""
 
 
 def story_race(story: Story, strategy: Strategy) -> Race:
@@ -32,8 +77,8 @@ def story_race(story: Story, strategy: Strategy) -> Race:
         f"{story.name}:{'compiled-' if compiled else ''}{strategy.name}",
         f"{story.text} {strategy.summary}{' By the compiled engine.' if compiled else ''}",
         actor=[change(kind, amount) for kind, amount in story.changes],
-        set_up=lambda: open_account(int(story.balance), overdraft_limit=int(story.overdraft_limit)).pk,
-        invariant=lambda pk: story.is_kept_by(Account.objects, pk),
+        set_up=lambda: open_account(story.balance, overdraft_limit=story.overdraft_limit).pk,
+        invariant=story.is_kept_by,
         observe=balances,
         holds=strategy.safe,
         code=(type(strategy).change,),
@@ -88,7 +133,7 @@ def unordered_transfer(source: Any, target: Any, amount: int) -> None:
 def races() -> Iterator[Race]:
     plain = {name: strategy.bound(engine="plain") for name, strategy in STRATEGIES.items()}
     compiled = [strategy.bound(engine="compiled") for strategy in STRATEGIES.values() if strategy.has_counterpart]
-    for story in STORIES.values():
+    for story in STORIES:
         for strategy in (*plain.values(), *compiled):
             yield story_race(story, strategy)
     for name in ("optimistic", "adaptive", "django_concurrency", "conditional_update", "serializable", "advisory"):

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -32,7 +32,7 @@ from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.pool import STUCK_AFTER, WorkerPool
 from django_lockstep.lab.simulator.progress import show_progress
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
-from django_lockstep.lab.simulator.trials import LoadTrial, rotate, run_trials
+from django_lockstep.lab.simulator.trials import rotate, run_trials
 from django_lockstep.lab.simulator.worker_process import WorkerConnection
 from django_lockstep.lab.wording import listed
 
@@ -40,6 +40,9 @@ __all__ = ["NAMES", "RunConfig", "run_load", "sizes_of"]
 
 NAMES = tuple(STRATEGIES)
 """Every strategy there is, by name."""
+
+LoadSize: TypeAlias = tuple[int | None, LoadPlan, Workload]
+"""The load at one size of a sweep; at None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,38 +129,18 @@ def run_load(
     interrupt ends the run early; the report then has the rows that were measured, and says so.
     """
     sizes = sizes_of(sweep, plan=plan, workload=workload)
-    contenders, names = config.contenders, config.names
-
-    def build_trials(fixture: Fixture) -> list[AccountTrial]:
-        trials = []
-        for number, (size, plan, workload) in enumerate(sizes):
-            # Each size begins with another strategy, so that the place in the order does not matter.
-            for strategies in rotate(contenders, number % len(contenders)):
-                trial = AccountTrial(
-                    label=joint_name(strategies),
-                    plan=plan,
-                    size=size,
-                    strategies=strategies,
-                    fixture=fixture,
-                    workload=workload,
-                )
-                if trial.engine != "plain":
-                    trial.label += f", {trial.engine}"
-                if sweep and size:
-                    trial.label += f", {sweep.describe(size)}"
-                trials.append(trial)
-        return trials
-
-    ran_on, measured, notes = _measure(
-        config,
-        build_trials,
-        workers=max(plan.workers for _, plan, _ in sizes),
+    names, notes = config.names, list[str]()
+    workers = max(plan.workers for _, plan, _ in sizes)
+    with config.fixture(notes, workers=workers) as (fixture, worker, ran_on):
+        trials = list(_trials(config, sizes, fixture=fixture, sweep=sweep))
         # A worker that thinks completes nothing either.
-        stuck_after=STUCK_AFTER + plan.think_time,
-        interrupt=interrupt,
-        terminal=terminal,
-        on_progress=on_progress,
-    )
+        pool = WorkerPool(worker, size=workers, interrupt=interrupt, stuck_after=STUCK_AFTER + plan.think_time)
+        watch = LaneWatch(trials=trials, completed=lambda: pool.completed, report=on_progress) if on_progress else None
+        rounds = sum(trial.rounds for trial in trials)
+        with show_progress(terminal, total=rounds, completed=lambda: pool.completed) as progress, pool:
+            measured = list(run_trials(trials, pool=pool, progress=watch or progress))
+            if watch:
+                watch.end()
     # They come in the order in which they ran, which differs from size to size.
     measured.sort(key=lambda row: (row.size or 0, names.index(row.strategy), row.engine != config.engines[0]))
     first = {(row.size, row.strategy): row for row in reversed(measured)}
@@ -178,41 +161,39 @@ def run_load(
         advice=advice,
         counterparts=counterparts,
         interrupted=interrupt.name,
-        notes=notes,
+        notes=tuple(notes),
     )
 
 
-def sizes_of(sweep: Sweep | None, *, plan: LoadPlan, workload: Workload) -> list[tuple[int | None, LoadPlan, Workload]]:
+def _trials(
+    config: RunConfig, sizes: Sequence[LoadSize], *, fixture: Fixture, sweep: Sweep | None
+) -> Iterator[AccountTrial]:
+    contenders = config.contenders
+    for number, (size, plan, workload) in enumerate(sizes):
+        # Each size begins with another strategy, so that the place in the order does not matter.
+        for strategies in rotate(contenders, number % len(contenders)):
+            trial = AccountTrial(
+                label=joint_name(strategies),
+                plan=plan,
+                size=size,
+                strategies=strategies,
+                fixture=fixture,
+                workload=workload,
+            )
+            if trial.engine != "plain":
+                trial.label += f", {trial.engine}"
+            if sweep and size:
+                trial.label += f", {sweep.describe(size)}"
+            yield trial
+
+
+def sizes_of(sweep: Sweep | None, *, plan: LoadPlan, workload: Workload) -> list[LoadSize]:
     """Return the load at each size; without a sweep that is one. Raises ``ValueError`` for an impossible size."""
     if sweep is None:
         return [(None, plan, workload)]
     if sweep.axis == "workers":
         return [(size, replace(plan, workers=size), workload) for size in sweep.values]
     return [(size, plan, replace(workload, accounts=size)) for size in sweep.values]
-
-
-def _measure(
-    config: RunConfig,
-    build_trials: Callable[[Fixture], Sequence[LoadTrial]],
-    *,
-    workers: int,
-    stuck_after: float = STUCK_AFTER,
-    interrupt: StopSignal,
-    terminal: TextIO | None,
-    on_progress: Callable[[tuple[Lane, ...]], None] | None = None,
-) -> tuple[dict[str, Any], list[LoadRow], tuple[str, ...]]:
-    """Run the trials on a fixture of their own; return where, the rows in the trials' order, and notes."""
-    notes: list[str] = []
-    with config.fixture(notes, workers=workers) as (fixture, worker, ran_on):
-        trials = build_trials(fixture)
-        pool = WorkerPool(worker, size=workers, interrupt=interrupt, stuck_after=stuck_after)
-        watch = LaneWatch(trials=trials, completed=lambda: pool.completed, report=on_progress) if on_progress else None
-        rounds = sum(trial.rounds for trial in trials)
-        with show_progress(terminal, total=rounds, completed=lambda: pool.completed) as progress, pool:
-            rows = list(run_trials(trials, pool=pool, progress=watch or progress))
-            if watch:
-                watch.end()
-    return ran_on, rows, tuple(notes)
 
 
 def _advice_on_pairs(rows: Sequence[LoadRow]) -> tuple[str, ...]:

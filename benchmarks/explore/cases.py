@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from types import MappingProxyType
 
-from accounts.races.by_strategy import story_race
+from accounts.races.by_strategy import Story, story_race
 from accounts.races.ready_made import RACES
-from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES
 from django_lockstep.lab.races import Race
 
@@ -20,8 +19,7 @@ TWO: Mapping[str, Race] = RACES
 _THREE_DEPOSITS = Story(
     name="three-deposits",
     text="Three workers deposit 10, 20 and 30 at the same time.",
-    balance=Decimal("100.00"),
-    overdraft_limit=Decimal("0.00"),
+    balance=100,
     changes=(("deposit", Decimal(10)), ("deposit", Decimal(20)), ("deposit", Decimal(30))),
     passing=3,
 )

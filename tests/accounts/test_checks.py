@@ -13,7 +13,6 @@ from django.test.utils import isolate_apps
 from django.urls import path
 from django.views import View
 
-from accounts.checks import check_conflict_page
 from accounts.models import AbstractAccount, Account, Entry
 from django_lockstep.locking import VersionedManager, VersionedModel, VersionField, retry_on_conflict
 from django_lockstep.locking.checks import check_databases, check_retries_in_views, check_tables
@@ -178,13 +177,3 @@ def test_w005_retries_inside_a_transaction_of_the_request(monkeypatch: pytest.Mo
     messages = check_retries_in_views(None)
     assert ids(messages) == ["lockstep.W005"] * 2
     assert [message.msg.split(" is ")[0].rpartition(".")[2] for message in messages] == ["retried", "post"]
-
-
-def test_w006_a_conflict_page_that_is_not_there() -> None:
-    assert check_conflict_page(None) == []
-    with override_settings(MIDDLEWARE=["concurrency.middleware.ConcurrencyMiddleware"]):
-        assert ids(check_conflict_page(None)) == ["accounts.W006"]
-        page = {"loaders": [("django.template.loaders.locmem.Loader", {"409.html": ""})]}
-        engine = {"BACKEND": "django.template.backends.django.DjangoTemplates", "OPTIONS": page}
-        with override_settings(TEMPLATES=[engine]):
-            assert check_conflict_page(None) == []

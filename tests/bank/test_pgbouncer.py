@@ -1,16 +1,22 @@
 """What works behind PgBouncer in transaction mode, and what says that it does not."""
 
 import json
+import os
+import shutil
+import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from io import StringIO
+from pathlib import Path
+from urllib.parse import quote
 
 import dj_database_url
 import psycopg
 import pytest
 from django.core.management import call_command
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 from django.db.utils import ConnectionHandler
 
 from accounts.models import Account, Entry
@@ -24,17 +30,54 @@ from django_lockstep.leases.models import Lease
 from tests.accounts.races.commands import manage
 from tests.django_lockstep.leases.test_waiting import waiting_here
 from tests.support.factories import AccountFactory, UserFactory
-from tests.support.pgbouncer import pgbouncer
 from tests.support.sessions import until
 from tests.testapps.press.models import Article
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+_PORT = 6432
+_SETTINGS = """
+[databases]
+* = host={host} port={port} user={user} {password}
+[pgbouncer]
+pool_mode = transaction
+listen_addr =
+listen_port = {own_port}
+unix_socket_dir = {folder}
+auth_type = any
+default_pool_size = 4
+ignore_startup_parameters = extra_float_digits, options
+"""
+
+
 @pytest.fixture
 def url(transactional_db: None) -> Iterator[str]:
-    with pgbouncer() as url:
-        yield url
+    """The URL of the test database behind a PgBouncer: Debian's, where it is installed."""
+    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.skip("pgbouncer is not installed")
+    server = connection.get_connection_params()
+    with tempfile.TemporaryDirectory(prefix="pgb-") as name:
+        folder = Path(name)
+        password = f"password={server['password']}" if server.get("password") else ""
+        values = {"host": server["host"], "port": server.get("port") or 5432, "user": server["user"]}
+        settings = folder / "pgbouncer.ini"
+        settings.write_text(_SETTINGS.format(**values, password=password, own_port=_PORT, folder=folder))
+        command = [program, "-q", str(settings)]
+        if os.geteuid() == 0:
+            # It refuses to run as root, and reaches the socket of the embedded server as that one's account alone.
+            path = Path(server["host"])
+            owner = path.owner() if path.is_absolute() else "nobody"
+            shutil.chown(folder, owner)
+            shutil.chown(settings, owner)
+            command += ["-u", owner]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                until((folder / f".s.PGSQL.{_PORT}").exists, "PgBouncer")
+                yield f"postgresql://{server['user']}@{quote(name, safe='')}:{_PORT}/{server['dbname']}"
+            finally:
+                process.terminate()
 
 
 @pytest.fixture
@@ -160,3 +203,6 @@ def test_waiters_leave_sessions_to_the_holder_of_the_lease(pooled: None, url: st
     for waiter in waiters:
         waiter.join(60)
     assert len(tokens) == 8
+
+
+# PgBouncer in transaction mode in front of the test database: Debian's, where it is installed

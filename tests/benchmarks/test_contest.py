@@ -1,13 +1,14 @@
 """Contenders are interleaved; who fails or is absent is told, and never silently left out."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 import pytest
 
 from benchmarks.contest import Cell, Contest
-from benchmarks.figures import Sample
+from benchmarks.figures import Sample, build_sample, combine, median_of, ratio
 from benchmarks.suite import Options
-from tests.benchmarks.test_figures import of_rate
+from django_lockstep.lab.simulator.tally import LoadOperation, Tally
 
 OPTIONS = Options(rows=(1,), workers=(1,), rounds=2, seconds=1)
 
@@ -93,3 +94,93 @@ def test_all_cells_are_run_and_the_bound_grows_with_them() -> None:
         "8 workers, 10 rows",
     ]
     assert large.seconds > 2 * 4 * 3 * 2 > contest(*runners).seconds
+
+
+# What is made of samples
+
+
+SAMPLE = Sample(
+    operations=100,
+    seconds=1.0,
+    p50_ms=1.0,
+    p95_ms=2.0,
+    p99_ms=3.0,
+    retries=0.0,
+    fairness=1.0,
+    client_us=None,
+    server_us=None,
+    verdict="correct",
+)
+
+
+def of_rate(rate: int, **changes: object) -> Sample:
+    return replace(SAMPLE, operations=rate, **changes)  # type: ignore[arg-type]
+
+
+def tally(*, done: int, started: int, ended: int, took: int) -> Tally:
+    """One worker that did so much from one nanosecond to another."""
+    worker = Tally(started=started, ended=ended)
+    for _ in range(done):
+        worker.succeed(LoadOperation(perform=int, changes=((1, Decimal(1)),)))
+        worker.latencies.record(took)
+    return worker
+
+
+# Ratios and medians.
+
+
+def test_a_ratio_is_to_the_yardstick_of_the_same_round() -> None:
+    figures = combine([of_rate(50), of_rate(100), of_rate(10)], [of_rate(100), of_rate(100), of_rate(40)])
+    assert (figures.lowest, figures.ratio, figures.highest) == (0.25, 0.5, 1.0)
+
+
+def test_the_median_round_is_told_whatever_one_round_was_disturbed_by() -> None:
+    figures = combine([of_rate(100, p99_ms=p99) for p99 in (3.0, 900.0, 4.0)], [of_rate(100)] * 3)
+    assert (figures.rate, figures.p99_ms, figures.rounds) == (100, 4.0, 3)
+
+
+def test_a_yardstick_that_did_nothing_gives_no_ratio() -> None:
+    assert ratio(5, 0) is None
+    assert combine([of_rate(5)], [of_rate(0)]).ratio is None
+
+
+def test_what_was_not_measured_stays_unknown() -> None:
+    assert median_of([None, None]) is None
+    assert median_of([None, 3.0, 5.0, None]) == 4.0
+
+
+def test_wrong_once_is_wrong() -> None:
+    rounds = [of_rate(100), of_rate(100, verdict="WRONG: 1 of 100"), of_rate(100)]
+    assert combine(rounds, rounds).verdict == "WRONG: 1 of 100"
+
+
+# One run.
+
+
+def sample_of(*workers: Tally, size: int = 1, retries: bool = True) -> Sample:
+    return build_sample(workers, size=size, retries=retries, client_cpu=0.5, server_cpu=None, verdict="correct")
+
+
+def test_the_rate_spans_all_workers() -> None:
+    sample = sample_of(
+        tally(done=30, started=0, ended=10**9, took=10**6), tally(done=10, started=10**9, ended=2 * 10**9, took=10**6)
+    )
+    assert (sample.operations, sample.seconds, sample.rate) == (40, 2.0, 20.0)
+
+
+def test_a_batch_counts_all_its_operations() -> None:
+    sample = sample_of(tally(done=3, started=0, ended=10**9, took=10**8), size=100)
+    assert sample.operations == 300
+    assert sample.p50_ms == pytest.approx(100, rel=0.01)
+
+
+def test_cpu_is_shared_out_among_the_operations() -> None:
+    sample = sample_of(tally(done=1000, started=0, ended=10**9, took=1))
+    assert (sample.client_us, sample.server_us) == (500.0, None)
+
+
+def test_retries_are_for_each_operation_and_unknown_where_nobody_counts() -> None:
+    worker = tally(done=4, started=0, ended=10**9, took=1)
+    worker.conflicts = 6
+    assert sample_of(worker).retries == 1.5
+    assert sample_of(worker, retries=False).retries is None

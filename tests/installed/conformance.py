@@ -1,8 +1,6 @@
 """What holds in every project that installs the library, and the showcase."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -45,20 +43,3 @@ class AccountProjectTests(ProjectTests):
     def test_the_books_are_right(self, project: Project) -> None:
         label = project.evaluate("django.conf.settings.TELLER_MODEL")
         assert project.manage("reconcile", "--model", label) == (f"Every balance of {label} matches its entries.\n")
-
-
-def simulate(project: Project, model: str) -> dict[str, Any]:
-    """Return the report of a short race for this model's rows."""
-    options = ["--model", model, "--format", "json", "--duration", "0.3", "--workers", "2", "--seed", "1"]
-    done = project.run("manage.py", "simulate", *options)
-    assert done.returncode == 0, done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
-
-
-def assert_right(report: dict[str, Any]) -> None:
-    """Fail unless every strategy raced, and those that claim to be safe were right."""
-    rows = report["strategies"]
-    assert [row["strategy"] for row in rows] == report["planned"]
-    assert {row["verdict"] for row in rows if row["claims_safe"]} == {"correct"}
-    assert all(row["succeeded"] > 0 for row in rows)

@@ -1,17 +1,20 @@
 """The README's test of a race, pasted into a project that installs no app of ours."""
 
+import re
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.installed import readme
 from tests.installed.building import build, run
 from tests.installed.conftest import Databases, Projects
 from tests.installed.project import Project
+from tests.support import pages
 
-SECTION = readme.section("Test your own code for races")
+SECTION = (pages.ROOT / "README.md").read_text().partition("## Test your own code for races\n")[2].partition("\n## ")[0]
+FILES = [step for step in pages.steps(SECTION) if isinstance(step, pages.File)]
+(SCHEDULE,) = set(re.findall(r'race\.replay\("([A-Z]+)"', SECTION))
 
 SCENARIO = """
 from django_lockstep.lab.explorer import Scenario
@@ -32,8 +35,8 @@ def project(start_project_with_lab: Projects, make_database: Databases) -> Proje
     project = start_project_with_lab("races")
     project.configure(apps=["shows"], database=make_database("races"))
     project.write("shows/__init__.py")
-    for path, text in readme.files(SECTION):
-        project.write(path, text)
+    for file in FILES:
+        project.write(file.path, file.text)
     project.manage("makemigrations", "shows")
     project.manage("migrate")
     return project
@@ -41,15 +44,14 @@ def project(start_project_with_lab: Projects, make_database: Databases) -> Proje
 
 def test_the_code_as_it_was_fails_with_a_timeline_and_the_mended_code_passes(project: Project) -> None:
     broken = project.run("-m", "pytest", "--reuse-db", "-p", "no:cacheprovider")
-    path, text = readme.files(SECTION)[0]
     locked = "Show.objects.select_for_update(no_key=True).get(pk=show_pk)"
     assert f"`{locked}`" in SECTION
-    project.write(path, text.replace("Show.objects.get(pk=show_pk)", locked))
+    project.write(FILES[0].path, FILES[0].text.replace("Show.objects.get(pk=show_pk)", locked))
     mended = project.run("-m", "pytest", "--reuse-db", "-p", "no:cacheprovider")
 
     assert broken.returncode == 1, broken.stdout + broken.stderr
     assert "1 failed" in broken.stdout
-    assert f"schedule {readme.schedule(SECTION)}, WRONG" in broken.stdout
+    assert f"schedule {SCHEDULE}, WRONG" in broken.stdout
     shown = SECTION.partition("It fails:")[2]
     for what in (shown.split('"')[1], shown.split("`")[1]):
         assert what in broken.stdout

@@ -96,3 +96,28 @@ def test_on_sqlite_what_cannot_be_tested_says_why(on_sqlite: Project) -> None:
 def test_on_sqlite_a_check_says_what_does_not_hold(on_sqlite: Project) -> None:
     printed = on_sqlite.manage("check", "--database", "default")
     assert "(lockstep.W020) Leases on database 'default' (sqlite) have no guard" in printed
+
+
+# A project that uses other packages that have a hand in writing rows, on the same models
+
+
+NEIGHBOURS = ["concurrency", "simple_history", "pgtrigger", "pgactivity", "pglock", "django_fsm"]
+
+
+class TestNeighbours(ProjectTests):
+    """What each does is in the project's own tests."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def project(cls, start_project: Projects, make_database: Databases) -> Project:
+        for package in NEIGHBOURS:
+            pytest.importorskip(package, reason=f"{package} is not installed")
+        project = start_project("neighbours")
+        project.add_app("neighbours")
+        apps = [*NEIGHBOURS, "django_lockstep", "neighbours"]
+        project.configure(apps=apps, database=make_database("neighbours"))
+        project.manage("makemigrations", "neighbours")
+        guards = [f'AddVersionGuard("{model}")' for model in ("Contract", "Parcel", "Badge")]
+        project.add_guards("neighbours", *guards)
+        project.manage("migrate")
+        return project

@@ -1,19 +1,27 @@
-"""A DynamoDB server on a free port of this machine: ministack, in a virtual environment of its own.
+"""Fixtures for stores on DynamoDB, on a free port of this machine: ministack, in a virtual environment of its own.
 
 It needs other versions of some packages than the tests do. The first caller makes the environment, beside the folder of
 the embedded PostgreSQL; all others wait for it and use it.
 """
 
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_django import Settings
 
 from bank.embedded.locks import holding
+from django_lockstep.stores import get_store
+from django_lockstep.stores.dynamodb.sightings import Sightings
+from django_lockstep.stores.dynamodb.store import DynamoStore
 from tests.support.pages import ROOT
 from tests.support.processes import free_port, listens_on
 from tests.support.sessions import PATIENCE
@@ -93,3 +101,54 @@ def _wait_until_up(server: "subprocess.Popen[bytes]", port: int) -> None:
             return
         time.sleep(0.05)
     raise RuntimeError("ministack did not start")
+
+
+# Fixtures for stores on DynamoDB: the server is started when the first test needs it, once in each process
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def dynamodb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server for all tests of this process."""
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        for name, value in CREDENTIALS.items():
+            patch.setitem(os.environ, name, value)
+        try:
+            import boto3  # noqa: F401 - whether it is there
+
+            url = stack.enter_context(dynamodb_server(tmp_path_factory.mktemp("dynamodb")))
+        except (ImportError, ServerMissingError) as error:
+            if os.environ.get("CI"):
+                raise
+            pytest.skip(f"no DynamoDB: {error}")
+        yield url
+
+
+@pytest.fixture
+def dynamodb_options(dynamodb_url: str) -> dict[str, Any]:
+    """Options of a store whose table does not exist yet."""
+    return {"TABLE": f"lockstep_{next(_numbers)}", "REGION": "us-east-1", "ENDPOINT_URL": dynamodb_url}
+
+
+@pytest.fixture(scope="session")
+def dynamodb_table(dynamodb_url: str) -> dict[str, Any]:
+    """Options of a store whose table exists: it takes half a second to make one."""
+    options = {"TABLE": "lockstep", "REGION": "us-east-1", "ENDPOINT_URL": dynamodb_url}
+    assert DynamoStore.from_options("tested", options).create()
+    return options
+
+
+@pytest.fixture
+def dynamodb(dynamodb_table: dict[str, Any], settings: Settings) -> Iterator[DynamoStore]:
+    """A store with an empty table, under the name ``tested``."""
+    settings.LOCKSTEP_STORES = {"tested": dynamodb_table}
+    store = get_store("tested")
+    assert isinstance(store, DynamoStore)
+    store.sightings = Sightings()
+    client = store.client
+    yield store
+    for item in client.scan(TableName=store.table)["Items"]:
+        client.delete_item(TableName=store.table, Key={"pk": item["pk"]})

@@ -1,8 +1,9 @@
 """The compiled counterparts of the account's methods and of the strategies, where no transaction is open.
 
 Each function takes the arguments of its method, does one attempt with the same lock and the same version check, and
-returns ``NotImplemented`` for a change inside a transaction, whose locks belong to the caller, and for a statement that
-read or wrote nothing, so that the method raises the right error. The method's decorator retries.
+returns ``NotImplemented`` for a change inside a transaction, whose locks belong to the caller, for an idempotency key,
+which is looked up first, and for a statement that read or wrote nothing, so that the method raises the right error. The
+method's decorator retries.
 """
 
 from __future__ import annotations
@@ -16,14 +17,10 @@ from django.db import transaction
 
 from accounts.abstract import AbstractBaseAccount
 from accounts.binding import Strategy
-from accounts.contention import contention
 from accounts.contrib.compiled.runner import StatementRunner, autocommit_runner
 from accounts.contrib.compiled.statements import WaitMode
 from accounts.errors import AccountError
-from accounts.strategies import Advisory
 from django_lockstep.errors import StaleVersionError
-from django_lockstep.locking.retry import report_conflict
-from django_lockstep.locking.transactions import isolated_transaction
 
 __all__ = ["METHODS", "STRATEGIES"]
 
@@ -37,21 +34,11 @@ def deposit(
     idempotency_key: str | None = None,
     nowait: bool = False,
 ) -> Any:
-    """``Account.deposit``: lock, add and insert the entry in one statement; waiting sessions are served in order.
-
-    With an idempotency key, which is looked up under the lock, a few statements in one transaction.
-    """
-    runner = autocommit_runner(model, using)
-    if runner is None:
+    """``Account.deposit``: lock, add and insert the entry in one statement; waiting sessions are served in order."""
+    # A key is looked up under the lock: by a statement of its own.
+    if idempotency_key is not None or (runner := autocommit_runner(model, using)) is None:
         return NotImplemented
-    wait: WaitMode = "nowait" if nowait else "queue"
-    if idempotency_key is None:
-        account = runner.lock_and_add(pk, amount, wait=wait)
-    else:
-        with transaction.atomic(using=using):
-            account = runner.lock(pk, wait=wait)
-            if account is not None and not account.replay_idempotent(amount, idempotency_key):
-                runner.change(account, amount, compare=False, idempotency_key=idempotency_key)
+    account = runner.lock_and_add(pk, amount, wait="nowait" if nowait else "queue")
     return NotImplemented if account is None else account
 
 
@@ -103,7 +90,10 @@ def pessimistic(
     # The lock must outlive its statement, so that this needs a transaction; `optimistic` needs none, since its UPDATE
     # with the entry is one statement.
     with transaction.atomic(using=runner.using):
-        return _write_balance(runner, runner.lock(pk, wait=wait), amount)
+        account = runner.lock(pk, wait=wait)
+        if account is not None:
+            runner.change(account, amount, compare=False)
+    return account
 
 
 @with_runner
@@ -117,48 +107,10 @@ def optimistic(runner: StatementRunner, strategy: Strategy, pk: object, amount: 
 
 
 @with_runner
-def adaptive(runner: StatementRunner, strategy: Strategy, pk: object, amount: Decimal) -> Written:
-    """As `optimistic` on a row without recent conflicts; otherwise lock, UPDATE and entry in one statement."""
-    row = (runner.model, runner.using, pk)
-    if not contention.prefers_lock(row):
-        account = runner.read(pk)
-        if account is None:
-            return None
-        written = runner.change(account, amount)
-        contention.record(row, conflict=not written)
-        if written:
-            return account
-        report_conflict(StaleVersionError(model=runner.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
-    return runner.lock_and_add(pk, amount)
-
-
-@with_runner
 def conditional_update(runner: StatementRunner, strategy: Strategy, pk: object, amount: Decimal) -> Written:
     """UPDATE with the entry, behind an advisory lock that is granted in order of arrival."""
     # The statement cannot conflict: after a wait the server computes with the newest balance.
     return runner.add(pk, amount)
-
-
-@with_runner
-def serializable(runner: StatementRunner, strategy: Strategy, pk: object, amount: Decimal) -> Written:
-    """BEGIN, SET TRANSACTION, SELECT, UPDATE with the entry, COMMIT."""
-    with isolated_transaction(isolation_level="serializable", using=runner.using):
-        return _write_balance(runner, runner.read(pk), amount)
-
-
-@with_runner
-def advisory(runner: StatementRunner, strategy: Advisory, pk: object, amount: Decimal) -> Written:
-    """BEGIN, the strategy's advisory lock, SELECT, UPDATE with the entry, COMMIT."""
-    with transaction.atomic(using=runner.using):
-        strategy.lock_key(pk)
-        return _write_balance(runner, runner.read(pk), amount)
-
-
-def _write_balance(runner: StatementRunner, account: Written, amount: Decimal) -> Written:
-    """Write the balance computed from what was read, with its entry, without comparing versions."""
-    if account is not None:
-        runner.change(account, amount, compare=False)
-    return account
 
 
 METHODS = (deposit, withdraw, try_deposit, try_withdraw)
@@ -167,9 +119,6 @@ STRATEGIES: dict[str, Callable[..., Any]] = {
     "pessimistic": pessimistic,
     "pessimistic_nowait": functools.partial(pessimistic, wait="nowait"),
     "optimistic": optimistic,
-    "adaptive": adaptive,
     "conditional_update": conditional_update,
-    "serializable": serializable,
-    "advisory": advisory,
 }
-"""The counterparts of the strategies by name."""
+"""The counterparts of the strategies by name; of the others, the code of the strategy itself is what is measured."""

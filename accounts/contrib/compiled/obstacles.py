@@ -56,18 +56,18 @@ def has_receivers(account: type[models.Model], entry: type[models.Model]) -> boo
 
 def _is_unchanged(model: type[models.Model], method: str) -> bool:
     # By the module that defines it, not by comparing with one base class: several of ours define the method.
-    owner = next(each for each in model.__mro__ if method in vars(each))
-    return _is_known(owner.__module__)
+    owner = next(base for base in model.__mro__ if method in vars(base))
+    return _is_ours(owner.__module__)
 
 
 def _has_plain_managers(model: type[models.Model]) -> bool:
     """Whether the managers show all rows of the table."""
     managers: tuple[Any, ...] = (model._base_manager, model._default_manager)
     return all(
-        _is_known(manager._queryset_class.__module__) and type(manager).get_queryset is BaseManager.get_queryset
+        _is_ours(manager._queryset_class.__module__) and type(manager).get_queryset is BaseManager.get_queryset
         for manager in managers
     )
 
 
-def _is_known(module: str) -> bool:
+def _is_ours(module: str) -> bool:
     return module.partition(".")[0] in ("accounts", "django", "django_lockstep")

@@ -18,7 +18,7 @@ from django.db import connections, models
 from accounts.abstract import AbstractBaseAccount
 from accounts.amounts import TOO_LARGE
 from accounts.contrib.compiled.obstacles import has_receivers, obstacles
-from accounts.contrib.compiled.statements import ENTRY_PARAMETERS, Sign, Statements, WaitMode
+from accounts.contrib.compiled.statements import ENTRY_PARAMETERS, Statements, WaitMode
 from django_lockstep.locking.compiled import Compiled, fetch, write
 from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.transactions import commits_each_statement
@@ -51,13 +51,12 @@ class StatementRunner:
         """Lock the row ``FOR NO KEY UPDATE`` until the transaction ends; return the account, None if it is gone."""
         return self._account(self.statements.lock[wait], {"pk": pk, "queue": _queue_key(self.model, pk)})
 
-    def change(self, account: AbstractBaseAccount, amount: Decimal, *, compare: bool = True, **entry: object) -> bool:
-        """Write the balance that was read plus the signed amount, with an entry, which may have further values.
+    def change(self, account: AbstractBaseAccount, amount: Decimal, *, compare: bool = True) -> bool:
+        """Write the balance that was read plus the signed amount, with an entry.
 
         The account then holds what was written. False if the row has another version than the account was read with, or
-        does not exist. Waits for sessions that have the row locked. ``compare=False`` does not compare versions: for
-        callers that locked the row, and for strategies that lose updates. Raises as ``balance_after`` does, before any
-        SQL.
+        does not exist. Waits for sessions that have the row locked. ``compare=False`` does not compare versions, for
+        callers that locked the row. Raises as ``balance_after`` does, before any SQL.
         """
         seen = seen_version(account)
         changes = {
@@ -66,7 +65,7 @@ class StatementRunner:
             self.statements.version: seen + 1,
         }
         row = {"pk": account.pk, "seen": seen, "next": seen + 1, "amount": amount}
-        values = {**self._default_values(), **entry, **changes, **row}
+        values = {**self._default_values(), **changes, **row}
         written = write(connections[self.using], self.statements.write[compare], values)
         if written:
             apply_written(account, {**changes, "entry_count": account.entry_count + 1})
@@ -82,11 +81,11 @@ class StatementRunner:
         statement of a transaction: a session that already has the row and then requested the advisory lock would
         deadlock with those that have that and wait for the row.
         """
-        return self._account(self.statements.add[_sign(amount)], self._add_values(pk, amount))
+        return self._account(self.statements.add, self._add_values(pk, amount))
 
     def lock_and_add(self, pk: object, amount: Decimal, *, wait: WaitMode = "queue") -> AbstractBaseAccount | None:
         """Lock the row ``FOR NO KEY UPDATE``, then do as `add`, in one statement."""
-        return self._account(self.statements.lock_and_add[_sign(amount), wait], self._add_values(pk, amount))
+        return self._account(self.statements.lock_and_add[wait], self._add_values(pk, amount))
 
     def _add_values(self, pk: object, amount: Decimal) -> dict[str, Any]:
         limits = {"least": -amount, "bound": TOO_LARGE - amount}
@@ -120,10 +119,6 @@ def _converters(model: type[models.Model], using: str) -> list[tuple[int, Any, A
         for index, column in enumerate(columns)
         for convert in connection.ops.get_db_converters(column) + column.get_db_converters(connection)
     ]
-
-
-def _sign(amount: Decimal) -> Sign:
-    return "minus" if amount < 0 else "plus"
 
 
 _NO_VALUES: dict[str, Any] = dict.fromkeys(ENTRY_PARAMETERS)

@@ -13,11 +13,9 @@ from django_lockstep.locking.compiled import Compiled, Parameter, compile_select
 from django_lockstep.locking.fields import version_field
 from django_lockstep.locking.writes import auto_now_fields
 
-__all__ = ["ENTRY_PARAMETERS", "Sign", "Statements", "WaitMode"]
+__all__ = ["ENTRY_PARAMETERS", "Statements", "WaitMode"]
 
-Sign = Literal["minus", "plus"]
 WaitMode = Literal["queue", "nowait"]
-SIGNS: tuple[Sign, ...] = ("minus", "plus")
 
 
 class Statements:
@@ -25,9 +23,8 @@ class Statements:
 
     `WaitMode` says what to do where another session has the row locked: wait for it, in the queue of an advisory lock,
     or raise at once. Names of parameters: ``pk``, ``seen`` and ``next`` (versions), ``balance``, ``amount``,
-    ``least`` (the lowest balance plus overdraft limit) or ``bound`` (the balance must be below it), ``queue`` (the key
-    of an advisory lock), ``idempotency_key``, ``transfer``, and the names of the fields with
-    ``auto_now``.
+    ``least`` (the lowest balance plus overdraft limit) and ``bound`` (the balance must be below it), ``queue`` (the key
+    of an advisory lock), ``idempotency_key``, ``transfer``, and the names of the fields with ``auto_now``.
     """
 
     def __init__(self, model: type[models.Model], using: str) -> None:
@@ -79,12 +76,12 @@ class Statements:
         }
 
     @functools.cached_property
-    def add(self) -> dict[Sign, Compiled]:
+    def add(self) -> Compiled:
         """UPDATE the balance by an amount and INSERT the entry, in the queue of the advisory lock."""
-        return {sign: "WITH " + self._add_statement(self.row, sign=sign, also=self._queue) for sign in SIGNS}
+        return "WITH " + self._add_statement(self.row, also=self._queue)
 
     @functools.cached_property
-    def lock_and_add(self) -> dict[tuple[Sign, WaitMode], Compiled]:
+    def lock_and_add(self) -> dict[WaitMode, Compiled]:
         """Lock the row, then do the same as `add`."""
         pk = self.model._meta.pk
         (key,) = self._columns([pk])
@@ -93,11 +90,7 @@ class Statements:
         # Qualified: a column that `locked` lacked would be the outer table's, and every row would be its own key.
         mine = f" AND {table}.{key} = (SELECT locked.{key} FROM locked)"
         return {
-            (sign, wait): "WITH locked AS MATERIALIZED ("
-            + lock
-            + "), "
-            + self._add_statement(self.rows, sign=sign, also=mine)
-            for sign in SIGNS
+            wait: "WITH locked AS MATERIALIZED (" + lock + "), " + self._add_statement(self.rows, also=mine)
             # The key alone: nobody reads what the other columns held. Not by values(), which may rename it.
             for wait, lock in self._locking(compile_select(self.row.only("pk"))).items()
         }
@@ -110,27 +103,26 @@ class Statements:
         place = Compiled("%s", (Parameter("queue", models.BigIntegerField()),))
         return " AND (SELECT pg_advisory_xact_lock(" + place + ")) IS NOT NULL"
 
-    def _add_statement(self, rows: models.QuerySet[Any], *, sign: Sign, also: Compiled | str) -> Compiled:
-        """Return the parts ``changed`` and ``booked`` of a WITH, and the SELECT of the changed row."""
-        changed = self._returning(self._balance_update(rows, sign) + also, *self.model._meta.concrete_fields)
-        return "changed AS (" + changed + "), booked AS (" + self._entry_insert + ") SELECT * FROM changed"
+    def _add_statement(self, rows: models.QuerySet[Any], *, also: Compiled | str) -> Compiled:
+        """Return the parts ``changed`` and ``booked`` of a WITH, and the SELECT of the changed row.
 
-    def _balance_update(self, rows: models.QuerySet[Any], sign: Sign) -> Compiled:
-        """Return the UPDATE that adds an amount where overdraft limit and size allow it."""
+        The UPDATE adds an amount where overdraft limit and size allow it.
+        """
         # What the CHECK constraint says, asked beforehand: a violated constraint would be an error and abort the
         # caller's transaction, where no row is an answer.
-        allowed = (
-            {"balance__gte": self._parameter("balance", "least") - F("overdraft_limit")}
-            if sign == "minus"
-            else {"balance__lt": self._parameter("balance", "bound")}
-        )
+        allowed = {
+            "balance__gte": self._parameter("balance", "least") - F("overdraft_limit"),
+            "balance__lt": self._parameter("balance", "bound"),
+        }
         changes = {
             "balance": F("balance") + self._parameter("balance", "amount"),
             self.version: F(self.version) + 1,
             "entry_count": F("entry_count") + 1,
             **self._auto_now_parameters,
         }
-        return compile_update(rows.filter(**allowed), changes)
+        update = compile_update(rows.filter(**allowed), changes) + also
+        changed = self._returning(update, *self.model._meta.concrete_fields)
+        return "changed AS (" + changed + "), booked AS (" + self._entry_insert + ") SELECT * FROM changed"
 
     def _parameter(self, name: str, called: str | None = None) -> Parameter:
         return parameter(self.model, name, called=called)
@@ -158,11 +150,11 @@ class Statements:
     def _entry_insert(self) -> Compiled:
         """INSERT the entry of the row in ``changed``."""
         names = (*ENTRY_PARAMETERS, *(field.attname for field in self.extras))
-        given = {self.entry._meta.get_field(name): parameter(self.entry, name) for name in names}
-        columns = ", ".join(self._columns((*self._copied_fields, *given)))
-        values = ", ".join([*self._columns(self._copied_fields.values()), *["%s"] * len(given)])
+        parameters = {self.entry._meta.get_field(name): parameter(self.entry, name) for name in names}
+        columns = ", ".join(self._columns((*self._copied_fields, *parameters)))
+        values = ", ".join([*self._columns(self._copied_fields.values()), *["%s"] * len(parameters)])
         table = self.ops.quote_name(self.entry._meta.db_table)
-        return Compiled(f"INSERT INTO {table} ({columns}) SELECT {values} FROM changed", tuple(given.values()))
+        return Compiled(f"INSERT INTO {table} ({columns}) SELECT {values} FROM changed", tuple(parameters.values()))
 
     def _columns(self, fields: Iterable[Any]) -> list[str]:
         return [self.ops.quote_name(field.column) for field in fields]

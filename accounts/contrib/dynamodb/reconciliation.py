@@ -44,7 +44,7 @@ def account_breaks(account: DynamoAccount, *, stored: int = 0) -> Iterator[Chain
     """
     chain = list(account.entries())
     missing = len(chain) < account.entry_count
-    known: dict[str, Any] = {
+    of_account: dict[str, Any] = {
         "pk": account.pk,
         "balance": account.balance,
         "version": account.version,
@@ -58,7 +58,7 @@ def account_breaks(account: DynamoAccount, *, stored: int = 0) -> Iterator[Chain
     for entry, before in zip_longest(entries, chain[1:]):
         yield from breaks_at(
             {
-                **known,
+                **of_account,
                 "chain_pk": entry and entry.key,
                 "chain_amount": entry and entry.amount,
                 "chain_balance_after": entry and entry.balance_after,

@@ -43,16 +43,16 @@ class Command(BaseCommand):
                 breaks = dynamodb.chain_breaks(store=options["store"])
         except (ImproperlyConfigured, ValueError) as error:
             raise CommandError(str(error), returncode=2) from error
-        found = 0
+        number = 0
         # Printed as they are found: a large table need not fit into memory.
         try:
-            for found, broken in enumerate(breaks, start=1):  # noqa: B007
+            for number, broken in enumerate(breaks, start=1):  # noqa: B007
                 line = json.dumps(broken.as_dict(), default=str) if options["format"] == "json" else str(broken)
                 self.stdout.write(line)
         except (ImproperlyConfigured, StoreError) as error:
             raise CommandError(str(error)) from error
-        if found:
-            self.stderr.write(self.style.ERROR(f"{found} break{'s' if found > 1 else ''} found."))
+        if number:
+            self.stderr.write(self.style.ERROR(f"{number} break{'s' if number > 1 else ''} found."))
             sys.exit(1)
         self.stderr.write(self.style.SUCCESS(f"Every balance of {what} matches its entries."))
 

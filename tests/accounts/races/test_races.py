@@ -119,3 +119,14 @@ def test_every_round_is_the_same_and_leaves_nothing_behind() -> None:
             assert seen_in(again) == seen_in(explored(name)), f"{name} in round {number + 1}"
             close_idle_sessions()
             until(nothing_is_left, f"{name} to leave nothing behind")
+
+
+# Directed searches of the ready-made races find each broken one, and nothing in the others
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_a_directed_race_comes_out_as_it_says(name: str) -> None:
+    found = explore(RACES[name].scenario, directed=True)
+
+    assert RACES[name].as_expected(found), found.reason
+    assert found.verdict == ("nothing found" if RACES[name].holds else "broken")

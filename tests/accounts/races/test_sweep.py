@@ -106,14 +106,7 @@ def test_a_table_has_a_column_for_each_size() -> None:
 
 
 def test_a_broken_promise_is_reported_with_its_size() -> None:
-    text = as_table(
-        sweep_report(
-            (
-                4,
-                row("liar", verdict=LOST),
-            )
-        )
-    )
+    text = as_table(sweep_report((4, row("liar", verdict=LOST))))
     assert "4 workers: liar lost 812 of 1,000 updates" in text
 
 

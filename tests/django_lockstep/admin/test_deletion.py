@@ -38,15 +38,6 @@ def test_what_was_changed_since_is_shown_instead(admin_client: Client, seat: Sea
     assert messages_of(admin_client, response) == []
 
 
-def test_it_can_be_asked_about_again(admin_client: Client, seat: Seat) -> None:
-    address, page = confirmation(admin_client, seat)
-    change(Seat, seat.pk, guest="Eve")
-    refused: Any = admin_client.post(address, fill(page))
-    again = refused.context_data["again"]
-    assert admin_client.post(again, fill(admin_client.get(again))).status_code == 302
-    assert Seat.objects.count() == 0
-
-
 def test_a_question_about_an_older_version_shows_what_changed(admin_client: Client, seat: Seat) -> None:
     address, _ = confirmation(admin_client, seat)
     change(Seat, seat.pk, guest="Eve")

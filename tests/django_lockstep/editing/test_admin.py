@@ -17,18 +17,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.edi
 __all__ = ["ada", "article", "bob"]
 
 
-def test_opening_checks_out(ada: Person, article: Article) -> None:
-    page = ada.opens(article)
-    assert status_of(article).holder == "ada"
-    assert "Checked out by you until" in page.content.decode()
-    assert f'name="_edit_token" value="{page.context["edit_lock"]["token"]}"' in page.content.decode()
-
-
-def test_a_save_gives_it_back(ada: Person, article: Article) -> None:
-    answer = ada.saves(ada.opens(article), article, title="New")
-    assert (answer.status_code, fresh(article).title, held()) == (302, "New", set())
-
-
 def test_who_comes_later_sees_it_read_only(ada: Person, bob: Person, article: Article) -> None:
     ada.opens(article)
     page = bob.opens(article)

@@ -55,12 +55,6 @@ def test_who_comes_later_is_told_by_whom_it_is_held(editor: Any, rival: Any) -> 
     assert [(holder["editor"], holder["locked_by"]) for holder in told["holders"]] == [("ada", "press.article")]
 
 
-def test_the_status_shows_no_token(editor: Any, rival: Any) -> None:
-    check_out(Article, editor)
-    seen = Caller(rival).get("/tables/press.article").json()
-    assert (seen["current_status"], seen["holder"], seen["token"]) == ("editing", "ada", None)
-
-
 def test_only_tables_that_the_user_may_see_are_listed(editor: Any) -> None:
     tables = Caller(editor).get("/tables").json()
     assert {table["table"] for table in tables} == {"press.article", "press.author", "press.review"}

@@ -213,7 +213,9 @@ def test_nobody_checks_out_nothing() -> None:
         check_out(Article, AnonymousUser())
 
 
-@pytest.mark.parametrize("wrong", [{"related": "all"}, {"depth": -1}, {"depth": "2"}])
+@pytest.mark.parametrize(
+    "wrong", [{"related": "all"}, {"related": ("references",)}, {"related": None}, {"depth": -1}, {"depth": "2"}]
+)
 def test_an_unknown_option_is_an_error(ada: Any, wrong: Any) -> None:
     with pytest.raises(ValueError, match="must be|is 'references' or 'none'"):
         check_out(Article, ada, **wrong)

@@ -24,11 +24,6 @@ def ids(messages: list[Any]) -> list[str]:
     return [message.id for message in messages]
 
 
-def test_this_project_is_as_it_should_be() -> None:
-    assert check_order_of_bases(None) + check_middleware(None) + check_settings(None) == []
-    assert check_databases(None, databases=["default"]) == []
-
-
 def test_a_base_that_saves_first_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     with isolate_apps("tests.testapps.press"):
 

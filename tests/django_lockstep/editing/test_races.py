@@ -166,6 +166,32 @@ def test_a_save_while_it_is_taken_over(race: RaceFixture) -> None:
     race(saves_with_it, takes_over, set_up=set_up, observe=ends, invariant=nothing_changed_behind_the_editor)
 
 
+def test_a_check_in_while_it_is_taken_over(race: RaceFixture) -> None:
+    def set_up() -> Press:
+        press = Press()
+        press.bob.is_superuser = True
+        press.seen["token"] = check_out(Article, press.ada).token
+        return press
+
+    def checks_in(press: Press) -> None:
+        try:
+            press.seen["ada"] = check_in(Article, press.ada, token=press.seen["token"]).lock_result
+        except EditLockLost as lost:
+            press.seen["ada"] = lost.how
+
+    def takes_over(press: Press) -> None:
+        press.seen["bob"] = take_over(Article, press.bob).lock_result
+
+    races = race(
+        checks_in,
+        takes_over,
+        set_up=set_up,
+        observe=lambda press: press.seen["ada"],
+        invariant=lambda press: press.seen["bob"] and {owner for _, _, owner in held()} == {"bob"},
+    )
+    assert {outcome.state for outcome in races.outcomes} == {"True", "taken over"}
+
+
 def test_a_foreign_key_that_changes_while_the_record_is_checked_out(race: RaceFixture) -> None:
     def set_up() -> Press:
         press = Press()
@@ -227,25 +253,6 @@ def test_who_is_being_extended_does_not_expire_meanwhile(other: Session) -> None
 
 def _seems_expired() -> bool:
     return status_of(Article).current_status == "normal"
-
-
-def test_a_check_out_waits_for_a_save_under_way(other: Session) -> None:
-    press = Press()
-    with transaction.atomic():
-        press.article.title = "New"
-        press.article.save()
-        answer = other.start(check_out, Article, press.ada)
-        other.wait_until_blocked()
-    assert answer.result(20).lock_result
-
-
-def test_a_save_waits_for_a_check_out_under_way_and_is_refused(other: Session) -> None:
-    press = Press()
-    with transaction.atomic():
-        check_out(press.article, press.ada)
-        answer = other.start(press.article.save)
-        other.wait_until_blocked()
-    assert isinstance(answer.exception(20), EditLocked)
 
 
 def test_very_many_fenced_records_and_one_check_out_exclude_each_other(other: Session) -> None:

@@ -4,11 +4,10 @@ import pickle
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.transaction import TransactionManagementError
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
-from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.editing import EditLocked, EditLockLost, check_in, check_out, require_editable, take_over, writing
 from django_lockstep.editing.errors import UnknownRecord
@@ -161,14 +160,6 @@ def test_a_fence_before_an_update_of_many(ada: Any, bob: Any, article: Article) 
         Article.objects.update(title="All")
 
 
-def test_a_fence_for_very_many_guards_the_table(author: Author) -> None:
-    with transaction.atomic(), CaptureQueriesContext(connection) as captured:
-        require_editable(Author, [Author.objects.create().pk for _ in range(120)])
-    assert "ARRAY" not in captured[-1]["sql"]
-    guards = [entry["sql"] for entry in captured if "pg_advisory" in entry["sql"]]
-    assert guards[-1].count("press.author") == 1
-
-
 @pytest.mark.django_db(transaction=True)
 def test_those_who_write_different_records_do_not_wait_for_each_other() -> None:
     def checked_write(number: int) -> Any:
@@ -212,19 +203,6 @@ def test_a_fence_for_one_needs_its_row(author: Author) -> None:
     author.pk = pk
     with transaction.atomic(), pytest.raises(UnknownRecord):
         require_editable(author)
-
-
-def test_a_fence_for_many_reads_no_rows_where_none_are_needed(author: Author) -> None:
-    with transaction.atomic(), CaptureQueriesContext(connection) as captured:
-        require_editable(Author, [author.pk])
-    assert not [entry for entry in captured if 'FROM "press_author"' in entry["sql"]]
-
-
-def test_a_fence_for_many_reads_inherited_rows_at_once(author: Author) -> None:
-    pks = [LongRead.objects.create(author=author).pk for _ in range(3)]
-    with transaction.atomic(), CaptureQueriesContext(connection) as captured:
-        require_editable(LongRead, pks)
-    assert len([entry for entry in captured if 'FROM "press_longread"' in entry["sql"]]) == 1
 
 
 def test_a_fence_for_many_guards_the_rows_that_they_inherit_from(ada: Any, author: Author) -> None:

@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connection, connections, models
 from django.test import AsyncClient, Client
 
-from django_lockstep.http import etag
+from django_lockstep.http import MalformedPrecondition, etag
+from django_lockstep.http.preconditions import ANY, parse_tags, same_strong, same_weak
 from tests.support.sessions import Gate, Session, overtaken
 from tests.testapps.shop.models import OddSeat, Seat
 
@@ -36,10 +37,13 @@ class TestPut:
         seat.refresh_from_db()
         assert (response.status_code, response.headers["ETag"], seat.guest) == (200, etag(seat), "Bob")
 
-    def test_without_a_condition_it_is_428(self, kind: str, seat: Seat) -> None:
+    def test_without_a_condition_it_is_428_with_problem_details(self, kind: str, seat: Seat) -> None:
         response = put(f"/{kind}/{seat.pk}")
         seat.refresh_from_db()
         assert (response.status_code, seat.guest) == (428, "Ada")
+        assert response.headers["Content-Type"] == "application/problem+json"
+        problem = response.json()
+        assert (problem["status"], problem["title"], problem["type"]) == (428, "Precondition Required", "about:blank")
 
     def test_with_another_tag_it_is_412_and_tells_the_current_one(self, kind: str, seat: Seat) -> None:
         response = put(f"/{kind}/{seat.pk}", **{"If-Match": f'"{seat.pk}.7"'})
@@ -60,12 +64,6 @@ class TestPut:
     def test_a_malformed_tag_is_400_whatever_the_other_header_says(self, kind: str, seat: Seat) -> None:
         response = put(f"/{kind}/{seat.pk}", **{"If-Match": f'"{seat.pk}.7"', "If-None-Match": "3"})
         assert response.status_code == 400
-
-    def test_refusals_are_problem_details(self, kind: str, seat: Seat) -> None:
-        response = put(f"/{kind}/{seat.pk}")
-        assert response.headers["Content-Type"] == "application/problem+json"
-        told = response.json()
-        assert (told["status"], told["title"], told["type"]) == (428, "Precondition Required", "about:blank")
 
 
 @pytest.mark.parametrize("kind", READABLE)
@@ -180,3 +178,69 @@ def test_of_sixteen_clients_with_one_tag_one_is_let_through(kind: str) -> None:
     with ThreadPoolExecutor(16) as pool:
         statuses = sorted(pool.map(ask, range(16)))
     assert statuses == [200, *[412] * 15]
+
+
+# Entity tags: what they are made of, and how headers are read
+
+
+@pytest.mark.django_db
+def test_a_tag_is_of_key_and_version() -> None:
+    seat = Seat.objects.create()
+    assert etag(seat) == f'"{seat.pk}.1"'
+    seat.guest = "Ada"
+    seat.save()
+    assert etag(seat) == f'"{seat.pk}.2"'
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("code", ['a"b', "a,b", "a b", "ü", "a.1", "W/"])
+def test_any_key_makes_a_tag_that_is_read_back(code: str) -> None:
+    tag = etag(OddSeat.objects.create(code=code))
+    assert parse_tags(tag) == (tag,)
+
+
+def test_what_was_never_saved_has_no_tag() -> None:
+    with pytest.raises(ValueError, match="never saved"):
+        etag(Seat())
+
+
+@pytest.mark.parametrize(
+    ("header", "tags"),
+    [
+        ('"1.2"', ('"1.2"',)),
+        ('"a", "b"', ('"a"', '"b"')),
+        (' ,"a",, W/"b" ,', ('"a"', 'W/"b"')),
+        ('""', ('""',)),
+        ('"a,b"', ('"a,b"',)),
+        ("*", ANY),
+        (" * ", ANY),
+    ],
+)
+def test_lists_of_tags_are_read(header: str, tags: tuple[str, ...]) -> None:
+    assert parse_tags(header) == tags
+
+
+LONG = " " * 100_000 + "," + '"a",' * 10_000 + " " * 100_000 + "x"
+"""A header that is read in no time."""
+
+
+@pytest.mark.parametrize(
+    "header",
+    [pytest.param(LONG, id="long"), "", "3", '"a" "b"', '"a', 'a"', '*, "a"', "W/3", 'w/"a"', '"a b"', ",", '"a"; x'],
+)
+def test_everything_else_is_malformed(header: str) -> None:
+    with pytest.raises(MalformedPrecondition):
+        parse_tags(header)
+
+
+def test_if_match_compares_strongly_and_if_none_match_weakly() -> None:
+    assert not same_strong('"a"', ('W/"a"',))
+    assert same_weak('"a"', ('W/"a"',))
+    assert same_strong('"a"', ANY)
+    assert same_weak('"a"', ANY)
+
+
+def test_a_version_read_later_makes_no_tag(db: None) -> None:
+    seat: models.Model = Seat.objects.defer("version").get(pk=Seat.objects.create().pk)
+    with pytest.raises(ValueError, match="without its 'version'"):
+        etag(seat)

@@ -1,5 +1,7 @@
 """A load lane by lane while it runs."""
 
+import io
+import sys
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 
 from django_lockstep.lab.simulator.audit import Balances
 from django_lockstep.lab.simulator.lanes import Lane, LaneWatch
+from django_lockstep.lab.simulator.progress import show_progress
 from django_lockstep.lab.simulator.tally import Tally
 
 HELD = Balances(stored=Decimal(90), booked=Decimal(100), difference=Decimal(10))
@@ -128,3 +131,37 @@ def test_at_the_end_all_are_done(watch: LaneWatch, reported: list[tuple[Lane, ..
     watch.trials[0].results.append(answered(3, seconds=1))
     watch.end()
     assert [(lane.state, lane.operations) for lane in reported[-1]] == [("done", 3), ("done", 0)]
+
+
+# What a terminal shows of it
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_what_is_raced_and_how_much_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    done = 100
+    terminal = Terminal()
+    with show_progress(terminal, total=2, completed=lambda: done) as begin:
+        assert begin is not None
+        begin("first")
+        tick = begin("second")
+        assert tick is not None
+        done = 1350
+        tick()
+    assert "2/2 second" in terminal.getvalue()
+    assert "1,250 operations" in terminal.getvalue()
+
+
+def test_without_a_terminal_or_rich_there_is_nothing_to_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    with show_progress(None, total=2, completed=int) as begin:
+        assert begin is None
+    for name in ("rich.console", "rich.progress"):
+        monkeypatch.setitem(sys.modules, name, None)
+    terminal = Terminal()
+    with show_progress(terminal, total=2, completed=int) as begin:
+        assert begin is None
+    assert terminal.getvalue() == ""

@@ -1,12 +1,21 @@
 import csv
 import io
 import json
+import math
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_lockstep.lab.simulator.advice import advice_on_load
 from django_lockstep.lab.simulator.audit import AuditVerdict
+from django_lockstep.lab.simulator.histogram import Histogram
 from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
-from django_lockstep.lab.simulator.report import Latency
+from django_lockstep.lab.simulator.report import Latency, LoadRow, build_row, jain_index
+from django_lockstep.lab.simulator.tally import Acknowledged, LoadOperation, Tally
 from tests.django_lockstep.lab.sample_rows import (
     ENVIRONMENT,
     LOST,
@@ -38,6 +47,7 @@ def test_json_of_a_load() -> None:
 
 
 def test_csv_of_a_load_has_a_line_a_strategy() -> None:
+    assert list(csv.DictReader(io.StringIO(as_csv(load_report())))) == []
     lines = list(csv.DictReader(io.StringIO(as_csv(LOAD))))
     assert [line["strategy"] for line in lines] == ["naive", "pessimistic_nowait"]
     assert lines[0]["verdict"] == "lost"
@@ -45,15 +55,12 @@ def test_csv_of_a_load_has_a_line_a_strategy() -> None:
     assert lines[1]["errors"] == "OperationalError (40P01): 3"
 
 
-def test_csv_of_nothing_is_a_heading_at_most() -> None:
-    assert list(csv.DictReader(io.StringIO(as_csv(load_report())))) == []
-
-
 def test_a_table_fits_into_80_columns_and_plain_characters() -> None:
     text = as_table(LOAD)
     assert max(map(len, text.splitlines())) <= 80
     assert text.isascii()
     assert "\x1b" not in text
+    assert "\x1b[1;31mLOST" in as_table(LOAD, colour=True)
 
 
 def line_of(text: str, beginning: str) -> list[str]:
@@ -70,17 +77,14 @@ def test_a_table_shows_verdict_loss_rate_and_latencies() -> None:
     assert text.index("Which should I use?") < text.index("- For this load use pessimistic_nowait")
 
 
-def test_a_table_shows_what_the_other_engine_makes_of_a_strategy() -> None:
-    plain, other = row("pessimistic", rate=200.0), row("pessimistic", rate=500.0, engine="compiled")
-    text = as_table(replace(load_report(plain, naive()), counterparts=(other,)))
+def test_a_report_shows_what_the_other_engine_makes_of_a_strategy() -> None:
+    plain, compiled = row("pessimistic", rate=200.0), row("pessimistic", rate=500.0, engine="compiled")
+    report = replace(load_report(plain, naive()), counterparts=(compiled,))
+    text = as_table(report)
     assert line_of(text, "pessimistic")[4:7] == ["200", "500", "2.5x"]
     assert line_of(text, "naive")[4:6] == ["100", "1.5"]
     assert "compiled: operations per second of the same strategy with the compiled engine" in " ".join(text.split())
 
-
-def test_the_other_engine_is_in_the_data_too() -> None:
-    plain, other = row("pessimistic", rate=200.0), row("pessimistic", rate=500.0, engine="compiled")
-    report = replace(load_report(plain, naive()), counterparts=(other,))
     measured, alone = json.loads(as_json(report))["strategies"]
     assert (measured["counterpart"]["engine"], measured["counterpart"]["speedup"]) == ("compiled", 2.5)
     assert alone["counterpart"] is None
@@ -103,10 +107,6 @@ def test_figures_are_never_cut_off() -> None:
     assert line_of(text.partition("Retries/op")[2], "naive")[1] == "456,789"
 
 
-def test_the_verdict_has_a_colour_on_a_terminal_only() -> None:
-    assert "\x1b[1;31mLOST" in as_table(LOAD, colour=True)
-
-
 def test_what_went_otherwise_is_said() -> None:
     cut = row(
         "a",
@@ -119,7 +119,9 @@ def test_what_went_otherwise_is_said() -> None:
             cut, row("b", verdict=AuditVerdict()), interrupted="SIGINT", planned=("a", "b", "c"), notes=("Kept.",)
         )
     )
+    text += as_table(load_report(row("a"), environment={**ENVIRONMENT, "isolation": "serializable"}))
     for words in (
+        "PostgreSQL 18.4 (serializable)",
         "a: interrupted after 3.0 s.",
         "a: worker 3 was killed by SIGKILL",
         "so the verdict is from the",
@@ -130,6 +132,198 @@ def test_what_went_otherwise_is_said() -> None:
         assert words in text
 
 
-def test_another_isolation_level_is_said() -> None:
-    text = as_table(load_report(row("a"), environment={**ENVIRONMENT, "isolation": "serializable"}))
-    assert "PostgreSQL 18.4 (serializable)" in text
+# What the figures of a row are
+
+
+RATES = st.lists(st.floats(0.001, 1000), min_size=1, max_size=64)
+
+
+@given(RATES, st.floats(0.01, 100))
+def test_fairness_is_between_one_nth_and_one_in_whatever_unit(rates: list[float], speedup: float) -> None:
+    index = jain_index(rates)
+    assert index is not None
+    assert 1 / len(rates) - 1e-9 <= index <= 1 + 1e-9
+    assert jain_index([rate * speedup for rate in rates]) == pytest.approx(index)
+
+
+@pytest.mark.parametrize(
+    ("rates", "index"), [([5, 5, 5, 5], 1), ([7, 0, 0, 0], 0.25), ([1, 3], 0.8), ([0, 0], None), ([], None)]
+)
+def test_fairness_of_known_cases(rates: list[float], index: float | None) -> None:
+    assert jain_index(rates) == index
+
+
+def tally(succeeded: int, *, refused: int = 0, milliseconds: int = 1000, **changes: Any) -> Tally:
+    made = Tally(succeeded=succeeded, refused=refused, started=10**9, ended=10**9 + milliseconds * 10**6, **changes)
+    for _ in range(succeeded + refused):
+        made.latencies.record(10**6)
+    return made
+
+
+def made_row(*tallies: Tally) -> LoadRow:
+    return build_row([tallies], AuditVerdict(entries=1), strategy="s", safe=True, guarantee="g")
+
+
+def test_a_row_sums_up_its_workers() -> None:
+    one = tally(60, refused=20, conflicts=5, retried_deadlocks=1)
+    two = tally(20, milliseconds=2000, failed_deadlocks=2)
+    two.errors["OperationalError (40P01)"] = 2
+    made = made_row(one, two)
+    assert (made.succeeded, made.refused, made.failed, made.operations) == (80, 20, 2, 102)
+    assert (made.conflicts, made.deadlocks, made.retries) == (5, 3, 6)
+    assert made.retries_per_operation == 6 / 102
+    assert made.seconds == 2.0
+    assert made.operations_per_second == 50.0
+    assert made.workers == 2
+    assert made.fairness == pytest.approx(jain_index([80, 10]))
+    assert made.latency_ms.p50 == pytest.approx(1.0, rel=0.008)
+    assert made.latency_ms.max == 1.0
+
+
+def test_a_row_sums_up_its_rounds_and_leaves_out_the_time_between() -> None:
+    one, two, late = tally(60), tally(20, milliseconds=2000), tally(40)
+    late.started, late.ended = late.started + 60 * 10**9, late.ended + 60 * 10**9
+    made = build_row([[one, two], [late, None]], AuditVerdict(entries=1), strategy="s", safe=True, guarantee="g")
+    assert (made.workers, made.succeeded, made.seconds) == (2, 120, 3.0)
+    assert made.operations_per_second == 40.0
+    assert made.fairness == pytest.approx(jain_index([100 / 2, 20 / 2]))
+
+
+def test_a_row_without_tallies_has_no_figures() -> None:
+    made = made_row()
+    assert (made.operations, made.operations_per_second, made.fairness, made.latency_ms.p99) == (0, 0.0, None, None)
+    assert made.latency_ms.max is None
+
+
+def test_acknowledged_changes_are_summed_by_account() -> None:
+    one, two = Tally(), Tally()
+    one.succeed(LoadOperation(perform=int, changes=(("a", Decimal(-5)), ("b", Decimal(5)))))
+    two.succeed(LoadOperation(perform=int, changes=(("b", Decimal(2)),)))
+    whole = Tally.merge([one, two])
+    assert whole.acknowledged == {
+        "a": Acknowledged(count=1, total=Decimal(-5)),
+        "b": Acknowledged(count=2, total=Decimal(7)),
+    }
+    assert one.acknowledged["b"] == Acknowledged(count=1, total=Decimal(5))
+
+
+def test_errors_are_counted_by_kind_with_one_example() -> None:
+    made = Tally()
+    for message in ("first\nmore", "second"):
+        made.fail(ValueError(message))
+    assert made.errors == {"ValueError": 2}
+    assert made.examples == {"ValueError": "first"}
+
+
+@pytest.mark.parametrize(
+    ("made", "breaks"),
+    [
+        (row("a"), False),
+        (row("a", verdict=LOST), True),
+        (row("a", verdict=AuditVerdict(unexpected=1)), True),
+        (naive(), False),
+        (row("a", verdict=AuditVerdict()), True),
+        (row("a", verdict=AuditVerdict(), cut_short=True), False),
+    ],
+    ids=["right", "lost", "inconsistent", "lost without a claim", "nothing succeeded", "nothing yet"],
+)
+def test_who_breaks_a_promise(made: LoadRow, breaks: bool) -> None:
+    assert made.breaks_promise is breaks
+
+
+# What is advised
+
+
+def test_the_fastest_that_is_right_is_named() -> None:
+    advice = advice_on_load([naive(rate=2000.0), row("slow", rate=500.0), row("quick", rate=1000.0, p99=8.1)])
+    assert advice == (
+        "For this load use quick: 1,000/s, p99 8.1 ms, the fastest of the 2 that are right.",
+        "naive lost 812 of 1,000 updates and left the balance wrong by 3,212.50.",
+    )
+
+
+def test_among_the_equally_fast_the_shortest_tail_wins() -> None:
+    advice = advice_on_load([row("a", rate=1000.0, p99=90.0), row("b", rate=950.0, p99=20.0), row("c", rate=100.0)])
+    assert (
+        advice[0]
+        == "For this load use b: 950/s, p99 20.0 ms, the shortest p99 among the fastest of the 3 that are right."
+    )
+
+
+def test_a_broken_promise_comes_first_and_is_not_recommended() -> None:
+    advice = advice_on_load([row("liar", rate=9000.0, verdict=LOST), row("honest")])
+    assert advice[0] == (
+        "liar claims to be safe, but lost 812 of 1,000 updates and left the balance wrong by 3,212.50: do not use it."
+    )
+    assert advice[1].startswith("For this load use honest")
+
+
+def test_luck_is_no_recommendation() -> None:
+    advice = advice_on_load([naive(rate=9000.0, verdict=AuditVerdict(entries=5)), row("a")])
+    assert advice[0].startswith("For this load use a:")
+    assert "naive came out right this time, but nothing guarantees it: more load would show." in advice
+
+
+def test_little_to_choose_from() -> None:
+    only = "For this load use a: 100/s, p99 10.0 ms, the only one measured that is right."
+    liar = "a, with the compiled engine, claims to be safe, but lost 812 of 1,000 updates"
+    assert advice_on_load([]) == ()
+    assert advice_on_load([row("a")])[0] == only
+    assert advice_on_load([row("a")], [row("a", engine="compiled", verdict=LOST)])[0].startswith(liar)
+    assert advice_on_load([naive()])[0].startswith("Use none of these: all of them are unprotected.")
+    unproved = advice_on_load([row("liar", verdict=LOST)])[1]
+    assert unproved.startswith("No strategy that claims to be safe proved correct")
+
+
+def test_other_ways_of_being_wrong() -> None:
+    for verdict, words in (
+        (
+            AuditVerdict(entries=9, overdrawn_accounts=1, overdrawn_by=Decimal(70)),
+            "paid out 70.00 more than was covered",
+        ),
+        (AuditVerdict(entries=9, unexpected=2), "left 2 entries of changes that were not acknowledged"),
+        (AuditVerdict(entries=9, broken_links=3), "left 3 entries whose balance does not follow from the one before"),
+    ):
+        assert f"x claims to be safe, but {words}: do not use it." in advice_on_load([row("x", verdict=verdict)])
+
+
+# Latencies, each in a bucket
+
+
+VALUES = st.lists(st.one_of(st.integers(0, 300), st.integers(0, 10**13)), min_size=1, max_size=200)
+
+
+def histogram(values: list[int]) -> Histogram:
+    made = Histogram()
+    for value in values:
+        made.record(value)
+    return made
+
+
+@given(VALUES, st.sampled_from([0.1, 1, 50, 95, 99, 99.9, 100]))
+def test_percentiles_are_close_to_the_exact_ones(values: list[int], percent: float) -> None:
+    exact = sorted(values)[max(1, math.ceil(len(values) * percent / 100)) - 1]
+    estimate = histogram(values).percentile(percent)
+    assert estimate is not None
+    assert abs(estimate - exact) <= exact * 0.008
+
+
+@given(VALUES)
+def test_largest_and_total_are_exact(values: list[int]) -> None:
+    assert histogram(values).largest == max(values)
+    assert histogram(values).total == len(values)
+
+
+@given(VALUES, VALUES)
+def test_merging_is_recording_all(left: list[int], right: list[int]) -> None:
+    assert Histogram.merge([histogram(left), histogram(right)]) == histogram(left + right)
+
+
+def test_small_values_are_exact_and_none_have_no_percentile() -> None:
+    assert [histogram([value]).percentile(50) for value in range(128)] == list(range(128))
+    assert Histogram().percentile(50) is None
+
+
+def test_memory_does_not_grow_with_the_number_of_values() -> None:
+    made = histogram(list(range(1, 300_000, 7)))
+    assert len(made.counts) <= 64 * (300_000).bit_length()

@@ -10,12 +10,13 @@ from django.db import connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.leases import LeaseHandle, lease
+from django_lockstep.lab.pytest_plugin import RaceFixture
+from django_lockstep.leases import LeaseHandle, LeaseLost, lease
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire, steal
 from django_lockstep.stores.terms import Claim, claim
-from tests.django_lockstep.leases.holding import acquired, holder_of, purge
+from tests.django_lockstep.leases.holding import acquired, purge
 from tests.support.sessions import Session, query
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -23,23 +24,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def test_keys_do_not_know_each_other() -> None:
     assert all(Lease.objects.acquire(key, 60) for key in ("a", "A", "ä", "a ", "%s {x} 'q' \\"))
-
-
-def test_the_holder_is_known() -> None:
-    handle = Lease.objects.acquire("k", timedelta(minutes=1), owner="ada", data={"rows": [1, None]})
-    holder = holder_of("k")
-    assert handle is not None
-    assert (holder.key, holder.owner, holder.token, holder.data) == ("k", "ada", handle.token, {"rows": [1, None]})
-    assert (holder.since, holder.released) == (handle.acquired_at, False)
-    assert 0 < holder.remaining <= 60
-    assert handle.data == {"rows": [1, None]}
-
-
-def test_nobody_holds_what_nobody_acquired_or_what_has_expired() -> None:
-    assert Lease.objects.holder("k") is None
-    Lease.objects.acquire("k", 60)
-    expire("k")
-    assert Lease.objects.holder("k") is None
 
 
 def test_who_is_not_named_has_a_name_of_host_process_thread_and_chance(other: Session) -> None:
@@ -237,3 +221,32 @@ def test_a_heartbeat_that_comes_in_between_does_not_stop_a_robber(monkeypatch: p
 
     monkeypatch.setattr("django_lockstep.leases.testing.expire", expire_before_a_beat)
     assert steal("k").token > handle.token
+
+
+# Every interleaving of an old holder's write with a takeover
+
+
+def take(handle: LeaseHandle) -> bool:
+    return Lease.objects.acquire("k", 60) is not None
+
+
+def refresh(handle: LeaseHandle) -> bool:
+    try:
+        handle.refresh()
+    except LeaseLost:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("first", [take, refresh])
+def test_an_expired_lease_has_one_taker_and_no_late_refresh(
+    race: RaceFixture, first: Callable[[LeaseHandle], bool]
+) -> None:
+    found = race(first, take, set_up=expired, invariant=lambda handle: Lease.objects.holder("k") is not None)
+    assert all(list(outcome.results.values()).count("True") == 1 for outcome in found.outcomes)
+
+
+def expired() -> LeaseHandle:
+    handle = acquired()
+    expire("k")
+    return handle

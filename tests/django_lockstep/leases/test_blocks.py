@@ -37,11 +37,6 @@ def test_it_can_be_used_again_but_not_inside_itself() -> None:
             assert holds("k")
 
 
-def test_what_is_wrong_with_it_shows_before_it_is_entered() -> None:
-    with pytest.raises(ValueError, match="ttl must be finite and greater than zero"):
-        lease("k", ttl=-1)
-
-
 @exclusive("bill-{customer}-{month[0]}", ttl=60)
 def bill(customer: int, *, month: tuple[int, ...] = (1,)) -> str:
     assert holds(f"bill-{customer}-{month[0]}")

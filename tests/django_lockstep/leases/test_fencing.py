@@ -10,7 +10,6 @@ from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from django_lockstep.leases import StaleToken
-from tests.support.sessions import Gate, Session, gated
 from tests.testapps.press.models import Report, SignedNote, SignedReport
 
 pytestmark = pytest.mark.django_db
@@ -77,29 +76,6 @@ def test_an_instance_that_was_given_a_token_goes_by_it(report: Report) -> None:
     partial.fencing_token = 6
     partial.save()
     assert stored(report) == ("late", 6)
-
-
-def test_the_transaction_goes_on_after_a_refusal(report: Report) -> None:
-    with pytest.raises(StaleToken):
-        Report(pk=report.pk, text="copy", fencing_token=4).save()
-    assert stored(report) == ("new", 5)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_who_comes_between_look_and_write_waits(
-    report: Report, other: Session, open_session: Callable[[], Session]
-) -> None:
-    gate = Gate("UPDATE")
-    report.text = "first"
-    first = other.start(gated, gate, report.save)
-    gate.wait_until_reached()
-    second = open_session()
-    late = second.start(Report.objects.update_if_token, report.pk, 6, text="second")
-    second.wait_until_blocked()
-    gate.open()
-    first.result(20)
-    assert late.result(20) is True
-    assert stored(report) == ("second", 6)
 
 
 # A row in two tables

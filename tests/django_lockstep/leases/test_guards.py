@@ -67,15 +67,6 @@ def test_the_transaction_goes_on_after_it_was_caught(handle: LeaseHandle) -> Non
     assert Note.objects.exists()
 
 
-def test_nobody_takes_it_over_before_the_commit(handle: LeaseHandle, other: Session) -> None:
-    expire("k")
-    with transaction.atomic():
-        handle.guard()
-        assert other.run(Lease.objects.acquire, "k", 60) is None
-        Note.objects.create(token=handle.token)
-    assert other.run(Lease.objects.acquire, "k", 60) is not None
-
-
 def test_who_waits_gets_it_after_the_commit(handle: LeaseHandle, other: Session) -> None:
     expire("k")
     with transaction.atomic():

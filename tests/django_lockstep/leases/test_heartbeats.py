@@ -2,19 +2,22 @@
 
 import gc
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import datetime
 from queue import Queue
 from typing import Any
 
 import pytest
 from django.db import OperationalError, connection, transaction
+from django.utils import timezone
 
 from django_lockstep.leases import LeaseHandle, LeaseLost, heartbeats, lease
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.postgresql import PostgresLeases
 from django_lockstep.leases.testing import steal
-from tests.django_lockstep.leases.holding import acquired
+from tests.django_lockstep.leases.holding import acquired, holder_of
 from tests.support.sessions import PATIENCE, Session, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -35,14 +38,6 @@ def _none_is_left() -> Iterator[None]:
 
 def expiry() -> Any:
     return Lease.objects.get(key="k").expires_at
-
-
-def test_it_refreshes_again_and_again() -> None:
-    with lease("k", TTL, heartbeat=True) as handle:
-        token, seen = handle.token, {expiry()}
-        until(lambda: len(seen) > 3 or bool(seen.add(expiry())), "three beats")  # type: ignore[func-returns-value]
-        handle.check()
-        assert Lease.objects.get(key="k").token == token
 
 
 def test_all_leases_of_a_process_have_two_threads_and_a_connection_and_give_them_back() -> None:
@@ -257,3 +252,43 @@ def test_in_a_transaction_of_a_test_there_is_none() -> None:
     assert connection.in_atomic_block
     with lease("k", TTL, heartbeat=True):
         assert not beating()
+
+
+# The database's clock decides; the client's may say what it likes
+
+
+@pytest.fixture(params=[-3600, 3600], ids=["an hour slow", "an hour fast"])
+def _wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Move every wall clock that Python code could look at."""
+    real, ahead = time.time, request.param
+
+    class Moved(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> "Moved":
+            return cls.fromtimestamp(time.time(), tz)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(time, "time", lambda: real() + ahead)
+    monkeypatch.setattr("datetime.datetime", Moved)
+    monkeypatch.setattr(timezone, "now", lambda: Moved.now(timezone.get_default_timezone()))
+
+
+@pytest.mark.usefixtures("_wrong_clock")
+def test_the_lease_is_held_and_expires_as_ever(other: Session) -> None:
+    with lease("k", ttl=60) as handle:
+        assert 30 < handle.remaining < 60
+        handle.refresh()
+        handle.check()
+        assert other.run(Lease.objects.acquire, "k", 60) is None
+        holder = holder_of("k")
+        assert 30 < holder.remaining <= 60
+    assert other.run(Lease.objects.acquire, "k", 60) is not None
+
+
+@pytest.mark.usefixtures("_wrong_clock")
+def test_a_heartbeat_and_a_wait_go_on_as_ever(other: Session) -> None:
+    with lease("k", ttl=4.5, heartbeat=True) as handle:
+        first = Lease.objects.get().expires_at
+        until(lambda: Lease.objects.get().expires_at > first, "a beat")
+        handle.check()
+        waiting = other.start(Lease.objects.acquire, "k", 60, wait=20)
+    assert waiting.result(20) is not None

@@ -92,14 +92,6 @@ def test_as_an_iterator_it_repeats_a_part_of_a_function() -> None:
     assert (ends, work.calls) == (["done"], 2)
 
 
-def test_leaving_the_iterator_early_is_fine() -> None:
-    for attempt in retry_on_conflict():
-        with attempt:
-            break
-    else:
-        pytest.fail("the loop was left")
-
-
 def test_on_narrows_what_is_tried_again() -> None:
     with pytest.raises(LockNotAvailable):
         retry_on_conflict(on=StaleVersionError)(Flaky(LockNotAvailable()))()

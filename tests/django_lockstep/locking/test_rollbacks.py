@@ -1,15 +1,21 @@
 """An instance that a rollback may have undone is not written until it was read again."""
 
+import copy
+import gc
+import pickle
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.test import TestCase
 
 from django_lockstep.errors import StaleVersionError
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.locking.looks import REFUSED, assert_refused, fresh, save_once, statements
+from tests.django_lockstep.locking.test_versions import WRITES, make_counter, no_write_is_lost
 from tests.support.sessions import Session
 from tests.testapps.shop.models import BoxSeat, Seat, Ticket
 
@@ -57,27 +63,7 @@ def test_an_instance_is_written_again_after_the_rollback_of_a_savepoint_that_was
         assert statements(lambda: save_once(seat, "Cyd")) == ["UPDATE"]
         assert_refused(other)
     assert fresh(seat).guest == "Cyd"
-
-
-def test_a_commit_after_such_a_rollback_is_a_commit() -> None:
-    seat = Seat.objects.create()
-    with transaction.atomic():
-        save_once(seat)
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
-            _ = 1 / 0
-    assert statements(lambda: save_once(seat, "Bob")) == ["UPDATE"]
-
-
-def test_a_test_case_is_a_transaction_around_the_tests() -> None:
-    with transaction.atomic():
-        seat = Seat.objects.create()
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
-            _ = 1 / 0
-        save_once(seat)
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
-            save_once(seat, "Bob")
-            _ = 1 / 0
-        assert_refused(seat)
+    assert statements(lambda: save_once(seat, "Dan")) == ["UPDATE"]
 
 
 # What is refused.
@@ -190,20 +176,9 @@ def write_after_a_rollback(pk: int) -> None:
         Ticket.objects.create(seat_id=pk)
 
 
-def write_once(pk: int) -> None:
-    with transaction.atomic():
-        seat = Seat.objects.get(pk=pk)
-        if seat.update_if_unchanged(price=seat.price + 1):
-            Ticket.objects.create(seat_id=pk)
-
-
-def no_update_is_lost(pk: int) -> bool:
-    return Seat.objects.get(pk=pk).price == Ticket.objects.filter(seat_id=pk).count()
-
-
 @pytest.mark.parametrize("undo", [write_after_a_savepoint, write_after_a_rollback])
 def test_no_interleaving_loses_an_update(race: RaceFixture, undo: Callable[[int], None]) -> None:
-    race(undo, write_once, set_up=lambda: Seat.objects.create(price=0).pk, invariant=no_update_is_lost)
+    race(undo, WRITES["update_if_unchanged"], set_up=make_counter, invariant=no_write_is_lost)
 
 
 # Savepoints and transactions by hand.
@@ -269,16 +244,6 @@ def by_hand() -> Iterator[None]:
         transaction.set_autocommit(True)
 
 
-def test_without_autocommit_a_rollback_is_noticed(by_hand: None) -> None:
-    seat = Seat.objects.create()
-    save_once(seat)
-    save_once(seat, "Bob")
-    transaction.commit()
-    save_once(seat, "Cyd")
-    transaction.rollback()
-    assert_refused(seat)
-
-
 @pytest.mark.parametrize("savepoint", [True, False])
 def test_without_autocommit_atomic_and_its_end_are_told_apart(by_hand: None, savepoint: bool) -> None:
     seat = Seat.objects.create()
@@ -300,3 +265,125 @@ def test_without_autocommit_a_commit_stays_one_when_autocommit_is_on_again() -> 
     transaction.set_autocommit(True)
     save_once(seat, "Bob")
     assert fresh(seat).guest == "Bob"
+
+
+# What a rollback has to do with callbacks of a commit, and with copies and threads
+
+
+# Callbacks: Django calls them after the commit, ours among them.
+
+
+def test_a_callback_before_ours_may_save() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        transaction.on_commit(lambda: save_once(seat, "Bob"))
+        save_once(seat)
+    assert (seat.version, fresh(seat).version, fresh(seat).guest) == (3, 3, "Bob")
+
+
+def test_a_callback_after_ours_may_save_too() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        save_once(seat)
+        transaction.on_commit(lambda: save_once(seat, "Bob"))
+    save_once(seat, "Cyd")
+    assert (seat.version, fresh(seat).version, fresh(seat).guest) == (4, 4, "Cyd")
+
+
+def test_a_callback_that_saves_in_a_transaction_that_fails_is_refused_afterwards() -> None:
+    seat = Seat.objects.create()
+
+    def save_and_fail() -> None:
+        with transaction.atomic():
+            save_once(seat, "Bob")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        transaction.on_commit(save_and_fail)
+        save_once(seat)
+    assert fresh(seat).guest == "Ada"
+    assert_refused(seat)
+
+
+@pytest.mark.parametrize("robust", [True, False])
+def test_a_callback_that_fails_before_ours_undoes_nothing(robust: bool) -> None:
+    seat = Seat.objects.create()
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    try:
+        with transaction.atomic():
+            transaction.on_commit(fail, robust=robust)
+            save_once(seat)
+    except ZeroDivisionError:
+        assert not robust
+    assert statements(lambda: save_once(seat, "Bob")) == ["UPDATE"]
+
+
+@pytest.mark.parametrize("execute", [True, False])
+def test_callbacks_that_a_test_calls_early_are_no_commit(execute: bool) -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        with TestCase.captureOnCommitCallbacks(execute=execute):
+            transaction.on_commit(lambda: save_once(seat, "Bob"))
+            save_once(seat)
+        save_once(seat, "Cyd")
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            with TestCase.captureOnCommitCallbacks(execute=execute):
+                save_once(seat, "Eve")
+            _ = 1 / 0
+        assert_refused(seat)
+
+
+# Copies, threads
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_copy_shares_the_doubt(duplicate: Callable[[Seat], Seat], is_committed: bool) -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        save_once(seat)
+        double = duplicate(seat)
+        transaction.set_rollback(not is_committed)
+    if is_committed:
+        save_once(double, "Bob")
+        with pytest.raises(StaleVersionError):
+            save_once(seat, "Cyd")
+    else:
+        assert_refused(double)
+
+
+def test_of_a_pickled_one_nothing_is_known() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        save_once(seat)
+        double = pickle.loads(pickle.dumps(seat))  # noqa: S301 - its own
+    assert_refused(double)
+
+
+def test_a_transaction_keeps_no_instance_alive() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        save_once(seat)
+        alive = weakref.ref(seat)
+        del seat
+        gc.collect()
+        assert alive() is None
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_another_thread_is_told_the_same(open_session: Callable[[], Session], is_committed: bool) -> None:
+    seat = Seat.objects.create()
+
+    def write_elsewhere() -> None:
+        with transaction.atomic():
+            save_once(seat)
+            transaction.set_rollback(not is_committed)
+
+    open_session().run(write_elsewhere)
+    if is_committed:
+        save_once(seat, "Bob")
+    else:
+        assert_refused(seat)

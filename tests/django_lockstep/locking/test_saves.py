@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from django.db.models import F
 from django.forms import modelform_factory
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.locking import SerializationFailure, StaleVersionError, isolated_transaction
-from tests.django_lockstep.locking.looks import every_kind, fresh, statements
+from django_lockstep.locking import SerializationFailure, StaleVersionError, isolated_transaction, verify_unchanged
+from tests.django_lockstep.locking.looks import every_kind, fresh, save_once, statements
 from tests.support.sessions import Session
 from tests.testapps.shop.models import (
     BoxSeat,
@@ -285,21 +286,24 @@ def test_the_second_of_two_waits_and_is_told(other: Session, how: str) -> None:
     assert fresh(seat).guest == "Ada"
 
 
-def test_above_read_committed_it_is_a_serialization_failure(other: Session) -> None:
+@pytest.mark.parametrize(
+    "write",
+    [save_once, lambda seat: seat.update_if_unchanged(guest="Ada"), verify_unchanged],
+    ids=["save", "update_if_unchanged", "verify_unchanged"],
+)
+def test_above_read_committed_a_conflict_is_a_serialization_failure(
+    other: Session, write: Callable[[Seat], object]
+) -> None:
     seat = Seat.objects.create()
-    rival = fresh(seat)
-    rival.guest = "Bob"
-
-    def save_late() -> None:
-        with isolated_transaction(isolation_level="repeatable read"):
-            mine = fresh(seat)
-            other.run(rival.save)
-            mine.guest = "Ada"
-            mine.save()
-
-    with pytest.raises(SerializationFailure) as caught:
-        save_late()
-    assert caught.value.pk == seat.pk
+    with (
+        pytest.raises(SerializationFailure) as caught,
+        isolated_transaction(isolation_level="repeatable read"),
+    ):
+        mine = fresh(seat)
+        other.run(save_once, fresh(seat), "Bob")
+        write(mine)
+    assert (caught.value.model, caught.value.sqlstate) == (Seat, "40001")
+    assert caught.value.pk in (seat.pk, [seat.pk])
 
 
 # Async

@@ -1,7 +1,9 @@
 """A versioned row is written only while it has the version that was read."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
+from itertools import combinations_with_replacement
 from typing import Any
 
 import pytest
@@ -9,12 +11,20 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db import connection, transaction
 from django.db.models import F
 from django.db.models.functions import Now
+from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.locking import SerializationFailure, isolated_transaction
-from tests.django_lockstep.locking.looks import fresh
+from django_lockstep.lab.pytest_plugin import RaceFixture
+from django_lockstep.locking import (
+    DeadlockDetected,
+    StaleVersionError,
+    verify_unchanged,
+)
+from tests.django_lockstep.locking.looks import every_kind, fresh, statements
 from tests.support.sessions import Session
-from tests.testapps.shop.models import BoxSeat, Seat, StampedSeat
+from tests.testapps.shop.models import BoxSeat, Seat, Stage, StampedSeat, Ticket
+
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
@@ -56,32 +66,6 @@ def test_a_deleted_row_stays_deleted(seat: Seat) -> None:
         with pytest.raises(Seat.DoesNotExist, match="was deleted since it was read"):
             seat.update_if_unchanged(guest="Ada")
         assert not Seat.objects.exists()
-
-
-def test_the_second_of_two_waits_and_is_told(open_session: Callable[[], Session]) -> None:
-    seat = Seat.objects.create()
-    first, second = fresh(seat), fresh(seat)
-    session = open_session()
-    with transaction.atomic():
-        assert first.update_if_unchanged(guest="Ada")
-        late = session.start(second.update_if_unchanged, guest="Bob")
-        session.wait_until_blocked()
-    assert late.result() is False
-    assert fresh(seat).guest == "Ada"
-
-
-def test_above_read_committed_a_conflict_is_a_serialization_failure(other: Session) -> None:
-    seat = Seat.objects.create()
-
-    def write_late() -> None:
-        with isolated_transaction(isolation_level="repeatable read"):
-            mine = fresh(seat)
-            other.run(fresh(seat).update_if_unchanged, guest="Bob")
-            mine.update_if_unchanged(guest="Ada")
-
-    with pytest.raises(SerializationFailure) as caught:
-        write_late()
-    assert (caught.value.model, caught.value.pk, caught.value.sqlstate) == (Seat, seat.pk, "40001")
 
 
 def test_expressions_are_computed_by_the_database_and_read_back(seat: Seat) -> None:
@@ -141,3 +125,180 @@ def test_what_identifies_the_row_read_cannot_be_written(seat: Seat, name: str) -
 def test_unknown_fields_are_refused(seat: Seat, name: str) -> None:
     with pytest.raises(FieldDoesNotExist, match=name):
         seat.update_if_unchanged(**{name: "red"})
+
+
+# No write is lost, whatever way each of two writers takes: each that passes leaves a ticket
+
+
+@transaction.atomic
+def count_by_update_if_unchanged(pk: int) -> None:
+    seat = Seat.objects.get(pk=pk)
+    if seat.update_if_unchanged(price=seat.price + 1):
+        Ticket.objects.create(seat_id=pk)
+
+
+def count_by_save(pk: int, update_fields: list[str] | None = None) -> None:
+    with suppress(StaleVersionError), transaction.atomic():
+        seat = Seat.objects.get(pk=pk)
+        seat.price += 1
+        seat.save(update_fields=update_fields)
+        Ticket.objects.create(seat_id=pk)
+
+
+@transaction.atomic
+def count_by_sql(pk: int) -> None:
+    """As another program would, which has never heard of versions."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE shop_seat SET price = price + 1 WHERE id = %s", [pk])
+    Ticket.objects.create(seat_id=pk)
+
+
+WRITES: dict[str, Callable[[int], None]] = {
+    "update_if_unchanged": count_by_update_if_unchanged,
+    "save": count_by_save,
+    "update_fields": lambda pk: count_by_save(pk, ["price"]),
+    "sql": count_by_sql,
+}
+
+
+def make_counter() -> int:
+    return Seat.objects.create(price=0).pk
+
+
+def no_write_is_lost(pk: int) -> bool:
+    seat = Seat.objects.get(pk=pk)
+    return seat.price == seat.version - 1 == Ticket.objects.filter(seat_id=pk).count()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("names", list(combinations_with_replacement(WRITES, 2)), ids="+".join)
+def test_no_interleaving_of_two_writers_loses_a_write(race: RaceFixture, names: tuple[str, str]) -> None:
+    race(*(WRITES[name] for name in names), set_up=make_counter, invariant=no_write_is_lost)
+
+
+# Rows that a transaction only read are as they were read when it commits
+
+
+@every_kind
+def test_what_is_unchanged_passes_and_what_changed_is_named(make: Any) -> None:
+    seat = make()
+    verify_unchanged(seat, fresh(seat))
+    assert fresh(seat).update_if_unchanged(guest="Ada")
+    with pytest.raises(StaleVersionError) as caught:
+        verify_unchanged(seat)
+    error = caught.value
+    assert (error.model, error.pk, error.expected, error.found) == (type(seat), seat.pk, 1, 2)
+    assert (error.target, error.action) == (seat, "verify")
+
+
+@every_kind
+def test_what_is_gone_is_named(make: Any) -> None:
+    seat = make()
+    fresh(seat).delete()
+    with pytest.raises(type(seat).DoesNotExist, match="was deleted since it was read"):
+        verify_unchanged(seat)
+
+
+def test_what_this_transaction_wrote_itself_is_unchanged() -> None:
+    seat = Seat.objects.create()
+    assert seat.update_if_unchanged(guest="Ada")
+    verify_unchanged(seat)
+
+
+def test_it_is_one_statement_a_table_in_one_order() -> None:
+    seats = [Seat.objects.create() for _ in range(3)]
+    stage = Stage.objects.create()
+    with CaptureQueriesContext(connection) as captured:
+        verify_unchanged(stage, *reversed(seats))
+    first, second = [entry["sql"] for entry in captured]
+    assert first.endswith('ORDER BY "shop_seat"."id" ASC FOR SHARE')
+    assert '"shop_stage"' in second
+    assert statements(verify_unchanged) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_needs_a_transaction() -> None:
+    seat = Seat.objects.create()
+    with pytest.raises(TransactionManagementError):
+        verify_unchanged(seat)
+
+
+def test_an_instance_without_its_version_is_refused() -> None:
+    with pytest.raises(ValueError, match="was never saved"):
+        verify_unchanged(Seat())
+
+
+def test_nobody_changes_it_until_the_end(other: Session) -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        verify_unchanged(seat)
+        late = other.start(fresh(seat).update_if_unchanged, guest="Ada")
+        other.wait_until_blocked()
+        assert fresh(seat).guest == ""
+    assert late.result() is True
+
+
+def test_readers_do_not_wait_for_each_other(other: Session) -> None:
+    seat = Seat.objects.create()
+
+    def verify() -> str:
+        with transaction.atomic():
+            verify_unchanged(fresh(seat))
+        return "verified"
+
+    with transaction.atomic():
+        verify_unchanged(seat)
+        assert other.run(verify) == "verified"
+
+
+# Write skew: of two doctors on call, one may leave
+
+
+def two_on_call() -> tuple[int, int]:
+    return Seat.objects.create(guest="on call").pk, Seat.objects.create(guest="on call").pk
+
+
+def leave(pks: tuple[int, int], *, mine: int, verified: bool) -> bool:
+    try:
+        with transaction.atomic():
+            me, them = Seat.objects.get(pk=pks[mine]), Seat.objects.get(pk=pks[1 - mine])
+            if them.guest != "on call":
+                return False
+            me.guest = ""
+            me.save()
+            if verified:
+                verify_unchanged(them)
+    except (StaleVersionError, DeadlockDetected):
+        return False
+    return True
+
+
+def someone_stays(pks: tuple[int, int]) -> bool:
+    return Seat.objects.filter(pk__in=pks, guest="on call").exists()
+
+
+def actors(*, verified: bool) -> dict[str, Any]:
+    def first(pks: tuple[int, int]) -> bool:
+        return leave(pks, mine=0, verified=verified)
+
+    def second(pks: tuple[int, int]) -> bool:
+        return leave(pks, mine=1, verified=verified)
+
+    return {"first": first, "second": second}
+
+
+def one_leaves(pks: tuple[int, int], results: dict[str, bool], errors: dict[str, Exception]) -> None:
+    assert someone_stays(pks)
+    assert sorted(results.values()) == [False, True]
+    assert not errors
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_interleaving_breaks_a_rule_over_two_rows(race: Any) -> None:
+    race(actors(verified=True), set_up=two_on_call, invariant=one_leaves)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_it_one_does(race: Any) -> None:
+    with pytest.raises(pytest.fail.Exception, match="The race is broken"):
+        race(actors(verified=False), set_up=two_on_call, invariant=someone_stays)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
-from django_lockstep.monitor import LockReport, Wait, text, waits
-from django_lockstep.monitor import Session as Party
+from django_lockstep.monitor import LockReport, Session, Wait, text, waits
+from django_lockstep.monitor.graph import BOX_HEIGHT, BOX_WIDTH, Graph, waits_graph
 from django_lockstep.monitor.modes import CONFLICTS
 from django_lockstep.monitor.trees import trees
 from django_lockstep.monitor.wording import duration, printable, remedy, shortened
@@ -36,14 +36,14 @@ def test_a_queue_for_one_row_is_no_chain(group: Group, situation: LockSituation)
     assert {wait.pk for wait in waits()} == {group.pk}
 
 
-def party(pid: int, **facts: Any) -> Party:
-    return Party(pid=pid, application=str(pid), **facts)
+def session(pid: int, **values: Any) -> Session:
+    return Session(pid=pid, **{"application": str(pid), "state": "active", "seconds": 2.0, **values})
 
 
-def waiting(pid: int, *blockers: int, lock: str = "", **facts: Any) -> Wait:
-    parties = tuple(party(blocker) for blocker in blockers)
-    given = {"kind": "table", "table": "t", "mode": None, "seconds": 1.0} | facts
-    return Wait(waiter=party(pid), blockers=parties, lock=lock or str(pid), **given)
+def waiting(pid: int, *blockers: int | Session, lock: str = "", **values: Any) -> Wait:
+    sessions = tuple(blocker if isinstance(blocker, Session) else session(blocker) for blocker in blockers)
+    lock_values = {"kind": "table", "table": "t", "mode": None, "seconds": 1.0} | values
+    return Wait(waiter=session(pid), blockers=sessions, lock=lock or str(pid), **lock_values)
 
 
 def test_a_circle_is_shown_once() -> None:
@@ -79,8 +79,8 @@ def test_a_circle_is_called_a_deadlock() -> None:
 
 
 def test_who_is_at_work_is_not_to_be_ended() -> None:
-    busy = party(7, state="active", since=datetime(2026, 1, 1, tzinfo=UTC), seconds=3.0, transaction_seconds=65.0)
-    wait = Wait(waiter=party(8), blockers=(busy,), kind="table", lock="t", mode="SHARE", seconds=1.0)
+    busy = session(7, state="active", since=datetime(2026, 1, 1, tzinfo=UTC), seconds=3.0, transaction_seconds=65.0)
+    wait = Wait(waiter=session(8), blockers=(busy,), kind="table", lock="t", mode="SHARE", seconds=1.0)
     out = text(report_of(wait))
     assert "does not wait and is active since 2026-01-01 00:00:00 UTC (3.0 s); its transaction: 1 min 5 s" in out
     assert "to end it" not in out
@@ -88,7 +88,7 @@ def test_who_is_at_work_is_not_to_be_ended() -> None:
 
 
 def test_a_holder_that_has_gone_is_said_to_be_gone() -> None:
-    assert "has ended in the meantime" in text(report_of(waiting(1, 2)))
+    assert "has ended in the meantime" in text(report_of(waiting(1, session(2, state=None))))
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
@@ -122,5 +122,63 @@ def test_durations_are_reported_in_two_units(seconds: float | None, words: str) 
 
 def test_conflicts_are_mutual() -> None:
     assert len(CONFLICTS) == 8
-    assert all(wanted in CONFLICTS[held] for wanted, modes in CONFLICTS.items() for held in modes)
+    assert all(mode in CONFLICTS[conflicting] for mode, modes in CONFLICTS.items() for conflicting in modes)
     assert sorted(map(len, CONFLICTS.values())) == [1, 2, 4, 5, 5, 6, 7, 8]
+
+
+# The waits as boxes and lines: every session once, nothing over another, lines from waiters to who holds them up
+
+
+def lines(graph: Graph) -> dict[int | None, list[str]]:
+    return {box.session.pid: [line for _, line in box.lines] for box in graph.boxes}
+
+
+def places(graph: Graph) -> dict[int | None, tuple[int, int]]:
+    """Return the column and row of each session."""
+    columns, rows = sorted({box.x for box in graph.boxes}), sorted({box.y for box in graph.boxes})
+    return {box.session.pid: (columns.index(box.x), rows.index(box.y)) for box in graph.boxes}
+
+
+def test_a_box_says_who_and_what_for() -> None:
+    holder = session(1, application="web", state="idle in transaction")
+    graph = waits_graph([waiting(2, holder, kind="row", model="shop.Seat", pk=7, mode="FOR UPDATE", seconds=3.0)])
+
+    assert lines(graph) == {
+        1: ['pid 1 "web"', "idle in transaction for 2.0 s", "1 behind it"],
+        2: ['pid 2 "2"', "waits 3.0 s for", "shop.Seat pk=7 (FOR UPDATE)"],
+    }
+    assert [box.kind for box in graph.boxes] == ["idle", "waiting"]
+
+
+def test_waiters_stand_to_the_right_of_who_holds_them_up_each_in_a_row() -> None:
+    graph = waits_graph([waiting(3, 1), waiting(4, 1), waiting(5, 3), waiting(6, 2)])
+
+    assert places(graph) == {1: (0, 0), 3: (1, 0), 5: (2, 0), 4: (1, 1), 2: (0, 2), 6: (1, 2)}
+    assert len(graph.lines) == 4
+    assert (graph.width, graph.height) == (graph.boxes[2].x + BOX_WIDTH, graph.boxes[-1].y + BOX_HEIGHT)
+
+
+def test_one_that_waits_for_two_has_one_box_and_two_lines() -> None:
+    graph = waits_graph([waiting(3, 1, 2)])
+
+    assert len(graph.boxes) == 3
+    assert len(graph.lines) == 2
+
+
+def test_a_cycle_is_drawn() -> None:
+    graph = waits_graph([waiting(1, 2), waiting(2, 1)])
+
+    assert len(graph.boxes) == len(graph.lines) == 2
+    assert [box.kind for box in graph.boxes] == ["waiting", "waiting"]
+
+
+def test_nothing_is_drawn_where_nobody_waits() -> None:
+    assert waits_graph([]) == Graph(boxes=(), lines=())
+
+
+@pytest.mark.parametrize("name", ["a\nb", "x" * 100, "<b>&"])
+def test_any_name_fits_into_its_box(name: str) -> None:
+    shown = lines(waits_graph([waiting(2, session(1, application=name))]))[1][0]
+
+    assert shown.isprintable()
+    assert len(shown) <= 40

@@ -1,5 +1,6 @@
 """When the compiled statements are used, and when they are not."""
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -11,11 +12,12 @@ from django.db.models.signals import post_save
 from django.test.utils import CaptureQueriesContext
 
 from accounts.contrib.compiled.obstacles import obstacles
-from accounts.contrib.compiled.runner import runner_for
+from accounts.contrib.compiled.runner import StatementRunner, runner_for
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
 from accounts.strategies import STRATEGIES
 from tests.support.factories import AccountFactory, UserFactory
+from tests.support.pages import ROOT
 from tests.support.sessions import Session
 from tests.testapps.purses.models import Audited, Closable, Elsewhere, Premium, Purse, PurseEntry
 
@@ -109,17 +111,6 @@ def test_the_methods_run_as_they_are_written_unless_a_setting_asks_for_this(sett
     assert [sql.split()[0] for sql in sent] == ["BEGIN", "SELECT", "UPDATE", "INSERT", "COMMIT"]
 
 
-def test_a_key_is_looked_up_under_the_lock() -> None:
-    account = AccountFactory.create(balance=100)
-
-    first = sent_by(lambda: Account.deposit(account.pk, 5, idempotency_key="one"))
-    again = sent_by(lambda: Account.deposit(account.pk, 5, idempotency_key="one"))
-
-    assert [sql.split()[0] for sql in first] == ["BEGIN", "SELECT", "SELECT", "WITH", "COMMIT"]
-    # The account is read once more: what the first call wrote may be long ago.
-    assert [sql.split()[0] for sql in again] == ["BEGIN", "SELECT", "SELECT", "SELECT", "COMMIT"]
-
-
 def test_receivers_of_signals_are_called_for_new_entries() -> None:
     account, heard = AccountFactory.create(balance=100), []
 
@@ -142,6 +133,7 @@ def test_receivers_of_signals_are_called_for_new_entries() -> None:
 def test_accounts_with_names_of_their_own(name: str) -> None:
     strategy = STRATEGIES[name].bound(model=Purse)
     purse = Purse.objects.create(user=UserFactory.create(), code=UUID(int=5), note="kept")
+    opened_at = purse.updated_at
     returned: Any = strategy.deposit(purse.pk, "10.50")
     strategy.withdraw(purse.pk, 3)
     purse.refresh_from_db()
@@ -151,6 +143,7 @@ def test_accounts_with_names_of_their_own(name: str) -> None:
         Decimal("7.50"),
         3,
     )
+    assert purse.updated_at > opened_at
     entries = PurseEntry.objects.values_list("amount", "balance_after", "version_after", "channel")
     assert list(entries) == [(Decimal("10.50"), Decimal("10.50"), 2, "web"), (Decimal(-3), Decimal("7.50"), 3, "web")]
 
@@ -192,3 +185,13 @@ def test_who_has_the_row_does_not_wait_for_the_queue(other: Session, account: Ac
         other.wait_until_blocked()
         Account.deposit(account.pk, 2)
     assert waiting.result().version == 3
+
+
+def words(sql: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"\(\s+", "(", sql)).strip()
+
+
+def test_the_documentation_shows_the_statement_of_a_deposit_as_it_is() -> None:
+    page = (ROOT / "docs" / "measure" / "speed.md").read_text("utf-8")
+    (shown,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    assert words(shown) == words(StatementRunner(Account, "default").statements.lock_and_add["queue"].sql)

@@ -190,16 +190,10 @@ def test_it_ends_when_nobody_watches_even_in_code_that_does_not_end(gate: Path, 
 # Refusals
 
 
-def test_a_get_starts_and_stops_nothing() -> None:
-    assert [Client().get(url).status_code for url in (START, STOP)] == [405, 405]
-
-
-def test_a_post_needs_its_token() -> None:
+def test_a_get_a_post_without_its_token_and_an_unknown_race_start_and_stop_nothing() -> None:
     client = Client(enforce_csrf_checks=True)
+    assert [client.get(url).status_code for url in (START, STOP)] == [405, 405]
     assert [client.post(url).status_code for url in (START, STOP)] == [403, 403]
-
-
-def test_a_race_that_is_not_registered_is_not_found() -> None:
     assert Client().post(START, {"race": "nobody"}).status_code == 404
 
 
@@ -329,12 +323,12 @@ def test_beyond_its_places_an_event_is_sent_alone_and_the_page_asks_again(store:
     settings.LOCKSTEP_LAB_STREAMS = 2
     store.publish(running())
     watched = [stream(**THREADS) for _ in range(2)]
-    assert [next(each) for each in watched] == [FIRST, FIRST]
+    assert [next(events) for events in watched] == [FIRST, FIRST]
     assert list(stream(**THREADS)) == [FIRST]
     assert "sse-connect" not in Client().get(RACES, **THREADS).content.decode()
 
     store.publish(OVER)
-    assert [list(each)[-1] for each in watched] == [LAST, LAST]
+    assert [list(events)[-1] for events in watched] == [LAST, LAST]
     store.publish(running())
     assert "sse-connect" in Client().get(RACES, **THREADS).content.decode()
 

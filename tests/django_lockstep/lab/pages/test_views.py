@@ -17,7 +17,7 @@ from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.pages import exploring, process
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import PATIENCE, Session, query, until
+from tests.support.sessions import PATIENCE, until
 from tests.testapps.shop.models import Seat
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_no_scratch_left")]
@@ -92,13 +92,9 @@ PAGES = (
 
 
 @pytest.mark.parametrize("url", PAGES)
-def test_others_are_asked_to_log_in(client: Client, url: str) -> None:
+def test_others_are_asked_to_log_in_and_refused_unless_they_are_staff(client: Client, url: str) -> None:
     answer = client.get(url)
     assert (answer.status_code, answer["Location"].endswith(f"?next={quote(url)}")) == (302, True)
-
-
-@pytest.mark.parametrize("url", PAGES)
-def test_users_who_are_not_staff_are_refused(client: Client, url: str) -> None:
     client.force_login(User.objects.create_user("ada"))
     assert client.get(url).status_code == 403
 
@@ -111,11 +107,6 @@ def test_a_public_lab_is_open_to_everyone_and_asks_for_the_token(running: Any) -
 
 
 # What is shown
-
-
-def test_the_races_of_the_setting_are_listed(staff: Client) -> None:
-    text = staff.get(reverse("lockstep_lab:races")).content.decode()
-    assert f'<a href="{page("NAIVE")}">{HERE}.NAIVE</a>' in text
 
 
 def test_the_list_is_searched_by_words_of_name_and_text(staff: Client, running: Any) -> None:
@@ -133,21 +124,12 @@ def test_a_race_shows_its_code_and_its_expectation_before_it_is_run(staff: Clien
         assert part in text
 
 
-def test_a_project_that_names_none_has_none(staff: Client, running: Any) -> None:
+def test_the_races_of_the_setting_are_listed(staff: Client, running: Any) -> None:
+    text = staff.get(reverse("lockstep_lab:races")).content.decode()
+    assert f'<a href="{page("NAIVE")}">{HERE}.NAIVE</a>' in text
     del running.LOCKSTEP_LAB_RACES
     text = staff.get(reverse("lockstep_lab:races")).content.decode()
     assert "No race is registered in LOCKSTEP_LAB_RACES." in text
-
-
-def test_the_ready_made_races_can_be_listed(staff: Client, running: Any) -> None:
-    running.LOCKSTEP_LAB_RACES = ["accounts.races.ready_made.RACES"]
-    text = staff.get(reverse("lockstep_lab:races")).content.decode()
-    assert "lost-update:naive" in text
-    assert staff.get(reverse("lockstep_lab:race", args=["lost-update:naive"])).status_code == 200
-
-
-def test_an_unknown_race_is_not_found(staff: Client) -> None:
-    assert staff.get(page("NOBODY")).status_code == 404
 
 
 def test_looking_runs_nothing(staff: Client) -> None:
@@ -165,6 +147,8 @@ def test_a_race_is_explored_and_drawn(staff: Client) -> None:
     assert '<span class="verdict broken">broken</span>' in text
     assert "<svg" in text
     assert "lost update: B wrote price 110.00 computed from 100.00" in text
+    (link,) = re.findall(r'href="([^"]+/AABBAB\.spec)"', text)
+    assert "permutation" in staff.get(link).content.decode()
     assert f'<a href="{page("NAIVE")}?schedule=AABBAB">AABBAB</a>' in text
 
 
@@ -272,12 +256,6 @@ def test_a_schedule_that_was_run_can_be_downloaded_without_another_run(
     assert "Schedule AABBAB" in file.content.decode() or form in {"py", "spec"}
 
 
-def test_so_can_those_that_an_exploration_shows(staff: Client) -> None:
-    text = explored(staff, page("NAIVE"))
-    (link,) = re.findall(r'href="([^"]+/AABBAB\.spec)"', text)
-    assert "permutation" in staff.get(link).content.decode()
-
-
 @pytest.mark.parametrize(
     ("form", "content_type", "contents"),
     [
@@ -303,11 +281,6 @@ def test_the_last_exploration_can_be_downloaded_without_a_run(
     assert [part for part in contents if part not in file.content.decode()] == []
 
 
-@pytest.mark.parametrize(("name", "form"), [(f"{HERE}.NAIVE", "exe"), ("unknown", "html")])
-def test_other_reports_are_not_found(staff: Client, name: str, form: str) -> None:
-    assert staff.get(reverse("lockstep_lab:report", args=[name, form])).status_code == 404
-
-
 def test_a_downloaded_test_fails_with_the_race(staff: Client, race: RaceFixture) -> None:
     explored(staff, page("NAIVE"), "AABBAB")
     file = staff.get(reverse("lockstep_lab:schedule", args=[f"{HERE}.NAIVE", "AABBAB", "py"]))
@@ -327,10 +300,19 @@ def test_a_step_shows_what_is_committed_and_what_each_actor_sees(staff: Client) 
     assert "price=110.00" in seen[1]
 
 
-@pytest.mark.parametrize(("schedule", "form"), [("AABBAB", "exe"), ("ABBA", "svg")])
-def test_other_schedules_and_forms_are_not_found(staff: Client, schedule: str, form: str) -> None:
+@pytest.mark.parametrize(
+    ("view", "args"),
+    [
+        ("race", [f"{HERE}.NOBODY"]),
+        ("report", [f"{HERE}.NAIVE", "exe"]),
+        ("report", ["unknown", "html"]),
+        ("schedule", [f"{HERE}.NAIVE", "AABBAB", "exe"]),
+        ("schedule", [f"{HERE}.NAIVE", "ABBA", "svg"]),
+    ],
+)
+def test_other_races_schedules_and_forms_are_not_found(staff: Client, view: str, args: list[str]) -> None:
     explored(staff, page("NAIVE"), "AABBAB")
-    assert staff.get(reverse("lockstep_lab:schedule", args=[f"{HERE}.NAIVE", schedule, form])).status_code == 404
+    assert staff.get(reverse(f"lockstep_lab:{view}", args=args)).status_code == 404
 
 
 # Anomalies
@@ -357,16 +339,15 @@ def test_the_table_of_anomalies_leads_to_races(staff: Client) -> None:
     ],
 )
 def test_a_schedule_that_the_race_has_not_is_refused(staff: Client, schedule: str, complaint: str) -> None:
-    answer = staff.post(page("NAIVE"), {"schedule": schedule}, follow=True)
-    assert (answer.status_code, complaint in answer.content.decode()) == (400, True)
+    for answer in (
+        staff.post(page("NAIVE"), {"schedule": schedule}, follow=True),
+        staff.get(page("NAIVE"), {"schedule": schedule}),
+    ):
+        assert (answer.status_code, complaint in answer.content.decode()) == (400, True)
 
 
 def test_a_schedule_in_which_an_actor_cannot_move_is_refused_by_its_run(staff: Client) -> None:
     assert "which waits or is done" in explored(staff, page("NAIVE"), "AAAA")
-
-
-def test_a_link_with_a_wrong_schedule_is_refused_too(staff: Client) -> None:
-    assert staff.get(page("NAIVE"), {"schedule": "X"}).status_code == 400
 
 
 def test_nothing_runs_where_the_setting_is_off(staff: Client, running: Any) -> None:
@@ -392,23 +373,6 @@ def test_the_settings_default_is_debug(running: Any, debug: bool) -> None:
     del running.LOCKSTEP_LAB_RUNS_IN_PAGES
     running.DEBUG = debug
     assert conf.runs_in_pages() is debug
-
-
-def test_one_page_at_a_time(staff: Client, other: Session) -> None:
-    other.run(take_the_lock)
-    answer = staff.post(page("LOCKED"))
-
-    assert (answer.status_code, "Another page is running" in answer.content.decode()) == (409, True)
-
-
-def take_the_lock() -> None:
-    assert query(process._LOCK) is True
-
-
-def test_a_post_needs_its_token() -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(User.objects.create_user("grace", is_staff=True))
-    assert client.post(page("LOCKED")).status_code == 403
 
 
 # Safe to show

@@ -2,20 +2,14 @@
 
 from datetime import timedelta
 
-from django.db import NotSupportedError, connection, transaction
-from django.db.transaction import TransactionManagementError
+from django.db import NotSupportedError, connection
 from django.test import TestCase, TransactionTestCase
 
-from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, exclusive, lease
+from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, lease
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.testing import expire, steal
+from django_lockstep.leases.testing import steal
 
 from .models import Result
-
-
-@exclusive("job-{number}", ttl=60, skip=True)
-def job(number: int) -> int:
-    return number
 
 
 def acquired(key: str) -> LeaseHandle:
@@ -46,18 +40,6 @@ class LeaseTests(TestCase):
         self.assertFalse(handle.release())
         self.assertTrue(thief.release())
 
-    def test_a_late_refresh_is_fine(self) -> None:
-        handle = acquired("k")
-        expire("k")
-        handle.refresh()
-        self.assertIsNone(Lease.objects.acquire("k", 60))
-
-    def test_a_job_once_a_period(self) -> None:
-        with lease("job-1", ttl=60, at_least=600):
-            pass
-        self.assertIsNone(job(1))
-        self.assertEqual(job(2), 2)
-
     def test_tokens_do_not_return_after_a_purge(self) -> None:
         first = acquired("k")
         first.release()
@@ -84,10 +66,6 @@ class LeaseTests(TestCase):
 
 class TransactionTests(TransactionTestCase):
     """On committed data."""
-
-    def test_in_a_transaction_it_is_refused(self) -> None:
-        with transaction.atomic(), self.assertRaises(TransactionManagementError):
-            Lease.objects.acquire("k", 60)
 
     def test_a_wait_has_an_end(self) -> None:
         with lease("k", ttl=60):

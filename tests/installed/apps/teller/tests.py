@@ -13,7 +13,6 @@ from django.urls import reverse
 
 from accounts.errors import EntryIsFinal, InsufficientFunds
 from accounts.strategies import STRATEGIES
-from django_lockstep.locking import StaleVersionError, lock_row, retry_on_conflict
 
 Account: Any = apps.get_model(settings.TELLER_MODEL)  # type: ignore[misc]
 Entry: Any = Account.entry_model()
@@ -80,26 +79,6 @@ class TellerTests(TestCase):
         self.assertIs(self.account.try_deposit(50), True)
         self.assertIs(slower.try_withdraw(50), False)
         self.assertEqual(self.balance(), 150)
-
-    def test_a_stale_save_is_refused_and_a_retry_succeeds(self) -> None:
-        stale = Account.objects.get(pk=self.account.pk)
-        Account.deposit(self.account.pk, 50)
-        stale.overdraft_limit = Decimal(10)
-        with self.assertRaises(StaleVersionError) as caught:
-            stale.save()
-        self.assertEqual((caught.exception.expected, caught.exception.found), (1, 2))
-        self.raise_limit(stale, Decimal(10))
-        self.assertEqual(Account.objects.get(pk=self.account.pk).overdraft_limit, 10)
-
-    @retry_on_conflict(attempts=2)
-    def raise_limit(self, account: Any, limit: Decimal) -> None:
-        account.refresh_from_db()
-        account.overdraft_limit = limit
-        account.save(update_fields=["overdraft_limit"])
-
-    def test_a_locked_row_is_read_as_it_is_now(self) -> None:
-        with transaction.atomic():
-            self.assertEqual(lock_row(Account, self.account.pk).balance, 100)
 
     def test_strategies_work_on_any_account_model(self) -> None:
         for name in ("pessimistic", "optimistic", "conditional_update", "django_concurrency"):
