@@ -42,11 +42,12 @@ _REFUSALS = (EditLocked, EditLockLost, DeadlockDetected)
 if TYPE_CHECKING:
     _Base = admin.ModelAdmin[Any]
 else:
-    _Base = object
+    # Not ``object``: Python then calls the mixin before Django's class in any order of the bases, or refuses the order.
+    _Base = admin.ModelAdmin
 
 
 class EditLockAdminMixin(_Base):
-    """Edit locks for any model's admin; comes before ``ModelAdmin`` among the bases.
+    """Edit locks for any model's admin; comes before other admin classes among the bases.
 
     Mode ``lock``: opening a change page checks out the record; other users see it read-only, with the holder and the
     time. A save needs the check-out; a refused save keeps the typed values. Deleting, inlines, ``list_editable`` and
