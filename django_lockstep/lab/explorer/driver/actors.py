@@ -52,7 +52,7 @@ class Actor:
         self.ended: list[Operation] = []
         self.cannot_set = False
         self.session_changed = False
-        """Set by the controller after a statement that may have changed the session beyond its transaction."""
+        """Set by the controller before a statement that may change the session beyond its transaction."""
         self.steer: Callable[[int, Operation], bool] = _report
         """Set by the controller: called at each gate, returns False if the gate is to be reported as an event."""
         self._interrupt: ThreadInterrupt | None = None
@@ -145,7 +145,6 @@ class Actor:
         # Each of them, also after one that this role may not set.
         taken = [hooks.send_out_of_band(part) for part in self._settings.split(";")]
         self.cannot_set = not all(taken)
-        hooks.session.note()
         if hooks.counters is not None:
             hooks.counters.begin()
 
@@ -234,7 +233,7 @@ class Actor:
         for alias, hooks in list(self.hooks.items()):
             wrapper = hooks.wrapper
             idle = hooks.status is TransactionStatus.IDLE and not wrapper.in_atomic_block and wrapper.autocommit
-            if not idle or (self.session_changed and not hooks.session.is_as_noted()):
+            if not idle or self.session_changed:
                 self._close(alias)
         self.session_changed = False
 

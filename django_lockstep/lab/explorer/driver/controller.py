@@ -34,6 +34,8 @@ __all__ = ["ONE_PLAN", "Controller"]
 _AT_ONCE = 0.00005
 """Seconds before the server is asked about a step that seems to need a lock that another actor holds."""
 _REFUSES_TO_WAIT = re.compile(r"\b(NOWAIT|SKIP\s+LOCKED)\b", re.IGNORECASE)
+_LOCK_TABLE = re.compile(r"\s*LOCK\b[^;]*;?\s*", re.IGNORECASE)
+"""Not understood, but certainly over when its transaction is."""
 _SCANS = {"index": "on", "seq": "off", "bitmap": "off", "indexonly": "off"}
 ONE_PLAN = "; ".join(f"SET enable_{scan}scan = {allowed}" for scan, allowed in _SCANS.items())
 """Fixes plans, which otherwise depend on table sizes: they decide the order of reads and what SERIALIZABLE locks."""
@@ -334,7 +336,7 @@ class Controller:
         """Copy tables before their first write; note a statement that may change the session."""
         server = self._server(operation.alias)
         statement = self._transaction(chosen, operation).statement(operation)
-        if statement.kind == "UNKNOWN":
+        if statement.kind == "UNKNOWN" and not _LOCK_TABLE.fullmatch(operation.sql):
             self.actors[chosen].session_changed = True
         if statement.kind == "UNKNOWN" or statement.hidden:
             # What it writes is not known before, so everything is copied once.
