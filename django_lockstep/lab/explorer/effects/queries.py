@@ -48,12 +48,10 @@ class Text:
 class Query:
     """One SELECT, INSERT, UPDATE or DELETE."""
 
-    def __init__(self, tree: Any, *, name: str = "", renamed: bool = False, earlier: frozenset[str] = frozenset()):
+    def __init__(self, tree: Any, *, name: str = "", earlier: frozenset[str] = frozenset()):
         self.tree = tree
         self.name = name
         """What later parts of WITH call it; empty for the statement itself."""
-        self.renamed = renamed
-        """Whether WITH renames its columns."""
         self.verb = next((verb for kind, verb in _VERBS if isinstance(tree, kind)), "")
         # FOR UPDATE OF repeats the name of a table that FROM has named.
         nodes = [node for node in tree.find_all(exp.Table) if node.name and not isinstance(node.parent, exp.Lock)]
@@ -157,12 +155,6 @@ class Query:
         columns = self.tree.this.expressions if isinstance(self.tree.this, exp.Schema) else ()
         return list(zip(map(identifier, columns), _first_row(self.tree.expression), strict=False))
 
-    @property
-    def outputs(self) -> Sequence[Any]:
-        """The columns that it selects or returns."""
-        found = self.tree if self.verb == "SELECT" else self.tree.args.get("returning")
-        return getattr(found, "expressions", [])
-
     @functools.cached_property
     def calls(self) -> Sequence[tuple[str, Sequence[Any]]]:
         """The functions that sqlglot does not know, in small letters, with their arguments."""
@@ -229,7 +221,7 @@ def _parts(tree: Any) -> Iterator[Query]:
     earlier: frozenset[str] = frozenset()
     for part in named:
         alias = part.args["alias"]
-        yield Query(part.this, name=identifier(alias), renamed=bool(alias.columns), earlier=earlier)
+        yield Query(part.this, name=identifier(alias), earlier=earlier)
         earlier |= {identifier(alias)}
     yield Query(main, earlier=earlier)
 

@@ -14,11 +14,10 @@ from typing import Any
 
 from django_lockstep.lab.explorer.effects.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.effects.counted import COUNTED, widened
-from django_lockstep.lab.explorer.effects.footprints import FootprintKey, Mode
+from django_lockstep.lab.explorer.effects.footprints import ADVISORY, FootprintKey, LockedKey, Mode
 from django_lockstep.lab.explorer.effects.introspection import is_uncounted
-from django_lockstep.lab.explorer.effects.key_values import HASH, KeyValues, may_be_key
 from django_lockstep.lab.explorer.effects.operations import Operation
-from django_lockstep.lab.explorer.effects.queries import Query, exp, identifier, only, read_text
+from django_lockstep.lab.explorer.effects.queries import Query, exp, identifier, only, parameter, read_text
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Key, Statement, delete, insert, merge, update
 
 __all__ = ["Statement", "changes_session", "isolation_level_set", "parse", "parse_cached"]
@@ -42,8 +41,12 @@ _MODES = {
     (False, True): Mode.KEY_SHARE,
 }
 """By whether a locking clause says UPDATE, and whether it says KEY."""
-_NAMING = re.compile(f"set_config|{HASH}", re.IGNORECASE)
-"""Functions that take a name."""
+_ADVISORY = {
+    "pg_advisory_xact_lock": Mode.UPDATE,
+    "pg_advisory_xact_lock_shared": Mode.SHARE,
+    "pg_try_advisory_xact_lock": Mode.UPDATE,
+    "pg_try_advisory_xact_lock_shared": Mode.SHARE,
+}
 _MOST_REMEMBERED = 4096
 _CHANGES_SESSION = Statement(kind="UNKNOWN", changes_session=True)
 
@@ -60,9 +63,10 @@ def parse_cached(operation: Operation, catalog: Catalog) -> Statement:
 def _parse_remembered(operation: Operation, catalog: Catalog) -> Statement:
     """Return the statement from the catalog's cache: every schedule sends the same few statements again."""
     given = operation.params if isinstance(operation.params, list | tuple) else ()
-    # Other values, such as times, differ each time; only those that may be keys or names of settings and locks matter.
-    matters = _is_named if _NAMING.search(operation.sql) else may_be_key
-    key = (operation.sql, tuple(value if matters(value) else None for value in given), operation.many)
+    # Other values, such as times, differ each time; only those that may be keys or names of settings matter.
+    names_setting = "set_config" in operation.sql.lower()
+    values = (value if _is_key(value) or (names_setting and isinstance(value, str)) else None for value in given)
+    key = (operation.sql, tuple(values), operation.many)
     known: Statement | None = catalog.parsed.get(key)
     if known is None:
         if len(catalog.parsed) >= _MOST_REMEMBERED:
@@ -72,8 +76,23 @@ def _parse_remembered(operation: Operation, catalog: Catalog) -> Statement:
     return known
 
 
-def _is_named(value: object) -> bool:
-    return isinstance(value, str) or may_be_key(value)
+def _is_key(value: object) -> bool:
+    """Whether it is an integer: other keys may be random, and differ from run to run."""
+    if isinstance(value, str):
+        return value.isascii() and value.isdigit()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _key(params: Any, node: Any) -> int | None:
+    """Return the key that an operand stands for, a parameter or a number; None if that is not certain."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Cast) and inner.is_type("BIGINT", "INT", "SMALLINT"):
+        inner = inner.this.unnest()
+    value = inner.name if isinstance(inner, exp.Literal) and not inner.is_string else None
+    number = parameter(inner)
+    if number is not None and isinstance(params, list | tuple) and number < len(params):
+        value = params[number]
+    return int(value) if value is not None and _is_key(value) else None
 
 
 def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Statement:
@@ -97,7 +116,7 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
     found = read_text(text) if plain else None
     statement = None
     if found is not None and not any(map(catalog.get, found.names)):
-        statement = _parse_parts(found.parts, KeyValues(() if many else params), catalog)
+        statement = _parse_parts(found.parts, functools.partial(_key, () if many else params), catalog)
     if statement is None:
         return Statement(kind=counted[1].upper(), hidden=True)
     return replace(
@@ -121,7 +140,7 @@ def _parse_session_statement(text: str) -> Statement | None:
     return None
 
 
-def _parse_parts(parts: Iterable[Query], values: KeyValues, catalog: Catalog) -> Statement | None:
+def _parse_parts(parts: Iterable[Query], key: Key, catalog: Catalog) -> Statement | None:
     """Return the union of the parts of a statement, which share one snapshot; None if one is not understood."""
     found: list[Statement] = []
     for query in parts:
@@ -130,11 +149,10 @@ def _parse_parts(parts: Iterable[Query], values: KeyValues, catalog: Catalog) ->
             return None
         if _outlives(query):
             return UNKNOWN
-        statement = _parse_query(query, values, catalog)
+        statement = _parse_query(query, key, catalog)
         if statement is None:
             return None
         found.append(statement)
-        values.note_part(query, statement, catalog)
     if len(found) == 1:
         return found[0]
     kind = next((each.kind for each in found if each.kind != "SELECT"), "SELECT")
@@ -148,7 +166,7 @@ def _outlives(query: Query) -> bool:
     return query.makes_table or lasts
 
 
-def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement | None:
+def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:
     tables = [catalog.get(name) for name in query.tables]
     known = [table for table in tables if table is not None]
     # What is not in the catalog is of another schema, or new; what leads to other tables is counted there.
@@ -158,22 +176,22 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
     reasons = frozenset().union(*(table.opaque.get(verb, frozenset()) for table in known for verb in verbs))
     if reasons:
         return replace(UNKNOWN, reasons=reasons)
-    keys = _keys(query, known[0], values, catalog) if len(known) == 1 else {None}
-    rows = frozenset((table.name, key) for table in known for key in keys)
+    keys = _keys(query, known[0], key, catalog) if len(known) == 1 else {None}
+    rows = frozenset((table.name, pk) for table in known for pk in keys)
     scanned = frozenset(table.name for table in known) if not query.finds_by_one_column else frozenset()
     statement: Statement | None = Statement(kind="SELECT", reads=rows)
     if query.verb != "SELECT":
-        statement = _parse_write(query, known, rows, catalog=catalog, key=functools.partial(values.key, query))
+        statement = _parse_write(query, known, rows, catalog=catalog, key=key)
     if statement is None:
         return None
     # A subquery of a write may lock rows, too. OF is not read: each strength counts for every table, which may be too
     # many locks, never too few.
     modes = {_MODES[bool(lock.args.get("update")), bool(lock.args.get("key"))] for lock in query.locks}
-    locks = frozenset((key, mode) for mode in modes for key in statement.reads)
+    locks = frozenset((row, mode) for mode in modes for row in statement.reads)
     # A row that is joined may come back several times, and one that a subquery locks not at all.
     plain = query.verb == "SELECT" and query.tree.args.get("locks") and len(modes) == 1 and not query.joins
     row_locks = locks if plain else frozenset() if modes else statement.row_locks
-    locks |= statement.locks | values.advisory_locks(query)
+    locks |= statement.locks | _advisory_locks(query, key)
     return replace(
         statement,
         locks=locks,
@@ -184,8 +202,17 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
         hidden=bool(known) and not known[0].hidden.isdisjoint(verbs),
         guarded=bool(known) and not known[0].guards.isdisjoint(verbs),
         runs_code=bool(known) and not known[0].touching.isdisjoint(verbs),
-        lookups=tuple(table for table, key in rows if key is not None),
+        lookups=tuple(table for table, pk in rows if pk is not None),
         several_keys=len(keys) > 1,
+    )
+
+
+def _advisory_locks(query: Query, key: Key) -> frozenset[LockedKey]:
+    """Return advisory locks as row locks of one table; those of names, which the server hashes, may be any."""
+    return frozenset(
+        ((ADVISORY, key(arguments[0]) if len(arguments) == 1 else None), _ADVISORY[name])
+        for name, arguments in query.calls
+        if name in _ADVISORY
     )
 
 
@@ -205,14 +232,14 @@ def _parse_write(
     if not known or query.target_name != known[0].name:
         return None
     target, others = known[0], frozenset((table.name, None) for table in known[1:])
-    own = frozenset(key for key in rows if key[0] == target.name)
+    own = frozenset(row for row in rows if row[0] == target.name)
     return _WRITES[query.verb](query, target, rows=own, others=others, catalog=catalog, key=key)
 
 
 _WRITES = {"INSERT": insert, "UPDATE": update, "DELETE": delete}
 
 
-def _keys(query: Query, table: TableFacts, values: KeyValues, catalog: Catalog) -> set[int | None]:
+def _keys(query: Query, table: TableFacts, key: Key, catalog: Catalog) -> set[int | None]:
     """Return the primary keys that WHERE restricts the statement to; {None} if that is not certain."""
     source = query.target
     # The condition may be about a subquery's columns, or about columns that are renamed.
@@ -221,7 +248,7 @@ def _keys(query: Query, table: TableFacts, values: KeyValues, catalog: Catalog) 
         return {None}
     for column, given in query.comparisons:
         if query.table_of(column) == table.name and identifier(column) == table.pk and only(column, "this", "table"):
-            return {values.key(query, each) for each in given}
+            return set(map(key, given))
     return {None}
 
 

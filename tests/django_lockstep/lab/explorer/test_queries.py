@@ -16,16 +16,16 @@ def read(sql: str) -> Text:
     ("sql", "parts"),
     [
         ("WITH a AS (SELECT %s), b (x) AS NOT MATERIALIZED (SELECT (%s)) SELECT %s",
-         [("a", "SELECT", False), ("b", "SELECT", True), ("", "SELECT", False)]),
-        ('WITH "a)" AS MATERIALIZED (SELECT ")") DELETE FROM t', [("a)", "SELECT", False), ("", "DELETE", False)]),
-        ("INSERT INTO t VALUES (1)", [("", "INSERT", False)]),
-        ("VALUES (1)", [("", "SELECT", False)]),
+         [("a", "SELECT"), ("b", "SELECT"), ("", "SELECT")]),
+        ('WITH "a)" AS MATERIALIZED (SELECT ")") DELETE FROM t', [("a)", "SELECT"), ("", "DELETE")]),
+        ("INSERT INTO t VALUES (1)", [("", "INSERT")]),
+        ("VALUES (1)", [("", "SELECT")]),
         ("WITH RECURSIVE a AS (SELECT 1) SELECT 2", []),
         ("WITH a AS (WITH b AS (SELECT 1) SELECT 1) SELECT 2", []),
     ],
 )  # fmt: skip
-def test_a_with_statement_is_taken_apart(sql: str, parts: list[tuple[str, str, bool]]) -> None:
-    assert [(part.name, part.verb, part.renamed) for part in read(sql).parts] == parts
+def test_a_with_statement_is_taken_apart(sql: str, parts: list[tuple[str, str]]) -> None:
+    assert [(part.name, part.verb) for part in read(sql).parts] == parts
 
 
 def test_a_part_s_name_is_not_a_table_later() -> None:
