@@ -62,8 +62,7 @@ class RandomWalk:
     As far as it can it goes where not every schedule was run: ``known`` are the runs until now.
     """
 
-    def __init__(self, seed: str, *, known: _Node, symmetric: bool = False) -> None:
-        self.symmetric = symmetric
+    def __init__(self, seed: str, *, known: _Node) -> None:
         self._seed = seed
         self._known = known
         self.begin()
@@ -102,7 +101,7 @@ class Audit:
     """How it ended."""
 
 
-def audit_search(session: ExplorationSession, tally: ExplorationTally, *, walks: int, symmetric: bool) -> Audit:
+def audit_search(session: ExplorationSession, tally: ExplorationTally, *, walks: int) -> Audit:
     """Walk through schedules that the search has not run, until so many are found or twice as many were tried.
 
     Raises `RestartSearch` if a walk shows something on which the search's footprints depend.
@@ -117,7 +116,7 @@ def audit_search(session: ExplorationSession, tally: ExplorationTally, *, walks:
         out_of_time = tally.deadline is not None and time.monotonic() >= tally.deadline
         if ended == walks or known.exhausted or out_of_time:
             break
-        walk = RandomWalk(f"{seed}, walk {number}", known=known, symmetric=symmetric)
+        walk = RandomWalk(f"{seed}, walk {number}", known=known)
         result = _walk(session, walk)
         if result is None or not known.add(result[1].actors, result[1].enabled):
             continue

@@ -14,7 +14,7 @@ from django_lockstep.lab.explorer.results import Run
 __all__ = ["STEP_TIMEOUT", "Errors", "ExploreOptions", "Reduction", "SessionOptions", "Victim"]
 
 Errors = type[BaseException] | tuple[type[BaseException], ...]
-Reduction = Literal["dpor", "symmetric", "none"]
+Reduction = Literal["dpor", "none"]
 Victim = Literal["last", "first"]
 
 STEP_TIMEOUT = 10.0

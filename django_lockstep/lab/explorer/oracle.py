@@ -9,10 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
-from django_lockstep.lab.explorer.errors import NotExplorable
 from django_lockstep.lab.explorer.options import Errors
 from django_lockstep.lab.explorer.requests import Response
-from django_lockstep.lab.explorer.search.symmetry import exchanges
 from django_lockstep.lab.explorer.tables.final_state import (
     FinalState,
     Labels,
@@ -174,22 +172,6 @@ class Oracle:
         if self._scenario.invariant is None:
             return self._serial_objection(end)
         return Objection(self._scenario.objection(end.fixture, end.results, end.errors))
-
-    def require_alike(self, end: RunResult) -> None:
-        """Raise `NotExplorable` if the invariant answers otherwise where actors with one function change places."""
-        if not self._scenario.judges_results:
-            return
-        answers = set()
-        for order in exchanges(list(self._scenario.actors.values())):
-            names = {name: self._names[index] for name, index in zip(self._names, order, strict=True)}
-            results = {names[name]: result for name, result in end.results.items()}
-            errors = {names[name]: error for name, error in end.errors.items()}
-            answers.add(bool(self._scenario.objection(end.fixture, results, errors)))
-        if len(answers) > 1:
-            raise NotExplorable(
-                "The invariant tells actors with one and the same function apart: reduction='symmetric' takes them for "
-                "equal, 'dpor' does not"
-            )
 
     def _serial_objection(self, end: RunResult) -> Objection:
         mine = self._comparable(end)

@@ -53,9 +53,7 @@ def play_next(session: ExplorationSession, schedule: Schedule, before: Trace | N
 
     def again(in_turn: bool) -> tuple[Any, Trace]:
         schedule.begin()
-        return session.play(
-            schedule, expected=before, record=schedule.record, symmetric=schedule.symmetric, in_turn=in_turn
-        )
+        return session.play(schedule, expected=before, record=schedule.record, in_turn=in_turn)
 
     try:
         return _retry_overtaken(session, again)

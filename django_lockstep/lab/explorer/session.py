@@ -126,7 +126,6 @@ class ExplorationSession:
         *,
         expected: Trace | None = None,
         record: Callable[[Move], None] = lambda move: None,
-        symmetric: bool = False,
         in_turn: bool = False,
     ) -> tuple[Any, Trace]:
         """Put everything back, set up, and run the actors; return what ``set_up`` returned, and the trace.
@@ -145,7 +144,6 @@ class ExplorationSession:
                 chooser=chooser,
                 expected=expected,
                 record=record,
-                symmetric=symmetric,
                 in_turn=in_turn,
             )
         except Nondeterminism as error:
@@ -267,8 +265,6 @@ class ExplorationSession:
 
     def judge(self, end: RunResult, trace: Trace) -> Run:
         """Return the run as a `Run`, with the verdict on its result."""
-        if trace.symmetric:
-            self.oracle.require_alike(end)
         leftovers = self._leftovers  # the judging of an end may run actors
         with self._naming_holders("invariant"):
             objection = self.oracle.objection(end)

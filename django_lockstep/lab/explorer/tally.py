@@ -200,10 +200,10 @@ class ExplorationTally:
             return "vacuous", self.vacuity.reason
         if not strategy.exhaustive:
             return "nothing found", f"nothing found in {schedules}"
-        return self._proved(schedules, symmetric=strategy.symmetric)
+        return self._proved(schedules)
 
-    def _proved(self, schedules: str, *, symmetric: bool) -> tuple[Verdict, str]:
-        deadlocks, proof = self._possible_deadlocks(), self._proof(schedules, symmetric=symmetric)
+    def _proved(self, schedules: str) -> tuple[Verdict, str]:
+        deadlocks, proof = self._possible_deadlocks(), self._proof(schedules)
         if deadlocks and self.options.session.no_deadlock:
             return "incomplete", f"{schedules} ended right, but {deadlocks}"
         return "holds", f"{proof}. Not explored: {deadlocks}" if deadlocks else proof
@@ -224,12 +224,11 @@ class ExplorationTally:
         more = f". {self.missed}" if self.missed else ""
         return "broken", f"Schedule {failure.schedule}: {failure.reason}{more}"
 
-    def _proof(self, schedules: str, *, symmetric: bool) -> str:
+    def _proof(self, schedules: str) -> str:
         """Return in a sentence what the verdict ``holds`` rests on."""
         fair = "fair " if self.yields else ""
-        exchange = ", up to the exchange of actors with one function" if symmetric else ""
         others = f"; {counted(self.audited, 'other')} at random {'agrees' if self.audited == 1 else 'agree'}"
-        return f"Every {fair}interleaving was explored{exchange}, in {schedules}{others if self.audited else ''}"
+        return f"Every {fair}interleaving was explored, in {schedules}{others if self.audited else ''}"
 
     def _outcomes(self) -> dict[tuple[object, ...], Outcome]:
         outcomes = {
@@ -345,11 +344,10 @@ _MOST_ERRORS = 4
 
 
 class Vacuity:
-    """Notes what every actor did in all runs; actors whose ``roles`` are equal are taken for one."""
+    """Notes what every actor did in all runs."""
 
-    def __init__(self, names: Sequence[str], roles: Sequence[object] | None = None) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self._names = names
-        self._roles = names if roles is None else roles
         self._active: set[int] = set()
         self._changed = False
         self._ended = 0
@@ -377,13 +375,12 @@ class Vacuity:
             return f"nothing was raced: {self._names[0]} is the only actor"
         schedules = counted(self._ended, "schedule")
         for index, name in enumerate(self._names):
-            alike = [other for other, role in enumerate(self._roles) if role == self._roles[index]]
             raised = self._raised[name]
-            if raised and all(self._raised[self._names[other]].total() == self._ended for other in alike):
+            if raised and raised.total() == self._ended:
                 errors = Counter({self._first[name, kind]: count for kind, count in raised.items()})
                 hint = next((hint for part, hint in _HINTS.items() if part in " ".join(errors)), "")
                 return f"nothing was raced: {name} raised {_listed(errors)} in {_all(schedules)}{hint}"
-            if not self._active.intersection(alike):
+            if index not in self._active:
                 return f"nothing was raced: {name} sent no statement in {_all(schedules)}"
         if not self._changed:
             return "nothing was raced: no actor wrote or locked anything"

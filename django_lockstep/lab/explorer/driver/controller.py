@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -26,7 +26,6 @@ from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken
 from django_lockstep.lab.explorer.search.branches import Move
 from django_lockstep.lab.explorer.search.fairness import FairScheduler
 from django_lockstep.lab.explorer.search.schedules import Chooser
-from django_lockstep.lab.explorer.search.symmetry import Admissions
 from django_lockstep.lab.explorer.search.waits import Contest
 
 __all__ = ["ONE_PLAN", "Controller"]
@@ -96,22 +95,18 @@ class Controller:
         self._monitor.step_timeout = step_timeout
         self._reset()
 
-    def _reset(
-        self, *, functions: Sequence[Callable[[Any], Any]] = (), symmetric: bool = False, in_turn: bool = False
-    ) -> None:
+    def _reset(self, *, in_turn: bool = False) -> None:
         self._state = self._monitor.state = RunState(actors=frozenset(range(len(self.actors))))
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._commits = Commits()
         self._deadlock_policy.reset()
         self._fairness = FairScheduler(self.polling, actors=len(self.actors))
-        self._admissions = Admissions(functions if symmetric else ())
-        self._trace = Trace(symmetric=symmetric)
+        self._trace = Trace()
         self._builder = MoveBuilder(
             names=self._names,
             state=self._state,
             trace=self._trace,
             transaction=self._transaction,
-            admissions=self._admissions,
             in_turn=in_turn,
         )
         self._trouble: BaseException | None = None
@@ -164,17 +159,15 @@ class Controller:
         chooser: Chooser,
         expected: Trace | None = None,
         record: Callable[[Move], None] = lambda move: None,
-        symmetric: bool = False,
         in_turn: bool = False,
     ) -> Trace:
         """Run the functions under the chooser's schedule; the trace is incomplete if the chooser abandons the run.
 
-        ``expected`` is the last run: as long as the moves are the same, the statements must be the same. If
-        ``symmetric``, actors with one function begin to write in their order only. Raises `Nondeterminism` if the
-        statements are others, `Overtaken` if waiters must go on ``in_turn`` and do not, or if the server lets another
-        one go on first than the chooser, and `Stuck`.
+        ``expected`` is the last run: as long as the moves are the same, the statements must be the same. Raises
+        `Nondeterminism` if the statements are others, `Overtaken` if waiters must go on ``in_turn`` and do not, or if
+        the server lets another one go on first than the chooser, and `Stuck`.
         """
-        self._reset(functions=tuple(functions), symmetric=symmetric, in_turn=in_turn)
+        self._reset(in_turn=in_turn)
         with self._taking_turns():
             for actor, function in zip(self.actors, functions, strict=True):
                 actor.start(function, argument)
@@ -224,11 +217,10 @@ class Controller:
 
         Yields None if only the controller's thread may ask for the next one.
         """
-        self._admissions.note_begun(self._state.ended)
         contest: Contest | None = None
         # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
         while contest is not None or self._state.ready:
-            enabled = sorted(self._fairness.enabled(self._admitted)) if contest is None else contest.candidates
+            enabled = sorted(self._fairness.enabled(self._state.ready)) if contest is None else contest.candidates
             over = self.limits.is_over(self._trace, self._names)
             chosen = None if over else chooser.choose(enabled)
             if chosen is None:
@@ -272,16 +264,6 @@ class Controller:
             released=None if touched.opaque else touched.releases,
         )
         return move, contest
-
-    @property
-    def _admitted(self) -> dict[int, Operation]:
-        """The actors at a gate that may make their next step, which it is."""
-        held_back = self._admissions.holds_back
-        return {i: one for i, one in self._state.ready.items() if not (held_back(i) and self._writes(i, one))}
-
-    def _writes(self, actor: int, operation: Operation) -> bool:
-        """Whether the statement writes or locks, or is not understood."""
-        return self._transaction(actor, operation).statement(operation).may_change
 
     def _repeats(self, expected: Trace, chosen: int) -> bool:
         """Whether the move is the expected run's, too. Raises `Nondeterminism` if other statements stand here now."""

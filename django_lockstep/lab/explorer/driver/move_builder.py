@@ -15,7 +15,6 @@ from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.errors import Overtaken
 from django_lockstep.lab.explorer.search.branches import Move
-from django_lockstep.lab.explorer.search.symmetry import Admissions
 from django_lockstep.lab.explorer.search.waits import Contest, Waits, first_ones, met_by_chance, overtaken
 
 __all__ = ["MoveBuilder"]
@@ -31,7 +30,6 @@ class MoveBuilder:
     trace: Trace
     transaction: Callable[[int, Operation], Transaction]
     """Returns the open transaction of an actor's session in which it sends this."""
-    admissions: Admissions
     in_turn: bool
     """Whether waiters have to go on in the order in which they came, wherever there is one."""
 
@@ -44,8 +42,6 @@ class MoveBuilder:
         parts = {index: self._end(index, number, chosen, was_waiting) for index in self._just_ended(chosen)}
         sent = self.state.current[chosen].operation
         statement = self.transaction(chosen, sent).statement(sent)
-        writes = statement.may_change
-        admitted = writes and self.admissions.is_first(chosen)
         # A step that only begins to wait is a move too: its place in the queue decides who gets the lock next.
         if chosen in self.state.waiting:
             parts[chosen] = self.transaction(chosen, sent).waiting(sent)
@@ -58,10 +54,8 @@ class MoveBuilder:
         return Move(
             actor=chosen,
             footprint=_union(parts),
-            writes=writes,
+            writes=statement.may_change,
             tables=statement.changed_tables,
-            admitted=admitted,
-            admits=self.admissions.note_begun(self.state.ended | ({chosen} if writes else set())),
             woken=woken if contest is None else woken | contest.contenders,
             contested=contest is not None,
             meets=meets,

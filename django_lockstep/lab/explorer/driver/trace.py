@@ -75,8 +75,6 @@ class Trace:
     complete: bool = True
     unreached: bool = False
     """Whether it could not be made, because the server never chose as it would have to."""
-    symmetric: bool = False
-    """Whether actors with one function began to write in their order only."""
     out_of_time: bool = False
     """Whether it was abandoned because the time was over."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from django_lockstep.lab.explorer.effects.footprints import Footprint, dependent
 from django_lockstep.lab.explorer.errors import Nondeterminism
 
-__all__ = ["Branch", "Move", "State", "admits", "related"]
+__all__ = ["Branch", "Move", "State", "related"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,6 @@ class Move:
     """Actors of the deadlock that it closed."""
     meets: frozenset[int] = frozenset()
     """Actors whose next step names, in this run, a key that it names, too; in other runs their keys may be others."""
-    admits: frozenset[int] = frozenset()
-    """Actors that may begin to write from this move on; see `django_lockstep.lab.explorer.search.symmetry`."""
-    admitted: bool = False
-    """Whether it is the first write of an actor that had to be admitted."""
     contested: bool = False
     """Whether the next move is that of the waiter which the server let go on first; `contests` says when."""
 
@@ -69,8 +65,6 @@ class Branch:
     """The states that it reaches: before the run those of its beginning, the last of which is where it branches off."""
     reduce: bool
     """Whether it is abandoned where every continuation is explored elsewhere."""
-    symmetric: bool = False
-    """Whether actors with one function begin to write in their order only."""
     unreached: bool = False
     """Whether it was given up, because the server never chose as it would have to."""
     _depth: int = 0
@@ -141,12 +135,5 @@ def related(one: Move, other: Move) -> bool:
         # Which transaction the server ends, and whether there is a cycle at all, is decided by everyone in it.
         or one.actor in other.cycle
         or other.actor in one.cycle
-        or admits(one, other)
-        or admits(other, one)
         or dependent(one.footprint, other.footprint)
     )
-
-
-def admits(earlier: Move, later: Move) -> bool:
-    """Whether the later move could not be made before the earlier one."""
-    return later.admitted and later.actor in earlier.admits

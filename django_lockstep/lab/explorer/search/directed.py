@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from django_lockstep.lab.explorer.effects.footprints import dependent
 from django_lockstep.lab.explorer.search.branches import Move, State, related
 from django_lockstep.lab.explorer.search.schedules import SinglePreemption
-from django_lockstep.lab.explorer.search.symmetry import originals
 
 __all__ = ["DirectedSearch"]
 
@@ -40,13 +39,13 @@ class DirectedSearch:
     """
 
     exhaustive = False
-    symmetric = False
     states: Sequence[State] = ()
 
     def __init__(self, actors: Sequence[object], *, tables: Collection[str] = ()) -> None:
         self._tables = frozenset(tables)
         self._actors = range(len(actors))
-        self._originals = originals(actors)
+        self._originals = [actors.index(actor) for actor in actors]
+        """For each actor the first one with the same function."""
         # Serial runs first: where to interrupt is found in them.
         self._plans = [_Plan(actor, None) for actor in sorted(set(self._originals))]
         self._serial: dict[int, list[Move]] = {}

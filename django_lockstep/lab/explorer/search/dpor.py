@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django_lockstep.lab.explorer.effects.footprints import OPAQUE
-from django_lockstep.lab.explorer.search.branches import Branch, Move, State, admits, related
+from django_lockstep.lab.explorer.search.branches import Branch, Move, State, related
 
 __all__ = ["Search", "swapped_orders"]
 
@@ -69,8 +69,7 @@ class Search:
     until `begin` returns False. Several at the same time: take branches with `take`, give each one that has run to
     `add`, in any order, until none is running and `take` returns None.
 
-    ``reduce`` leaves out schedules that only swap independent steps, and ``symmetric`` also those that only exchange
-    actors with one function, for which the runs have to be made as `Branch.symmetric` says. ``preemptions`` bounds how
+    ``reduce`` leaves out schedules that only swap independent steps. ``preemptions`` bounds how
     often an actor that could go on is interrupted; partial-order reduction is not complete under such a bound
     (K. Coons, M. Musuvathi, K. McKinley, "Bounded partial-order reduction", OOPSLA 2013), so that the search then takes
     every schedule within it.
@@ -78,9 +77,8 @@ class Search:
 
     exhaustive = True
 
-    def __init__(self, *, reduce: bool = True, symmetric: bool = False, preemptions: int | None = None) -> None:
+    def __init__(self, *, reduce: bool = True, preemptions: int | None = None) -> None:
         self._reduce = reduce and preemptions is None
-        self.symmetric = symmetric
         self._bound = preemptions
         self._taken = 0
         self.start_over()
@@ -196,7 +194,7 @@ class Search:
     def _run_from(self, node: _Node | None, beginning: list[State]) -> Branch:
         self._taken += 1
         self._running[self._taken] = node
-        return Branch(number=self._taken, states=beginning, reduce=self._reduce, symmetric=self.symmetric)
+        return Branch(number=self._taken, states=beginning, reduce=self._reduce)
 
     def _add_node(self, state: State, *, parent: _Node | None, before: State | None) -> _Node:
         previous = before.chosen if before else _NOBODY
@@ -305,7 +303,7 @@ class _Races:
         # Steps of one actor have the order of its code. An actor that the earlier move woke was waiting before that, so
         # that it could not have gone first.
         first, second = self._moves[earlier], self._moves[later]
-        return second.actor != first.actor and second.actor not in first.woken and not admits(first, second)
+        return second.actor != first.actor and second.actor not in first.woken
 
     def _add_backtrack(self, earlier: int, later: int) -> None:
         node = self._nodes[earlier]

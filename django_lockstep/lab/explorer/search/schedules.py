@@ -114,9 +114,6 @@ class Chooser(Protocol):
 class Schedule(Chooser, Protocol):
     """Chooses the moves of one schedule, and can choose the same ones again: `choose` and `record` for each move."""
 
-    symmetric: bool
-    """Whether actors with one function begin to write in their order only."""
-
     def begin(self) -> object:
         """Start the schedule, or start it again."""
 

@@ -116,14 +116,16 @@ def test_a_schedule_says_who_goes_first(first: str, last: str) -> None:
     assert [swap.schedule for swap in won.swaps] == [f"{BOTH_WAIT}B{last}"]
 
 
+@pytest.mark.slow
 def test_an_exploration_holds_though_the_server_decides() -> None:
-    found = explore(scenario(), reduction="symmetric", tree=True)
+    found = explore(scenario(), tree=True)
 
     assert (found.verdict, found.unsteerable) == ("holds", 0), found.reason
     assert found.tree
     assert {C, D} <= {"ABCD".index(line.moves[0]) for line in found.tree if line.start == f"{BOTH_WAIT}B"}
 
 
+@pytest.mark.slow
 def test_where_the_server_never_chooses_so_the_order_is_said_to_be_its_own(monkeypatch: Any) -> None:
     competitors: Callable[..., tuple[frozenset[int], frozenset[int]]] = MoveBuilder._competitors
 
@@ -135,10 +137,10 @@ def test_where_the_server_never_chooses_so_the_order_is_said_to_be_its_own(monke
 
     monkeypatch.setattr(MoveBuilder, "_competitors", never_the_last)
     monkeypatch.setattr("django_lockstep.lab.explorer.retries._TURNS", 12)
-    run = explore(scenario(), reduction="symmetric")
+    run = explore(scenario())
 
     assert run.verdict == "incomplete"
-    assert run.reason == "In 1 move the server alone decided in which order waiters went on"
+    assert run.reason.endswith("moves the server alone decided in which order waiters went on")
 
 
 def test_a_spec_marks_the_wait_with_the_step_that_ended_it() -> None:
@@ -157,11 +159,11 @@ def adds(pk: int) -> int:
 @pytest.mark.slow
 def test_they_are_found_with_and_without_reduction() -> None:
     racing = Scenario(set_up=stories.one_seat, actors=[adds] * 4, observe=stories.price)
-    full, reduced, symmetric = (explore(racing, reduction=each) for each in ("none", "dpor", "symmetric"))
+    full, reduced = explore(racing, reduction="none"), explore(racing)
 
-    assert full.verdict == reduced.verdict == symmetric.verdict == "holds", (full.reason, reduced.reason)
-    assert unnamed_ends(full) == unnamed_ends(reduced) == unnamed_ends(symmetric)
-    assert full.schedules >= reduced.schedules > symmetric.schedules
+    assert full.verdict == reduced.verdict == "holds", (full.reason, reduced.reason)
+    assert unnamed_ends(full) == unnamed_ends(reduced)
+    assert full.schedules >= reduced.schedules
 
 
 def locks_at_its_snapshot(pk: int) -> None:
@@ -208,12 +210,12 @@ def test_a_row_that_was_only_locked_has_no_new_version_for_which_they_would_comp
 @pytest.mark.slow
 def test_orders_after_a_row_was_only_locked_are_found_with_and_without_reduction() -> None:
     racing = Scenario(set_up=stories.one_seat, actors=[changes_what_it_read] * 3, observe=stories.price)
-    full, reduced, symmetric = (explore(racing, reduction=each) for each in ("none", "dpor", "symmetric"))
+    full, reduced = explore(racing, reduction="none"), explore(racing)
 
-    assert (full.left, reduced.left, symmetric.left) == (0, 0, 0)
-    assert (full.unsteerable, reduced.unsteerable, symmetric.unsteerable) == (0, 0, 0)
-    assert unnamed_ends(full) == unnamed_ends(reduced) == unnamed_ends(symmetric)
-    assert full.schedules > reduced.schedules > symmetric.schedules
+    assert (full.left, reduced.left) == (0, 0)
+    assert (full.unsteerable, reduced.unsteerable) == (0, 0)
+    assert unnamed_ends(full) == unnamed_ends(reduced)
+    assert full.schedules > reduced.schedules
 
 
 def deletes(pk: int) -> int:
@@ -245,6 +247,6 @@ def seat_and_host() -> int:
 
 @pytest.mark.parametrize("waits", [deletes, adds_a_guest, creates_a_guest, joins_a_group])
 def test_three_who_wait_for_one_key_or_row_and_then_do_nothing_go_on_in_any_order(waits: Any) -> None:
-    race = explore(Scenario(set_up=seat_and_host, actors=[waits] * 3), reduction="symmetric", audit=20)
+    race = explore(Scenario(set_up=seat_and_host, actors=[waits] * 3), audit=20)
 
     assert (race.verdict, race.unsteerable) == ("holds", 0), race.reason
