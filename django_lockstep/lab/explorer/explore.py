@@ -37,7 +37,6 @@ def explore(
     *,
     directed: bool | Collection[str] = False,
     reduction: Reduction = "dpor",
-    preemptions: int | None = None,
     max_schedules: int | None = None,
     max_steps: int = MAX_STEPS,
     timeout: float | None = None,
@@ -61,10 +60,9 @@ def explore(
 
     ``directed`` runs only the schedules in which one actor is interrupted just before or after one of its writes or
     locks (of these tables, if it names some): enough to find most races in long code, but never to say that there is
-    none. ``reduction="none"`` also runs schedules that only swap independent steps. ``preemptions``
-    limits how often an actor that could go on is interrupted (then without reduction). ``max_schedules`` and
-    ``timeout`` (seconds) limit the search, ``max_steps`` one run. ``stop_on_first`` ends the search with the first
-    wrong run; a function, with the first run for which it returns True.
+    none. ``reduction="none"`` also runs schedules that only swap independent steps. ``max_schedules`` and ``timeout``
+    (seconds) limit the search, ``max_steps`` one run. ``stop_on_first`` ends the search with the first wrong run; a
+    function, with the first run for which it returns True.
 
     A race in which an actor sends nothing, or raises in every schedule, is vacuous, unless an error is a conflict in
     the database or one that ``raises`` names (a class or a tuple), or in which no actor ever succeeds. With
@@ -101,7 +99,6 @@ def explore(
         ),
         directed=directed,
         reduction=reduction,
-        preemptions=preemptions,
         max_schedules=max_schedules,
         timeout=timeout,
         stop_on_first=stop_on_first,
@@ -238,7 +235,7 @@ def _attempt(
 def _make_strategy(actors: Sequence[object], options: ExploreOptions) -> SearchStrategy:
     if options.directed:
         return DirectedSearch(actors, tables=() if options.directed is True else options.directed)
-    return Search(reduce=options.reduction != "none", preemptions=options.preemptions)
+    return Search(reduce=options.reduction != "none")
 
 
 def _run_schedules(

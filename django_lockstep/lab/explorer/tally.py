@@ -179,7 +179,7 @@ class ExplorationTally:
         if self.tree is None or not isinstance(strategy, Search):
             return None
         positions: dict[Hashable, int] = {end: position for position, end in enumerate(ends)}
-        return self.tree.build(positions, finished=not strategy.left, bounded=strategy.bounded)
+        return self.tree.build(positions, finished=not strategy.left)
 
     def _verdict(
         self, strategy: SearchStrategy, failure: Run | None, trouble: Nondeterminism | Stuck | None

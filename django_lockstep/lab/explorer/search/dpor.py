@@ -69,17 +69,13 @@ class Search:
     until `begin` returns False. Several at the same time: take branches with `take`, give each one that has run to
     `add`, in any order, until none is running and `take` returns None.
 
-    ``reduce`` leaves out schedules that only swap independent steps. ``preemptions`` bounds how
-    often an actor that could go on is interrupted; partial-order reduction is not complete under such a bound
-    (K. Coons, M. Musuvathi, K. McKinley, "Bounded partial-order reduction", OOPSLA 2013), so that the search then takes
-    every schedule within it.
+    Without ``reduce`` every schedule is run, those that only swap independent steps included.
     """
 
     exhaustive = True
 
-    def __init__(self, *, reduce: bool = True, preemptions: int | None = None) -> None:
-        self._reduce = reduce and preemptions is None
-        self._bound = preemptions
+    def __init__(self, *, reduce: bool = True) -> None:
+        self._reduce = reduce
         self._taken = 0
         self.start_over()
 
@@ -90,18 +86,11 @@ class Search:
         self._running: dict[int, _Node | None] = {}
         """Where the branches that are being run begin, by their numbers."""
         self._current: Branch | None = None
-        self._cut = 0
-
-    @property
-    def bounded(self) -> bool:
-        """Whether preemptions are limited."""
-        return self._bound is not None
 
     @property
     def left(self) -> int:
-        """Branches known and not yet run, those that the bound leaves out included; each may lead to more."""
-        known = sum(len(self._open(node)) for node in self._nodes()) if self._begun else 1
-        return self._cut + len(self._running) + known
+        """Branches known and not yet run; each may lead to more."""
+        return len(self._running) + (sum(len(_open(node)) for node in self._nodes()) if self._begun else 1)
 
     # One after the other
 
@@ -151,10 +140,10 @@ class Search:
             self._begun = True
             return self._run_from(None, [])
         for node in self._nodes():
-            candidates = self._open(node)
+            candidates = _open(node)
             if candidates and not (self._reduce and node.running):
                 # Fewest preemptions first: explanations of simple schedules are short.
-                actor = min(candidates, key=lambda each: (node.cost(each), each))
+                actor = min(candidates, key=lambda actor: (node.cost(actor), actor))
                 node.running.add(actor)
                 return self._run_from(node, _beginning(node, actor))
         return None
@@ -186,7 +175,6 @@ class Search:
         moves = [state.move for state in branch.states if state.move is not None]
         for reached, move in zip(nodes, moves, strict=False):
             reached.done.setdefault(move.actor, move)
-        # Under a bound on preemptions every branch within it is taken, and no race has to be looked for.
         if self._reduce:
             _Races(nodes, moves, known=known).add_backtracks(fresh)
         self._drop_finished(nodes)
@@ -213,7 +201,6 @@ class Search:
             self._root = node
         else:
             parent.children[previous] = node
-        self._cut += sum(not self._allowed(node, actor) for actor in node.backtrack)
         return node
 
     def _nodes(self) -> Iterator[_Node]:
@@ -230,19 +217,16 @@ class Search:
 
     def _drop_finished(self, path: list[_Node]) -> None:
         for node in reversed(path):
-            if node.children or node.running or self._open(node):
+            if node.children or node.running or _open(node):
                 return
             if node.parent is None:
                 self._root = None
             else:
                 del node.parent.children[node.previous]
 
-    def _open(self, node: _Node) -> list[int]:
-        taken = node.done.keys() | node.running | node.sleep.keys()
-        return [actor for actor in sorted(node.backtrack - taken) if self._allowed(node, actor)]
 
-    def _allowed(self, node: _Node, actor: int) -> bool:
-        return self._bound is None or node.cost(actor) <= self._bound
+def _open(node: _Node) -> set[int]:
+    return node.backtrack - node.done.keys() - node.running - node.sleep.keys()
 
 
 def _beginning(node: _Node, actor: int) -> list[State]:

@@ -259,5 +259,3 @@ def test_options_that_exclude_each_other_are_refused() -> None:
 
     with pytest.raises(ValueError, match="cannot be combined with reduction='none'"):
         explore(scenario, directed=True, reduction="none")
-    with pytest.raises(ValueError, match="or with preemptions"):
-        explore(scenario, directed=True, preemptions=1)

@@ -2,7 +2,7 @@
 
 import math
 import pickle
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from random import Random
 
 import pytest
@@ -96,15 +96,6 @@ def test_the_first_schedules_have_no_preemption() -> None:
     assert order == [0, 0, 1, 1]
 
 
-def test_a_bound_of_preemptions_leaves_the_rest_out_and_counts_it() -> None:
-    programs = [["x", "y"], ["y", "x"]]
-    search = Search(preemptions=0)
-
-    assert played(search, programs) == {"AABB", "BBAA"}
-    assert search.left > 0
-    assert played(Search(preemptions=9), programs) == played(Search(reduce=False), programs)
-
-
 def test_other_actors_in_a_known_state_are_nondeterminism() -> None:
     search = Search(reduce=False)
     search.begin()
@@ -162,11 +153,10 @@ def test_however_many_run_at_the_same_time_each_class_is_run_and_hardly_any_twic
     assert together <= 1.02 * one_by_one
 
 
-@pytest.mark.parametrize("make", [lambda: Search(reduce=False), lambda: Search(preemptions=1)])
-def test_without_reduction_the_schedules_are_the_same_however_many_run(make: Callable[[], Search]) -> None:
+def test_without_reduction_the_schedules_are_the_same_however_many_run() -> None:
     for programs in PROGRAMS:
-        found = runs_at_the_same_time(make(), programs, most=5, random=Random(5))
-        assert sorted(filter(None, found)) == sorted(played(make(), programs))
+        found = runs_at_the_same_time(Search(reduce=False), programs, most=5, random=Random(5))
+        assert sorted(filter(None, found)) == sorted(played(Search(reduce=False), programs))
 
 
 def test_a_branch_that_was_taken_before_the_search_started_over_is_ignored() -> None:
