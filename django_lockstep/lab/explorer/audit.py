@@ -23,8 +23,6 @@ from django_lockstep.lab.explorer.search.schedules import parse_schedule
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, judge_run, outcome_key
 
-__all__ = ["Audit", "RandomWalk", "audit_search"]
-
 _MOST_PAIRS = 3
 """Pairs of steps that a report names."""
 

@@ -29,8 +29,6 @@ from django_lockstep.lab.scenario import Scenario
 if TYPE_CHECKING:
     from django_lockstep.lab.explorer.processes import Workers
 
-__all__ = ["explore", "replay", "runs_to_draw"]
-
 
 def explore(
     scenario: Scenario,

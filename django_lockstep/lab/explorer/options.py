@@ -11,8 +11,6 @@ from django.db import DEFAULT_DB_ALIAS
 from django_lockstep.lab.explorer.driver.trace import MAX_STEPS
 from django_lockstep.lab.explorer.results import Run
 
-__all__ = ["STEP_TIMEOUT", "Errors", "ExploreOptions", "Reduction", "SessionOptions", "Victim"]
-
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 Reduction = Literal["dpor", "none"]
 Victim = Literal["last", "first"]

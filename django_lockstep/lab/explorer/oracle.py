@@ -22,8 +22,6 @@ from django_lockstep.lab.explorer.tables.final_state import (
 )
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["Objection", "Oracle", "RunResult", "describe_error", "error_name", "is_conflict", "plain_results"]
-
 _PLAIN = (bool, int, float, Decimal, str, Response)
 _IN_THE_WAY = frozenset({409, 423, 425, 429, 503})
 """Statuses that say that another request was in the way: the client may try again."""

@@ -40,8 +40,6 @@ from django_lockstep.lab.workers.errors import ClusterUnavailable
 from django_lockstep.lab.workers.processes import process_context
 from django_lockstep.lab.workers.same_code import modules_of
 
-__all__ = ["ExplorerConfig", "Workers", "make_workers", "start_worker"]
-
 _ALONE = 1.0
 """Seconds for which a race is explored without workers: about as long as their start takes, and enough for most."""
 _MOST_DEATHS = 3

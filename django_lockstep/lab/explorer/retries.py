@@ -12,8 +12,6 @@ from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, Schedule
 from django_lockstep.lab.explorer.session import ExplorationSession
 
-__all__ = ["ATTEMPTS", "follow", "learn_differences", "play_copy", "play_next", "require_steered"]
-
 _TURNS = 200
 """How often a schedule is tried until waiters for one row go on as it says.
 

@@ -43,8 +43,6 @@ from django_lockstep.lab.explorer.tables.final_state import StateRow
 from django_lockstep.lab.explorer.watches import LockWatch, RowWatch, written_tables
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["ExplorationSession", "Learned", "exploration_session"]
-
 _Result = TypeVar("_Result")
 
 

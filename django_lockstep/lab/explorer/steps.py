@@ -21,8 +21,6 @@ from django_lockstep.lab.explorer.search.dpor import swapped_orders
 from django_lockstep.lab.explorer.search.schedules import write_schedule
 from django_lockstep.lab.explorer.tables.final_state import FinalState
 
-__all__ = ["Masker", "build_raised", "build_steps", "build_swaps"]
-
 
 def build_raised(errors: Mapping[str, BaseException], masker: Masker) -> dict[str, Raised]:
     """Return what actors raised, with the first line of each message."""

@@ -20,8 +20,6 @@ from django_lockstep.lab.explorer.search.tree import TreeBuilder, TreeLine
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.wording import counted
 
-__all__ = ["ExplorationTally", "JudgedRun", "TracedResult", "Vacuity", "judge_run", "outcome_key"]
-
 TracedResult = tuple[RunResult, Trace]
 """How a run ended, and how it went."""
 

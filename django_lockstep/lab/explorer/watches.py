@@ -16,8 +16,6 @@ from django_lockstep.lab.explorer.effects.catalog import quote_literal, quote_na
 from django_lockstep.lab.explorer.results import HeldLock, SeenRows
 from django_lockstep.lab.explorer.steps import Masker
 
-__all__ = ["LockWatch", "RowWatch", "written_tables"]
-
 _MULTIXACT = {
     "keysh": "FOR KEY SHARE",
     "sh": "FOR SHARE",

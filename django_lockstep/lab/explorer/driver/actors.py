@@ -29,8 +29,6 @@ from django_lockstep.lab.explorer.errors import Abandoned
 from django_lockstep.lab.explorer.tables.control_session import IdlePool
 from django_lockstep.locking.conf import without_retry_waits
 
-__all__ = ["Actor", "Unwinding", "acquire_actor", "release_actor"]
-
 
 class Actor:
     """One actor: the controller calls `start` and `go`, the rest happens in the actor's own thread.

@@ -28,8 +28,6 @@ from django_lockstep.lab.explorer.search.fairness import FairScheduler
 from django_lockstep.lab.explorer.search.schedules import Chooser
 from django_lockstep.lab.explorer.search.waits import Contest
 
-__all__ = ["ONE_PLAN", "Controller"]
-
 _AT_ONCE = 0.00005
 """Seconds before the server is asked about a step that seems to need a lock that another actor holds."""
 _REFUSES_TO_WAIT = re.compile(r"\b(NOWAIT|SKIP\s+LOCKED)\b", re.IGNORECASE)

@@ -16,8 +16,6 @@ from django_lockstep.lab.explorer.effects.counted import COUNTED, Count, Counts
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.errors import NotExplorable
 
-__all__ = ["Counters"]
-
 _NUMBERS = ("numscans", "tuples_inserted", "tuples_updated", "tuples_hot_updated", "tuples_deleted", "blocks_fetched")
 # What is counted stays with the session until it is sent to the others, at the end of a transaction at the earliest,
 # and seldom more than once in a second. The flag has it sent at the end of this one, so that the next begins at 0.

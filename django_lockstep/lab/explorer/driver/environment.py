@@ -22,8 +22,6 @@ from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.tables.databases import is_forbidden
 from django_lockstep.lab.wording import counted
 
-__all__ = ["RowCaches", "SetupMonitor", "VirtualClock", "describe_leftovers"]
-
 
 class SetupMonitor:
     """Copies tables before this thread writes them, and lets its commits not wait for the disk, until `close`.

@@ -19,10 +19,8 @@ from psycopg.pq import ExecStatus, TransactionStatus
 
 from django_lockstep.lab.explorer.driver.counters import Counters
 from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation, caller_of, sent_from, text_of
-from django_lockstep.lab.explorer.effects.sql import Statement
+from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import NotExplorable
-
-__all__ = ["Hooks", "one_value"]
 
 _MOST_VALUES = 3
 _BOOLEAN = 16

@@ -17,8 +17,6 @@ from django_lockstep.lab.explorer.errors import Overtaken
 from django_lockstep.lab.explorer.search.branches import Move
 from django_lockstep.lab.explorer.search.waits import Contest, Waits, first_ones, met_by_chance, overtaken
 
-__all__ = ["MoveBuilder"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveBuilder:

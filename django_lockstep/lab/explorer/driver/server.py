@@ -16,8 +16,6 @@ from django_lockstep.lab.explorer.tables.control_session import BLOCKED, catalog
 from django_lockstep.lab.explorer.tables.databases import claim, release
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
-__all__ = ["Server"]
-
 # A waiter for a row waits for the transaction that locked it, and pg_locks has no relation for that. Which row it is
 # can be seen from the tuple lock that the waiter holds meanwhile.
 _WAITED_FOR = """

@@ -19,8 +19,6 @@ from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import Stuck
 from django_lockstep.lab.explorer.search.waits import has_cycle
 
-__all__ = ["QUICK", "DeadlockPolicy", "RunState", "WaitMonitor"]
-
 QUICK = 0.003
 """Seconds after which a step is so slow that the server is asked whether it waits."""
 _PAUSE_MAX = 0.01

@@ -15,23 +15,6 @@ from django_lockstep.lab.explorer.effects.introspection import (
     read_triggers,
 )
 
-__all__ = [
-    "EVERY_COLUMN",
-    "FOREIGN_KEYS",
-    "TABLE_NAME",
-    "UNIQUE_INDEXES",
-    "Catalog",
-    "Column",
-    "Fact",
-    "ForeignKey",
-    "LearnedFact",
-    "TableFacts",
-    "TableLayout",
-    "UniqueIndex",
-    "quote_literal",
-    "quote_name",
-]
-
 EVERY_COLUMN = "*"
 """Stands for all columns of a row."""
 TABLE_NAME = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM pg_class WHERE oid = {0})

@@ -18,8 +18,6 @@ from django_lockstep.lab.explorer.effects.catalog import Catalog, Fact, TableFac
 from django_lockstep.lab.explorer.effects.footprints import ADVISORY, Mode
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement, merge, writes_beyond
 
-__all__ = ["COUNTED", "Count", "Counts", "facts_beyond", "widened"]
-
 _ROW_LOCKS = frozenset({"RowShareLock", "RowExclusiveLock"})
 """Of what locks or writes rows; it may have locked some although it has changed none."""
 _TABLE_LOCKS = frozenset(

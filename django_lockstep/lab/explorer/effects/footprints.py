@@ -13,25 +13,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-__all__ = [
-    "ADVISORY",
-    "DEPENDENCIES",
-    "LOCAL",
-    "MODE_CONFLICTS",
-    "OPAQUE",
-    "Commits",
-    "Dependency",
-    "Footprint",
-    "FootprintKey",
-    "LockedKey",
-    "Mode",
-    "SerializableAccess",
-    "any_same_row",
-    "collide",
-    "dependent",
-    "same_row",
-]
-
 FootprintKey = tuple[str, int | None]
 """A table and the primary key of a row in it; None for any row."""
 ADVISORY = "advisory lock"

@@ -25,8 +25,6 @@ from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.effects.counted import Counts
 from django_lockstep.lab.explorer.effects.statements import Statement
 
-__all__ = ["ASLEEP", "TOKEN", "Operation", "Origin", "caller_of", "line_of", "raised_at", "sent_from", "text_of"]
-
 _SAVEPOINT_NAME = re.compile(r'"?s\d+_x\d+"?')
 ASLEEP = "sleep "
 """Prefix of the text of a step that sends nothing."""

@@ -17,8 +17,6 @@ from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
-__all__ = ["Query", "Text", "comparison", "conjuncts", "exp", "identifier", "only", "parameter", "read_text", "unwrap"]
-
 _POSTGRES = Postgres()
 _PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sbt]|%%")
 _FIRST_WORDS = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "VALUES", "MERGE", "("})

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from sqlglot import exp
+
 from django_lockstep.lab.explorer.effects.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.effects.counted import COUNTED, widened
 from django_lockstep.lab.explorer.effects.footprints import ADVISORY, FootprintKey, LockedKey, Mode
 from django_lockstep.lab.explorer.effects.introspection import is_uncounted
 from django_lockstep.lab.explorer.effects.operations import Operation
-from django_lockstep.lab.explorer.effects.queries import Query, exp, identifier, only, parameter, read_text
+from django_lockstep.lab.explorer.effects.queries import Query, identifier, only, parameter, read_text
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Key, Statement, delete, insert, merge, update
-
-__all__ = ["Statement", "changes_session", "isolation_level_set", "parse", "parse_cached"]
 
 _UNUSUAL = re.compile(r"\b[eE]'|\b[uU]&['\"]|\$\w*\$|%[bt]\b|==")
 """Strings with escapes, strings in dollars, parameters of another kind, an operator that only sqlglot has."""

@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from sqlglot import exp
+
 from django_lockstep.lab.explorer.effects.catalog import EVERY_COLUMN, Catalog, ForeignKey, TableFacts, UniqueIndex
 from django_lockstep.lab.explorer.effects.footprints import FootprintKey, LockedKey, Mode
-from django_lockstep.lab.explorer.effects.queries import Query, exp, parameter
-
-__all__ = ["UNKNOWN", "Statement", "delete", "insert", "merge", "update", "writes_beyond"]
+from django_lockstep.lab.explorer.effects.queries import Query, parameter
 
 _OTHER_BASE = re.compile(r"\s*[+-]?0[xob]", re.IGNORECASE)
 _NULL = -1

@@ -27,8 +27,6 @@ from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement
 from django_lockstep.lab.explorer.errors import NotExplorable
 
-__all__ = ["Transaction"]
-
 _KEY_EXISTS = frozenset({"23505", "23P01"})
 """SQLSTATEs of statements whose key exists already."""
 _OF_ROWS = (Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE)

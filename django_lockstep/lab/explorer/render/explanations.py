@@ -32,8 +32,6 @@ from django_lockstep.lab.explorer.render.visibility import (
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
 from django_lockstep.lab.explorer.tables.final_state import REMOVED
 
-__all__ = ["Explanation", "explain", "find_explanation"]
-
 _BLOCKED_BY = re.compile(r"^(.+) waits for .+; blocked by (.+)\.$", re.MULTILINE)
 
 

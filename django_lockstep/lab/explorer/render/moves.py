@@ -11,8 +11,6 @@ from django_lockstep.lab.explorer.render.summaries import describe_result, descr
 from django_lockstep.lab.explorer.render.timelines import actor_title, actors_of, describe_wait
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Step, Swap
 
-__all__ = ["OutcomeCard", "ShownMove", "moves_of", "outcome_cards"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownMove:

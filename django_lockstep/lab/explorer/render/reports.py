@@ -24,26 +24,6 @@ from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run
 from django_lockstep.lab.wording import counted
 
-__all__ = [
-    "ENDINGS",
-    "FORMATS",
-    "CheckResult",
-    "CheckStep",
-    "Location",
-    "RaceReport",
-    "as_annotation",
-    "as_html",
-    "as_json",
-    "as_junit",
-    "as_sarif",
-    "as_text",
-    "check_results",
-    "format_of",
-    "render_page",
-    "run_data",
-    "summary_lines",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:

@@ -9,19 +9,6 @@ from collections.abc import Mapping
 from django_lockstep.lab.explorer.effects.statement_text import StatementText, read_parts
 from django_lockstep.lab.explorer.results import Run, Step
 
-__all__ = [
-    "clean",
-    "describe_parts",
-    "describe_result",
-    "describe_step",
-    "display_width",
-    "is_time",
-    "relevant_columns",
-    "summarize",
-    "truncate",
-    "wrap",
-]
-
 _MOST = 6
 """Columns shown of a row."""
 _FEW = 2

@@ -18,18 +18,6 @@ from django_lockstep.lab.explorer.render.summaries import (
 )
 from django_lockstep.lab.explorer.results import Run, Step
 
-__all__ = [
-    "Fold",
-    "actor_title",
-    "actors_of",
-    "describe_end",
-    "describe_wait",
-    "find_folds",
-    "fitting_width",
-    "timeline",
-    "transaction_spans",
-]
-
 _WIDTH = 44
 _MARGIN = 6
 _MOST_LINES = 4

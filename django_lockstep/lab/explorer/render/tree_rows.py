@@ -16,8 +16,6 @@ from django.utils.translation import ngettext
 from django_lockstep.lab.explorer.results import Exploration, Outcome
 from django_lockstep.lab.explorer.search.tree import TreeLine
 
-__all__ = ["TreeRow", "tree_rows"]
-
 _MOST = 200
 """Schedules of a tree that is shown whole; in larger ones, what ends alike is one line."""
 

@@ -8,21 +8,6 @@ from collections.abc import Callable, Iterator
 from django_lockstep.lab.explorer.render.summaries import summarize
 from django_lockstep.lab.explorer.results import Run, Step
 
-__all__ = [
-    "changes_between",
-    "is_same_search",
-    "looks_before",
-    "may_see",
-    "misses",
-    "overtaken",
-    "pairs",
-    "read_twice",
-    "reads",
-    "same_transaction",
-    "visible_from",
-    "writes",
-]
-
 Triples = Iterator[tuple[Step, Step, Step]]
 _LOCKING = re.compile(r" FOR (?:NO KEY |KEY )?(?:UPDATE|SHARE)\b.*$", re.IGNORECASE)
 

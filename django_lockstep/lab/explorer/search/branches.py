@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from django_lockstep.lab.explorer.effects.footprints import Footprint, dependent
 from django_lockstep.lab.explorer.errors import Nondeterminism
 
-__all__ = ["Branch", "Move", "State", "related"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:

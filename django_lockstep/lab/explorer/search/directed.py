@@ -15,8 +15,6 @@ from django_lockstep.lab.explorer.effects.footprints import dependent
 from django_lockstep.lab.explorer.search.branches import Move, State, related
 from django_lockstep.lab.explorer.search.schedules import SinglePreemption
 
-__all__ = ["DirectedSearch"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Plan:

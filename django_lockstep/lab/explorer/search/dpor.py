@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from django_lockstep.lab.explorer.effects.footprints import OPAQUE
 from django_lockstep.lab.explorer.search.branches import Branch, Move, State, related
 
-__all__ = ["Search", "swapped_orders"]
-
 _NOBODY = -1
 
 

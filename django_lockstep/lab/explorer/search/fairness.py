@@ -17,8 +17,6 @@ from django_lockstep.lab.explorer.effects.footprints import LockedKey, collide
 from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation
 from django_lockstep.lab.explorer.errors import RestartSearch
 
-__all__ = ["FairScheduler"]
-
 _TIMES = 3
 """How often a loop that polls sends the same query before it must yield."""
 _REFUSALS = 2

@@ -10,17 +10,6 @@ from typing import Protocol
 from django_lockstep.lab.explorer.errors import ScheduleError
 from django_lockstep.lab.explorer.search.branches import Move, State
 
-__all__ = [
-    "Chooser",
-    "Follow",
-    "Schedule",
-    "SearchStrategy",
-    "SinglePreemption",
-    "parse_schedule",
-    "serial_order",
-    "write_schedule",
-]
-
 
 def write_schedule(moves: Sequence[int]) -> str:
     """Return the moves as a string, one letter for each, A for the first actor of the scenario."""

@@ -13,8 +13,6 @@ from typing import Literal
 from django_lockstep.lab.explorer.search.branches import State
 from django_lockstep.lab.explorer.search.schedules import write_schedule
 
-__all__ = ["Cut", "TreeBuilder", "TreeLine"]
-
 Reason = Literal["asleep", "independent", "left"]
 
 

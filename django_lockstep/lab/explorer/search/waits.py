@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from django_lockstep.lab.explorer.search.branches import Move, related
 
-__all__ = ["Contest", "Waits", "first_ones", "has_cycle", "met_by_chance", "overtaken"]
-
 Waits = Mapping[int, frozenset[int]]
 """The actors that each waiting actor waits for."""
 

@@ -16,8 +16,6 @@ from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.effects.operations import TOKEN, Operation
 from django_lockstep.lab.explorer.errors import NotWritable
 
-__all__ = ["SCHEMA", "Permutation", "block", "escape_braces"]
-
 SCHEMA = "race"
 """The schema that a spec creates for its tables, so that it can run in any database."""
 _WORD = re.compile(r"[A-Za-z]\w*")

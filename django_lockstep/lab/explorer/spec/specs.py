@@ -24,8 +24,6 @@ from django_lockstep.lab.explorer.session import ExplorationSession, exploration
 from django_lockstep.lab.explorer.spec.permutations import SCHEMA, Permutation, block
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["SCHEMA", "Spec", "write_spec"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:

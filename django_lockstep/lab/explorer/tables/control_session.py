@@ -20,17 +20,6 @@ from psycopg.pq import TransactionStatus
 from django_lockstep.lab.explorer.effects.catalog import Catalog
 from django_lockstep.lab.explorer.errors import NotExplorable
 
-__all__ = [
-    "BLOCKED",
-    "IDLE",
-    "ControlSession",
-    "IdlePool",
-    "catalog_of",
-    "close_idle_sessions",
-    "control_session",
-    "database_key",
-]
-
 BLOCKED = b"blocked"
 """Name of the prepared statement that returns which of the given server processes wait, and for which others."""
 # The second function: a SERIALIZABLE READ ONLY DEFERRABLE transaction waits for a safe snapshot, which is not a lock.

@@ -12,19 +12,6 @@ from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.errors import NotExplorable
 
-__all__ = [
-    "SCRATCH_PREFIX",
-    "claim",
-    "is_forbidden",
-    "is_scratch",
-    "is_test_database",
-    "other_sessions",
-    "release",
-    "require_committed_data",
-    "require_connections",
-    "require_disposable",
-]
-
 SCRATCH_PREFIX = "lockstep_scratch_"
 """Prefix of the names of the databases that the explorer creates and drops."""
 

@@ -9,24 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-__all__ = [
-    "FIRST_KEY",
-    "REMOVED",
-    "FinalState",
-    "Labels",
-    "Makers",
-    "StateRow",
-    "comparison_text",
-    "describe_difference",
-    "describe_state",
-    "differing_columns",
-    "label_keys",
-    "label_text",
-    "row_key",
-    "with_labels",
-    "without_columns",
-]
-
 StateRow = Mapping[str, Any]
 FinalState = str | Mapping[str, Sequence[StateRow]]
 """What ``observe`` returned, as text; without it the rows of each table by which it differs from before."""

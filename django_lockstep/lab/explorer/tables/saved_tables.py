@@ -30,8 +30,6 @@ from django_lockstep.lab.explorer.tables.final_state import (
 )
 from django_lockstep.lab.explorer.tables.storage import Storage
 
-__all__ = ["LARGE", "SavedTables"]
-
 NEW = ", new"
 """Suffix of a table's name for the keys of its new rows."""
 LARGE = 20

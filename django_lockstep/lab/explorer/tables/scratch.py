@@ -34,8 +34,6 @@ from django_lockstep.lab.explorer.errors import NotExplorable
 from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from django_lockstep.lab.explorer.tables.databases import SCRATCH_PREFIX, is_scratch
 
-__all__ = ["enter_scratch", "further_copies", "scratch_databases"]
-
 _RUN = "_run_"
 # Locks of the session: the server releases them when the process ends, however it does.
 _LOCK = "SELECT pg_advisory_lock(hashtextextended(%s, 0))"

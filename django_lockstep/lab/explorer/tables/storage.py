@@ -16,8 +16,6 @@ from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.tables.control_session import ControlSession
 
-__all__ = ["Storage"]
-
 _MOST_RUNS = 300
 _MOST_DEAD_ROWS = 20_000
 _FEW_ROWS = 20

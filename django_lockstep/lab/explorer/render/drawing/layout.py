@@ -22,8 +22,6 @@ from django_lockstep.lab.explorer.render.timelines import (
 )
 from django_lockstep.lab.explorer.results import Run, Step
 
-__all__ = ["COLUMN", "LINE", "PAD", "Bar", "Box", "Layout", "Line"]
-
 COLUMN = 7.6
 """Pixels of one column at 12 pixels; the widest common fixed-width fonts have 7.3."""
 _BOLD_COLUMN = 9

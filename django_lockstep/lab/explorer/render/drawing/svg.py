@@ -19,8 +19,6 @@ from django_lockstep.lab.explorer.render.timelines import describe_end, describe
 from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
 from django_lockstep.lab.explorer.results import Exploration, Run, Step
 
-__all__ = ["STYLE", "add", "svg", "tree_svg", "with_style", "write"]
-
 _LEGEND = (
     ("step read", "reads"),
     ("step write", "writes"),
