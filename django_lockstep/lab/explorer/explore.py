@@ -23,7 +23,7 @@ from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.schedules import SearchStrategy, parse_schedule
 from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
-from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, Vacuity, judge_run
+from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, judge_run
 from django_lockstep.lab.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _attempt(
     """Explore from the beginning. Raises `RestartSearch` when something is learned that makes earlier runs invalid."""
     strategy = _make_strategy(list(session.scenario.actors.values()), options)
     tree = TreeBuilder() if options.tree else None
-    tally = ExplorationTally(options=options, begun=begun, vacuity=Vacuity(session.names), tree=tree)
+    tally = ExplorationTally(options=options, begun=begun, names=session.names, tree=tree)
     session.controller.limits = Limits(max_steps=session.options.max_steps, deadline=tally.deadline)
     trouble = _run_schedules(session, strategy, tally=tally, workers=workers)
     failure, trouble = _confirm_broken(session, tally, trouble)
