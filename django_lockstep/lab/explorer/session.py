@@ -258,7 +258,7 @@ class ExplorationSession:
         # To an invariant the order of the numbers may matter.
         if self.scenario.judges_results and result.shows_keys:
             for server in self._servers.values():
-                server.catalog.note_read()
+                server.catalog.note("read", None)
         return result
 
     def judge(self, end: RunResult, trace: Trace) -> Run:

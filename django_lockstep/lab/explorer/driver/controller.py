@@ -326,11 +326,11 @@ class Controller:
 
     def _expects_wait(self, chosen: int, operation: Operation) -> bool:
         """Whether the step seems to need a lock that another actor holds: a guess, which only sets how soon to ask."""
-        others = [one for (actor, _), one in self._transactions.items() if actor != chosen and one.holds_locks]
-        if not others or _REFUSES_TO_WAIT.search(operation.sql):
+        if _REFUSES_TO_WAIT.search(operation.sql):
             return False
-        wanted = self._transaction(chosen, operation).waiting(operation).locks
-        return any(transaction.holds_against(wanted) for transaction in others)
+        locks = self._transaction(chosen, operation).waiting(operation).locks
+        others = (transaction for (actor, _), transaction in self._transactions.items() if actor != chosen)
+        return any(transaction.holds_against(locks) for transaction in others)
 
     # Ends
 

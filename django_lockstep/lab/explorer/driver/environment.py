@@ -80,7 +80,7 @@ class _CopyingGate:
         catalog = self._server.catalog
         statement = parse_cached(operation, catalog)
         if not self._monitor.before_actors:
-            catalog.note_read(statement.tables_read)
+            catalog.note("read", statement.tables_read)
         if statement.kind == "UNKNOWN" or statement.hidden:
             self._server.tables.save_all()
         self._server.tables.save(table for table, _ in statement.writes)

@@ -158,11 +158,6 @@ class Query:
         """The functions that sqlglot does not know, in small letters, with their arguments."""
         return [(node.name.lower(), node.expressions) for node in self.tree.find_all(exp.Anonymous)]
 
-    @functools.cached_property
-    def makes_table(self) -> bool:
-        """Whether SELECT INTO makes a table of its rows."""
-        return self.tree.find(exp.Into) is not None
-
 
 @functools.lru_cache(maxsize=_MOST_REMEMBERED)
 def read_text(sql: str) -> Text | None:

@@ -163,7 +163,7 @@ def _outlives(query: Query) -> bool:
     """Whether it makes a table, or changes a setting beyond the transaction."""
     values = [given[2:] for name, given in query.calls if name == "set_config"]
     lasts = any(not (len(given) == 1 and isinstance(given[0], exp.Boolean) and given[0].this) for given in values)
-    return query.makes_table or lasts
+    return lasts or query.tree.find(exp.Into) is not None
 
 
 def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:
@@ -244,7 +244,7 @@ def _keys(query: Query, table: TableFacts, key: Key, catalog: Catalog) -> set[in
     source = query.target
     # The condition may be about a subquery's columns, or about columns that are renamed.
     direct = query.target_name == table.name and not source.alias_column_names
-    if not direct or table.pk is None or table.name in catalog.rekeyed:
+    if not direct or table.pk is None or table.name in catalog.noted("rekeyed"):
         return {None}
     for column, given in query.comparisons:
         if query.table_of(column) == table.name and identifier(column) == table.pk and only(column, "this", "table"):

@@ -186,26 +186,25 @@ class Statement:
 UNKNOWN = Statement(kind="UNKNOWN")
 
 
-def merge(kind: str, found: Iterable[Statement]) -> Statement:
+_UNITED = ("reads", "locks", "writes", "scanned", "key_conflicts", "deferred", "unordered")
+_ANY = ("hidden", "guarded", "runs_code", "several_keys")
+
+
+def merge(kind: str, statements: Sequence[Statement]) -> Statement:
     """Return the union of statements that are sent as one; unknown if one of them is."""
-    found = list(found)
-    if any(each.kind == "UNKNOWN" for each in found):
-        return replace(UNKNOWN, reasons=frozenset().union(*(each.reasons for each in found)))
+
+    def values(name: str) -> list[Any]:
+        return [getattr(statement, name) for statement in statements]
+
+    if "UNKNOWN" in values("kind"):
+        return replace(UNKNOWN, reasons=frozenset().union(*values("reasons")))
+    united: dict[str, Any] = {name: frozenset().union(*values(name)) for name in _UNITED}
+    united |= {name: any(values(name)) for name in _ANY}
     return Statement(
         kind=kind,
-        reads=frozenset().union(*(each.reads for each in found)),
-        locks=frozenset().union(*(each.locks for each in found)),
-        writes=frozenset().union(*(each.writes for each in found)),
-        scanned=frozenset().union(*(each.scanned for each in found)),
-        key_conflicts=frozenset().union(*(each.key_conflicts for each in found)),
-        deferred=frozenset().union(*(each.deferred for each in found)),
-        unordered=frozenset().union(*(each.unordered for each in found)),
-        limit=min((each.limit for each in found if each.limit is not None), default=None),
-        hidden=any(each.hidden for each in found),
-        guarded=any(each.guarded for each in found),
-        runs_code=any(each.runs_code for each in found),
-        lookups=tuple(table for each in found for table in each.lookups),
-        several_keys=any(each.several_keys for each in found),
+        **united,
+        limit=min((limit for limit in values("limit") if limit is not None), default=None),
+        lookups=tuple(table for lookups in values("lookups") for table in lookups),
     )
 
 
@@ -265,7 +264,7 @@ def _update_keys(
     whole: FootprintKey = (table.name, None)
     if changes_pk:
         # From now on a key does not identify a row of this table, so the statement may be about any of them.
-        catalog.note_rekeyed({table.name})
+        catalog.note("rekeyed", {table.name})
         rows = frozenset({whole})
     locks = (
         {(key, Mode.UPDATE) for key in rows}
@@ -332,7 +331,7 @@ def _parent_locks(
         node = values.get(each.columns[0]) if each.to_key and len(each.columns) == 1 else None
         if isinstance(node, exp.Null):
             continue  # it refers to nothing
-        row = None if node is None or each.parent in catalog.rekeyed else key(node)
+        row = None if node is None or each.parent in catalog.noted("rekeyed") else key(node)
         locks.add(((each.parent, row), Mode.KEY_SHARE))
     return frozenset(locks)
 

@@ -16,7 +16,7 @@ from typing import Any
 from psycopg import Error as DriverError
 from psycopg import OperationalError
 
-from django_lockstep.lab.explorer.effects.catalog import Catalog, Column, TableLayout, quote_literal, quote_name
+from django_lockstep.lab.explorer.effects.catalog import Catalog, TableLayout, quote_literal, quote_name
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.tables.control_session import ControlSession
 from django_lockstep.lab.explorer.tables.final_state import (
@@ -57,10 +57,6 @@ class TableCopy:
     """Whether a sequence gives its primary keys, which may be any numbers."""
 
     @property
-    def columns(self) -> Sequence[Column]:
-        return self.layout.columns
-
-    @property
     def partial(self) -> bool:
         """Whether only the rows written since are put back."""
         return self.rows >= LARGE and self.pk is not None
@@ -76,7 +72,7 @@ class TableCopy:
         """Return the statement that inserts missing rows from the copy; empty for a table that was empty."""
         if not self.rows:
             return ""
-        stored = ", ".join(quote_name(column.name) for column in self.columns if column.stored)
+        stored = ", ".join(map(quote_name, self.layout.stored))
         # The count costs less than the anti-join, which most schedules do not need.
         gone = f" AND {self._gone}" if self.partial else ""
         return (
@@ -120,7 +116,7 @@ class TableCopy:
 
     def first_rows_sql(self, most: int) -> str:
         """Return the query for its first rows as one JSON array, the primary key's column first, without times."""
-        shown = [column.name for column in self.columns if not column.varying and column.name != self.pk]
+        shown = [name for name in self.layout.shown if name != self.pk]
         names = ", ".join(map(quote_name, [self.pk, *shown] if self.pk else shown)) or "NULL"
         order = f" ORDER BY {quote_name(self.pk)}" if self.pk else ""
         rows = f"SELECT {names} FROM {self._table}{order} LIMIT {most}"
@@ -145,7 +141,7 @@ class TableCopy:
         return f"NOT EXISTS (SELECT FROM ONLY {self._table} AS t WHERE t.{key} = c.{key} AND NOT {self._written})"
 
     def _listed(self, table: str, *, alias: str = "t") -> str:
-        hidden = ", ".join(quote_literal(column.name) for column in self.columns if column.generated or column.varying)
+        hidden = ", ".join(map(quote_literal, self.layout.hidden))
         # The alias with an asterisk is always the row; without one it is a column of that name, if there is one.
         return f"SELECT to_jsonb({alias}.*) - ARRAY[{hidden}]::text[] FROM ONLY {table} AS {alias}"
 
@@ -269,15 +265,21 @@ class SavedTables:
         )
 
     def _layouts(self, names: Sequence[str]) -> Mapping[str, TableLayout]:
-        known = self._catalog.layouts
-        missing = [name for name in names if name not in known]
-        found = {
-            name: TableLayout(oid, tuple(Column(*fact) for fact in json.loads(facts)), obstacle)
-            for name, oid, facts, obstacle in (self._session.query(_LAYOUTS, missing) if missing else ())
-        }
+        remembered = self._catalog.layouts
+        missing = [name for name in names if name not in remembered]
+        new = {}
+        for name, oid, text, obstacle in self._session.query(_LAYOUTS, missing) if missing else ():
+            columns = json.loads(text)
+            new[name] = TableLayout(
+                oid=oid,
+                stored=[column for column, _, stored, _ in columns if stored],
+                hidden=[column for column, generated, _, varying in columns if generated or varying],
+                shown=[column for column, _, _, varying in columns if not varying],
+                obstacle=obstacle,
+            )
         # Others are no tables of this schema, and may be other ones at the next exploration.
-        known.update({name: layout for name, layout in found.items() if self._catalog.get(name)})
-        return {**known, **found}
+        remembered.update({name: layout for name, layout in new.items() if self._catalog.get(name)})
+        return {**remembered, **new}
 
     def _counts(self, names: Sequence[str]) -> dict[str, int]:
         """Return how many rows they have. Raises `NotExplorable` for a table with more than `MOST_ROWS`."""

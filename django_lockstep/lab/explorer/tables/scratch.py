@@ -61,7 +61,8 @@ def scratch_databases() -> Iterator[None]:
     try:
         with ExitStack() as stack:
             for aliases in groups:
-                stack.enter_context(_scratch(aliases))
+                (name,) = stack.enter_context(_copies(aliases, 1))
+                stack.enter_context(_redirected(aliases, name))
             yield
     finally:
         connection_created.disconnect(_refuse)
@@ -109,12 +110,6 @@ def _refuse(sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None
             f"There is no scratch database for {connection.alias!r} ({connection.vendor}), and the project's own "
             "database is not used; --database ALIAS --yes-this-database-is-mine runs on the project's own databases."
         )
-
-
-@contextmanager
-def _scratch(aliases: Sequence[str]) -> Iterator[None]:
-    with _copies(aliases, 1) as (name,), _redirected(aliases, name):
-        yield
 
 
 @contextmanager

@@ -162,7 +162,7 @@ def test_a_foreign_key_locks_any_row_if_the_statement_does_not_say_which(facts: 
 
 def test_a_foreign_key_locks_any_row_once_keys_of_its_table_have_changed() -> None:
     catalog = Catalog(TABLES)
-    catalog.note_rekeyed({"seat"})
+    catalog.note("rekeyed", {"seat"})
     statement = parse("INSERT INTO ticket (seat_id, price) VALUES (3, 7)", None, catalog=catalog)
 
     assert (("seat", None), Mode.KEY_SHARE) in statement.locks
