@@ -279,8 +279,10 @@ def _search(
     first: TracedResult | None = None
     before: Trace | None = None
     begun = time.monotonic()
-    while tally.wants_more() and (first is None or time.monotonic() - begun < seconds) and strategy.begin():
-        fixture, before = play_next(session, strategy, before)
+    while tally.wants_more() and (first is None or time.monotonic() - begun < seconds):
+        if (schedule := strategy.take()) is None:
+            break
+        fixture, before = play_next(session, schedule, before)
         if before.out_of_time:
             break
         traced = (session.result(fixture, before), before) if before.complete else None
@@ -299,8 +301,8 @@ def _search(
             tally.start_over()
             first = before = None
             continue
-        tally.add(judged, strategy.states, traced=traced)
-        strategy.finish()
+        tally.add(judged, schedule.states, traced=traced)
+        strategy.add(schedule)
     return first
 
 

@@ -79,10 +79,8 @@ class Workers:
     start: Callable[[Learned], AbstractContextManager[tuple[Executor, int]]]
     """Returns the executor, and how many tasks it does at a time."""
 
-    @property
-    def seconds_alone(self) -> float:
-        """How long to explore before workers are worth their start."""
-        return _ALONE
+    seconds_alone: float = field(default_factory=lambda: _ALONE)
+    """How long to explore before workers are worth their start."""
 
     def explore(self, session: ExplorationSession, *, search: Search, tally: ExplorationTally) -> None:
         """Play branches until none is left or a limit is reached; at the end no process and no database is left.

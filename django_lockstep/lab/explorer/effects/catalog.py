@@ -309,7 +309,7 @@ class Catalog:
             self.parsed.clear()
 
     def noted(self, what: str) -> set[str]:
-        """Return tables that are ``rekeyed``, or whose order of new or any rows may be seen (``ordered``, ``unordered``)."""
+        """Return tables that are ``rekeyed``, or whose rows are seen in the order of INSERTs (``ordered``) or ``unordered``."""
         return set.intersection(*(self._notes[part] for part in _LEARNED[what]))
 
     @property

@@ -14,7 +14,7 @@ its sleep set the later one would run some of the same schedules again, a tenth 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django_lockstep.lab.explorer.effects.footprints import OPAQUE
@@ -63,9 +63,8 @@ class _Node:
 class Search:
     """Decides which actor moves next, in this run and in later ones.
 
-    One after the other: call `begin` before each run, `choose` and `record` for each move, `finish` after the run,
-    until `begin` returns False. Several at the same time: take branches with `take`, give each one that has run to
-    `add`, in any order, until none is running and `take` returns None.
+    Take branches with `take`, run them, one after the other or several at the same time, and give each to `add`, in any
+    order, until none is running and `take` returns None.
 
     Without ``reduce`` every schedule is run, those that only swap independent steps included.
     """
@@ -83,54 +82,11 @@ class Search:
         self._begun = False
         self._running: dict[int, _Node | None] = {}
         """Where the branches that are being run begin, by their numbers."""
-        self._current: Branch | None = None
 
     @property
     def left(self) -> int:
         """Branches known and not yet run; each may lead to more."""
         return len(self._running) + (sum(len(_open(node)) for node in self._nodes()) if self._begun else 1)
-
-    # One after the other
-
-    def begin(self) -> bool:
-        """Start the next run, or the current one again if it was not finished; False if there is none."""
-        self._current = self._current or self.take()
-        if self._current is not None:
-            self._current.begin()
-        return self._current is not None
-
-    def choose(self, enabled: Collection[int]) -> int | None:
-        """Return the actor that moves in this state, or None if every continuation is explored elsewhere.
-
-        Raises `Nondeterminism` if other actors are ready in a state that was reached before.
-        """
-        return self._branch.choose(enabled)
-
-    def record(self, move: Move) -> None:
-        """Record what the chosen actor's step did."""
-        self._branch.record(move)
-
-    def give_up(self) -> None:
-        """Note that the current run cannot be made."""
-        self._branch.give_up()
-
-    def finish(self) -> None:
-        """End the run, and derive from it which branches have to be taken."""
-        self.add(self._branch)
-        self._current = None
-
-    @property
-    def states(self) -> Sequence[State]:
-        """The states that the current run has reached."""
-        return self._branch.states
-
-    @property
-    def _branch(self) -> Branch:
-        if self._current is None:
-            raise RuntimeError("no run has begun")
-        return self._current
-
-    # Several at the same time
 
     def take(self) -> Branch | None:
         """Return a branch to run; None if there is none now, while others run that may lead to more."""

@@ -122,7 +122,7 @@ def test_walks_do_not_go_where_every_schedule_was_run() -> None:
     known.add([0, 0, 1])
     moves = []
     for number in range(8):
-        walk = RandomWalk(str(number), known=known)
+        walk = RandomWalk(str(number), runs=known)
         run = list(walked(walk, [2, 1]))
         known.add([actor for actor, _ in run], [enabled for _, enabled in run])
         moves.append("".join(str(actor) for actor, _ in run))

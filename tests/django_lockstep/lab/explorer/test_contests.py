@@ -75,30 +75,32 @@ def test_of_those_who_came_together_the_earliest_stands_for_all() -> None:
 def test_a_search_has_each_of_them_go_first() -> None:
     search = Search()
     first = []
-    while search.begin():
-        assert search.choose([A]) == A
-        search.record(Move(actor=A, footprint=PUBLISHES, contested=True))
-        first.append(search.choose([D, C]))
-        search.record(Move(actor=first[-1] or 0, footprint=LOCKS))
-        search.finish()
+    while branch := search.take():
+        assert branch.choose([A]) == A
+        branch.record(Move(actor=A, footprint=PUBLISHES, contested=True))
+        first.append(branch.choose([D, C]))
+        branch.record(Move(actor=first[-1] or 0, footprint=LOCKS))
+        search.add(branch)
 
     assert first == [D, C], "in a new state the one that has won is preferred"
 
 
 def test_a_run_that_cannot_be_made_is_left_out() -> None:
     search = Search()
-    search.begin()
-    search.choose([A])
-    search.record(Move(actor=A, footprint=PUBLISHES, contested=True))
-    search.choose([C, D])
-    search.record(Move(actor=C, footprint=LOCKS))
-    search.finish()
-    assert search.begin()
-    search.give_up()
-    search.finish()
+    branch = search.take()
+    assert branch is not None
+    branch.choose([A])
+    branch.record(Move(actor=A, footprint=PUBLISHES, contested=True))
+    branch.choose([C, D])
+    branch.record(Move(actor=C, footprint=LOCKS))
+    search.add(branch)
+    second = search.take()
+    assert second is not None
+    second.give_up()
+    search.add(second)
 
     assert search.left == 0
-    assert not search.begin()
+    assert search.take() is None
 
 
 # On the server
