@@ -210,8 +210,8 @@ class ExplorationSession:
 
     def untracked_sessions(self) -> tuple[int, int]:
         """Return how many sessions outside of Django are open, and how many seem to have been."""
-        found = [server.sessions.untracked() for server in self._servers.values()]
-        return sum(now for now, _ in found), sum(gone for _, gone in found)
+        counts = [server.sessions.untracked() for server in self._servers.values()]
+        return sum(now for now, _ in counts), sum(gone for _, gone in counts)
 
     def mark_sessions_known(self) -> None:
         """Take all current sessions as known."""

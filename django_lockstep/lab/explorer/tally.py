@@ -224,7 +224,9 @@ class ExplorationTally:
         return self._proved(schedules)
 
     def _proved(self, schedules: str) -> tuple[Verdict, str]:
-        deadlocks, proof = self._possible_deadlocks(), self._proof(schedules)
+        deadlocks, fair = self._possible_deadlocks(), "fair " if self.observed.yields else ""
+        audited = f"; {counted(self.audited, 'other')} at random {'agrees' if self.audited == 1 else 'agree'}"
+        proof = f"Every {fair}interleaving was explored, in {schedules}{audited if self.audited else ''}"
         if deadlocks and self.options.session.no_deadlock:
             return "incomplete", f"{schedules} ended right, but {deadlocks}"
         return "holds", f"{proof}. Not explored: {deadlocks}" if deadlocks else proof
@@ -245,12 +247,6 @@ class ExplorationTally:
             return "vacuous", nothing_raced  # the actors failed before their first statement
         more = f". {self.missed}" if self.missed else ""
         return "broken", f"Schedule {failure.schedule}: {failure.reason}{more}"
-
-    def _proof(self, schedules: str) -> str:
-        """Return in a sentence what the verdict ``holds`` rests on."""
-        fair = "fair " if self.observed.yields else ""
-        others = f"; {counted(self.audited, 'other')} at random {'agrees' if self.audited == 1 else 'agree'}"
-        return f"Every {fair}interleaving was explored, in {schedules}{others if self.audited else ''}"
 
     def _outcomes(self) -> dict[tuple[object, ...], Outcome]:
         outcomes = {

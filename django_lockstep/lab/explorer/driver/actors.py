@@ -122,8 +122,8 @@ class Actor:
     def connect(self, alias: str) -> None:
         """Open the session, or reset one that an earlier exploration has left."""
         # What was opened on another database belongs to an earlier race; this one opens its own where it needs one.
-        for other in self.hooks.keys() - {alias}:
-            self._close(other)
+        for opened in self.hooks.keys() - {alias}:
+            self._close(opened)
         if alias in self.hooks:
             if self.hooks[alias].is_alive():
                 self._set_up(self.hooks[alias])

@@ -193,8 +193,8 @@ class Controller:
             return False
         try:
             # On another database the explorer has no session yet, and only the controller's thread may open one.
-            known = (index, operation.alias) in self._transactions
-            if self._moves is None or not known or not self._monitor.settle(index, operation):
+            has_session = (index, operation.alias) in self._transactions
+            if self._moves is None or not has_session or not self._monitor.settle(index, operation):
                 return False
             begun = next(self._moves, None)
             if begun is not None:
@@ -227,7 +227,9 @@ class Controller:
             # After a contest the winner already has its next statement ready, whichever the schedule asks for.
             ready = self._state.ready if contest is None else {}
             self._trace.enabled.append(tuple(sorted(enabled)))
-            self._trace.pending.append({i: (self._signature(one, i), one.origin) for i, one in sorted(ready.items())})
+            self._trace.pending.append(
+                {i: (self._signature(operation, i), operation.origin) for i, operation in sorted(ready.items())}
+            )
             if expected is not None and not self._repeats(expected, chosen):
                 expected = None  # from here on it is another schedule
             if contest is None:
@@ -258,7 +260,7 @@ class Controller:
         self._trace.yields += self._fairness.note(
             chosen,
             sent,
-            wanted=self._transaction(chosen, sent).statement(sent).locks,
+            locks=self._transaction(chosen, sent).statement(sent).locks,
             released=None if touched.opaque else touched.releases,
         )
         return move, contest

@@ -132,12 +132,12 @@ class Counters:
             self._forget()
         return result
 
-    def _end(self, how: str) -> Counts:
+    def _end(self, verb: str) -> Counts:
         """End the transaction, and return what was counted since the last question."""
         # In one message: between two of them the session may send what it has counted, and forget it.
-        result = self._run(f"{how}; {_OF_ALL}")
+        result = self._run(f"{verb}; {_OF_ALL}")
         self._require(result)
-        counts = self._counts(result, after_failure=how == "ROLLBACK")
+        counts = self._counts(result, after_failure=verb == "ROLLBACK")
         self._forget()
         return counts
 

@@ -241,16 +241,16 @@ _DECLARED = re.compile(rb"\s*DECLARE .*? CURSOR (?:WITH HOLD )?FOR (.*)", re.IGN
 def sent_by(generator: GeneratorType[Any, Any, Any], driver: Connection[Any]) -> tuple[str, Any]:
     """Return the statement and its parameters; the generator's name if its arguments do not contain a statement."""
     name = generator.gi_code.co_name
-    given = generator.gi_frame.f_locals if generator.gi_frame is not None else {}
+    arguments = generator.gi_frame.f_locals if generator.gi_frame is not None else {}
     if name in _WITH_TEXT:
-        return text_of(given[_WITH_TEXT[name]], driver), given.get("params")
-    text = _FIXED.get(name) or _of_block(name, given, driver) or _of_cursor(name, given)
+        return text_of(arguments[_WITH_TEXT[name]], driver), arguments.get("params")
+    text = _FIXED.get(name) or _of_block(name, arguments, driver) or _of_cursor(name, arguments)
     return text or name.strip("_").removesuffix("_gen").replace("_", " "), None
 
 
-def _of_block(name: str, given: Mapping[str, Any], driver: Connection[Any]) -> str | None:
+def _of_block(name: str, arguments: Mapping[str, Any], driver: Connection[Any]) -> str | None:
     """Return what the start or end of ``connection.transaction()`` sends."""
-    block = given.get("self")
+    block = arguments.get("self")
     if not isinstance(block, Transaction):
         return None
     named = block.savepoint_name or ""
@@ -259,14 +259,14 @@ def _of_block(name: str, given: Mapping[str, Any], driver: Connection[Any]) -> s
         return "BEGIN" if idle else "SAVEPOINT"
     if named and not named.startswith("_pg3_"):
         return None  # a named block may be a whole transaction or a savepoint
-    if given.get("exc_val") is None and not block.force_rollback:
+    if arguments.get("exc_val") is None and not block.force_rollback:
         return "RELEASE SAVEPOINT" if named else "COMMIT"
     return "ROLLBACK TO SAVEPOINT" if named else "ROLLBACK"
 
 
-def _of_cursor(name: str, given: Mapping[str, Any]) -> str | None:
+def _of_cursor(name: str, arguments: Mapping[str, Any]) -> str | None:
     """Return a FETCH with the query of the server-side cursor, which may lock the rows."""
-    query = getattr(getattr(given.get("self"), "_query", None), "query", b"")
+    query = getattr(getattr(arguments.get("self"), "_query", None), "query", b"")
     declared = _DECLARED.match(query) if name == "_fetch_gen" else None
     return f"FETCH {text_of(declared[1], None)}" if declared else None
 

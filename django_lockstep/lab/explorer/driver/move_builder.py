@@ -58,7 +58,10 @@ class MoveBuilder:
             contested=contest is not None,
             meets=meets,
             waits_for=self.state.waiting.get(chosen, frozenset()),
-            cycle=self._cycle_of(number),
+            # Of the deadlocks that ended in this move.
+            cycle=frozenset().union(
+                *(cycle for cycle, victim, _ in self.trace.cycles if self.state.current[victim].ended == number)
+            ),
         ), contest
 
     def _just_ended(self, chosen: int) -> list[int]:
@@ -82,10 +85,10 @@ class MoveBuilder:
         """Return the actors whose next step may be about one of the keys touched, or wake one whose step is."""
         if not (touched.locks or touched.releases or touched.tried or touched.opaque):
             return frozenset()
-        pending = {i: (one, frozenset({i})) for i, one in self.state.ready.items() if i not in moved}
+        pending = {i: (operation, frozenset({i})) for i, operation in self.state.ready.items() if i not in moved}
         for index, holders in self.state.waiting.items():
             pending[index] = self.state.current[index].operation, holders
-        met = (to for i, (one, to) in pending.items() if self.transaction(i, one).meets(one, touched))
+        met = (to for i, (operation, to) in pending.items() if self.transaction(i, operation).meets(operation, touched))
         return frozenset().union(*met)
 
     # What the server decided
@@ -126,13 +129,13 @@ class MoveBuilder:
         Both are empty unless one actor got one row alone of which the move published a new version: waiters for other
         locks keep the order of their queue.
         """
-        wanted = {index: self._row_wanted(index) for index in was_waiting}
+        rows = {index: self._row_wanted(index) for index in was_waiting}
         got = [i for i in parts if i in was_waiting and self.state.current[i].operation.error is None]
         for winner in got:
-            row = wanted[winner]
-            if row not in parts[chosen].publishes or [wanted[i] for i in got].count(row) > 1:
+            row = rows[winner]
+            if row not in parts[chosen].publishes or [rows[i] for i in got].count(row) > 1:
                 continue
-            same = {i for i in self.state.waiting.keys() & was_waiting.keys() if wanted[i] == row}
+            same = {i for i in self.state.waiting.keys() & was_waiting.keys() if rows[i] == row}
             # If a third transaction holds the row too, the loser could not have got it. The chosen one has committed.
             losers = frozenset(i for i in same if self.state.waiting[i] <= same | {winner, chosen})
             if losers:
@@ -147,8 +150,8 @@ class MoveBuilder:
         """
         sent = {i: self.state.current[i].operation for i in losers}
         return any(
-            self._row_wanted(i) in commit.publishes and self.transaction(i, one).at_one_snapshot(one)
-            for i, one in sent.items()
+            self._row_wanted(i) in commit.publishes and self.transaction(i, operation).at_one_snapshot(operation)
+            for i, operation in sent.items()
         )
 
     def _row_wanted(self, actor: int) -> FootprintKey | None:
@@ -168,11 +171,11 @@ class MoveBuilder:
         )
         self.state.contended = self.state.contended or self.trace.unsteerable > 0
 
-    def _order_matters(self, one: StepRecord, other: StepRecord) -> bool:
+    def _order_matters(self, first: StepRecord, second: StepRecord) -> bool:
         """Whether it may matter which of two woken steps went on first."""
-        if all(_does_nothing(step.operation) for step in (one, other)):
+        if all(_does_nothing(step.operation) for step in (first, second)):
             return False
-        prints = [self.transaction(each.actor, each.operation).waiting(each.operation) for each in (one, other)]
+        prints = [self.transaction(woken.actor, woken.operation).waiting(woken.operation) for woken in (first, second)]
         return dependent(*prints)
 
     # Deadlocks
@@ -189,12 +192,6 @@ class MoveBuilder:
             # Process numbers are different in every run, names are not.
             detail = re.sub(rf"\b[Pp]rocess {pid}\b", self.names[index], detail)
         self.trace.cycles.append((cycle | {victim}, victim, detail))
-
-    def _cycle_of(self, number: int) -> frozenset[int]:
-        """Return the actors of the deadlocks that ended in this move."""
-        ended = {step.actor for step in self.state.current.values() if step.ended == number}
-        found = [cycle for cycle, victim, _ in self.trace.cycles if victim in ended]
-        return frozenset().union(*found) if found else frozenset()
 
 
 def _union(parts: Mapping[int, Footprint]) -> Footprint:

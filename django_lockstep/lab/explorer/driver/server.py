@@ -197,9 +197,9 @@ class SessionTracker:
         """
         if self._pooled:
             return 0, 0  # a pool opens sessions by itself
-        found, count = self._look()
-        return len(found - self._known), max(0, count - self._begun - self._opened)
+        sessions, count = self._look()
+        return len(sessions - self._known), max(0, count - self._begun - self._opened)
 
     def _look(self) -> tuple[set[int], int]:
-        found = {pid for (pid,) in self._cursor.execute(_OPEN).fetchall()}
-        return found, self._cursor.execute(_COUNTED).fetchone()[0]
+        sessions = {pid for (pid,) in self._cursor.execute(_OPEN).fetchall()}
+        return sessions, self._cursor.execute(_COUNTED).fetchone()[0]

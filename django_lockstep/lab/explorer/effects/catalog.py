@@ -225,7 +225,7 @@ class TableFacts:
     @property
     def parents(self) -> frozenset[str]:
         """Tables that it refers to."""
-        return frozenset(each.parent for each in self.foreign_keys)
+        return frozenset(key.parent for key in self.foreign_keys)
 
 
 class Catalog:
@@ -309,7 +309,7 @@ class Catalog:
             self.parsed.clear()
 
     def noted(self, what: str) -> set[str]:
-        """Return tables that are ``rekeyed``, or whose rows are seen in the order of INSERTs (``ordered``) or ``unordered``."""
+        """Return tables that are ``rekeyed``, or whose rows are seen in the order of INSERTs (``ordered``) or any."""
         return set.intersection(*(self._notes[part] for part in _LEARNED[what]))
 
     @property

@@ -100,8 +100,8 @@ def _by_table(counts: Counts, catalog: Catalog) -> Mapping[str, Count]:
 
 
 def _numbering(statement: Statement, catalog: Catalog) -> Collection[str]:
-    known = (catalog.get(table) for table, _ in statement.writes)
-    return {sequence for table in known if table is not None for sequence in table.sequences}
+    tables = (catalog.get(table) for table, _ in statement.writes)
+    return {sequence for table in tables if table is not None for sequence in table.sequences}
 
 
 def _of_table(statement: Statement, name: str, count: Count, *, written: int, after_failure: bool) -> Iterator[Fact]:

@@ -62,8 +62,8 @@ class Query:
     def target(self) -> Any:
         """The table that is written, or the first one of FROM, as a node."""
         node = self.tree.args.get("from_") if self.verb == "SELECT" else self.tree
-        found = getattr(node, "this", None)
-        return found.this if isinstance(found, exp.Schema) else found
+        target = getattr(node, "this", None)
+        return target.this if isinstance(target, exp.Schema) else target
 
     @property
     def target_name(self) -> str:
@@ -83,7 +83,7 @@ class Query:
     @functools.cached_property
     def comparisons(self) -> Sequence[tuple[Any, list[Any]]]:
         """The conditions ``column = value`` and ``column IN (value, ...)`` that every row of it fulfils."""
-        return [found for found in map(comparison, conjuncts(self.where)) if found is not None]
+        return [pair for pair in map(comparison, conjuncts(self.where)) if pair is not None]
 
     @functools.cached_property
     def locks(self) -> Sequence[Any]:
@@ -163,7 +163,7 @@ class Query:
 def read_text(sql: str) -> Text | None:
     """Return the statement with ``%s`` for parameters; None where it is not one about rows, or is not understood."""
     numbers = itertools.count()
-    numbered = _PLACEHOLDER.sub(lambda found: "%" if found[0] == "%%" else f":p{next(numbers)}", sql)
+    numbered = _PLACEHOLDER.sub(lambda match: "%" if match[0] == "%%" else f":p{next(numbers)}", sql)
     try:
         tokens = _POSTGRES.tokenize(numbered)
         if not tokens or tokens[0].text.upper() not in _FIRST_WORDS:
@@ -208,7 +208,7 @@ def _parts(tree: Any) -> Iterator[Query]:
     main = tree.copy()
     clause = main.args.get("with_")
     named = clause.pop().expressions if clause is not None else []
-    nested = any(each.find(exp.With) for each in [main, *(part.this for part in named)])
+    nested = any(query.find(exp.With) for query in [main, *(part.this for part in named)])
     if nested or (clause is not None and clause.recursive):
         return
     earlier: frozenset[str] = frozenset()
@@ -226,7 +226,7 @@ def _first_row(source: Any) -> Sequence[Any]:
     if not isinstance(source, exp.Select):
         return ()
     arrays = source.find(exp.Unnest, exp.Explode)
-    return [each for each in (source if arrays is None else arrays).expressions if not isinstance(each, exp.Star)]
+    return [value for value in (source if arrays is None else arrays).expressions if not isinstance(value, exp.Star)]
 
 
 def conjuncts(condition: Any) -> Iterator[Any]:

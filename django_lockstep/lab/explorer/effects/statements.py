@@ -37,18 +37,18 @@ class InsertedKeys:
 
     def locks(self, params: Any) -> frozenset[LockedKey] | None:
         """Return the keys with these parameters; None if they are not certain."""
-        given: Sequence[Any] = params if isinstance(params, list | tuple) else ()
-        found: set[LockedKey] = set()
+        arguments: Sequence[Any] = params if isinstance(params, list | tuple) else ()
+        keys: set[LockedKey] = set()
         for index, numbers in self.parts:
-            if any(number >= len(given) for number in numbers):
+            if any(number >= len(arguments) for number in numbers):
                 return None
-            values = [None if number == _NULL else given[number] for number in numbers]
+            values = [None if number == _NULL else arguments[number] for number in numbers]
             if not all(value is None or _is_exact(value) for value in values):
                 return None
             if not (index.nulls_distinct and None in values):
                 number = zlib.crc32("|".join(map(_normalized, values)).encode())
-                found.add(((f"{self.table}, index {index.name}", number), Mode.UNIQUE))
-        return frozenset(found)
+                keys.add(((f"{self.table}, index {index.name}", number), Mode.UNIQUE))
+        return frozenset(keys)
 
 
 def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
@@ -64,7 +64,7 @@ def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
         if not index.exact:
             return None
         if len(index.columns) == 1 and index.columns[0] in table.numbered - values.keys():
-            continue  # a number of the sequence is never given twice
+            continue  # a number of the sequence is never assigned twice
         numbers = _operands(index, values)
         if numbers is None or table.numbered.intersection(index.columns):
             return None
@@ -75,8 +75,8 @@ def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
 def _operands(index: UniqueIndex, values: Mapping[str, Any]) -> tuple[int, ...] | None:
     nodes = [values.get(column) for column in index.columns]
     numbers = [_NULL if isinstance(node, exp.Null) else parameter(node) for node in nodes]
-    known = tuple(number for number in numbers if number is not None)
-    return known if known and len(known) == len(numbers) else None
+    complete = tuple(number for number in numbers if number is not None)
+    return complete if complete and len(complete) == len(numbers) else None
 
 
 def _is_exact(value: Any) -> bool:
@@ -210,13 +210,13 @@ def merge(kind: str, statements: Sequence[Statement]) -> Statement:
 
 def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
     whole: FootprintKey = (table.name, None)
-    given = query.inserted if query.inserts_one_row else ()
+    assigned = query.inserted if query.inserts_one_row else ()
     new = Statement(
         kind="INSERT",
         reads=others,
         # The whole table, because the new row's key is not known; its foreign keys lock the parents FOR KEY SHARE.
         locks=frozenset({(whole, Mode.INSERT), (whole, Mode.UNIQUE)})
-        | _parent_locks(table, table.foreign_keys, verb="INSERT", given=given, catalog=catalog, key=key)
+        | _parent_locks(table, table.foreign_keys, verb="INSERT", assigned=assigned, catalog=catalog, key=key)
         | _shared_sequence_locks(table, catalog),
         writes=frozenset({whole}),
         # Counts only for an INSERT that waits, or that fails because the key exists: before, it is not known whether
@@ -241,7 +241,7 @@ def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
     changed = [
         key for key in table.foreign_keys if EVERY_COLUMN in columns | {*key.columns} or columns & {*key.columns}
     ]
-    parents = _parent_locks(table, changed, verb="UPDATE", given=query.assigned, catalog=catalog, key=key)
+    parents = _parent_locks(table, changed, verb="UPDATE", assigned=query.assigned, catalog=catalog, key=key)
     # SET column = DEFAULT may take a number from a sequence that another statement takes one from as well.
     if EVERY_COLUMN in columns or columns & table.unique or query.has_default:
         changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
@@ -319,20 +319,20 @@ def _parent_locks(
     foreign_keys: Iterable[ForeignKey],
     *,
     verb: str,
-    given: Iterable[tuple[str, Any]],
+    assigned: Iterable[tuple[str, Any]],
     catalog: Catalog,
     key: Key,
 ) -> Locks:
-    """Return the locks on the rows to which given values of columns refer; any row where they do not say which."""
+    """Return the locks on the rows to which assigned values of columns refer; any row where they do not say which."""
     # A trigger may set another value than the statement says.
-    values = {} if verb in table.guards else dict(given)
+    values = {} if verb in table.guards else dict(assigned)
     locks = set()
-    for each in foreign_keys:
-        node = values.get(each.columns[0]) if each.to_key and len(each.columns) == 1 else None
+    for reference in foreign_keys:
+        node = values.get(reference.columns[0]) if reference.to_key and len(reference.columns) == 1 else None
         if isinstance(node, exp.Null):
             continue  # it refers to nothing
-        row = None if node is None or each.parent in catalog.noted("rekeyed") else key(node)
-        locks.add(((each.parent, row), Mode.KEY_SHARE))
+        row = None if node is None or reference.parent in catalog.noted("rekeyed") else key(node)
+        locks.add(((reference.parent, row), Mode.KEY_SHARE))
     return frozenset(locks)
 
 

@@ -257,15 +257,15 @@ class Transaction:
         """Return the step's statement, of an INSERT with the unique keys that it adds instead of any key."""
         statement = self.statement(operation)
         keys = statement.keys
-        found = None if keys is None or operation.many else keys.locks(operation.params)
-        if keys is None or found is None:
+        unique_locks = None if keys is None or operation.many else keys.locks(operation.params)
+        if keys is None or unique_locks is None:
             return statement
         # Rows that others read are found in the order in which they were inserted, and have numbers in that order.
         self._catalog.note("filled", {keys.table})
         if keys.table in self._catalog.noted("ordered") | self._catalog.noted("unordered"):
             return statement
         any_key = (keys.table, None), Mode.UNIQUE
-        return replace(statement, locks=statement.locks - {any_key} | found)
+        return replace(statement, locks=statement.locks - {any_key} | unique_locks)
 
     def _own(self, statement: Statement, operation: Operation) -> Footprint:
         if statement.kind == "LOCAL":

@@ -119,19 +119,19 @@ def _asleep_after(state: State) -> dict[int, Move]:
     if move is None:
         raise RuntimeError("the state's move has not been recorded")
     return {
-        actor: known
-        for actor, known in state.sleep.items()
+        actor: sleeping
+        for actor, sleeping in state.sleep.items()
         # An actor that is now waited for may close a cycle, which it could not before.
-        if not (actor in move.participants | move.waits_for | move.meets or related(known, move))
+        if not (actor in move.participants | move.waits_for | move.meets or related(sleeping, move))
     }
 
 
-def related(one: Move, other: Move) -> bool:
+def related(first: Move, second: Move) -> bool:
     """Whether the order of the two moves may matter."""
     return (
-        bool(one.participants & other.participants)
+        bool(first.participants & second.participants)
         # Which transaction the server ends, and whether there is a cycle at all, is decided by everyone in it.
-        or one.actor in other.cycle
-        or other.actor in one.cycle
-        or dependent(one.footprint, other.footprint)
+        or first.actor in second.cycle
+        or second.actor in first.cycle
+        or dependent(first.footprint, second.footprint)
     )

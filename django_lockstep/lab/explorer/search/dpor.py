@@ -120,7 +120,7 @@ class Search:
             return
         # Races between the moves before were looked for after earlier runs.
         fresh = max(0, len(nodes) - 1)
-        known = _known_orders(nodes, branch.states)
+        orders = _known_orders(nodes, branch.states)
         if node is not None:
             node.running.remove(branch.states[fresh].chosen)
         for state in branch.states[len(nodes) :]:
@@ -130,7 +130,7 @@ class Search:
         for reached, move in zip(nodes, moves, strict=False):
             reached.done.setdefault(move.actor, move)
         if self._reduce:
-            _Races(nodes, moves, known=known).add_backtracks(fresh)
+            _Races(nodes, moves, orders=orders).add_backtracks(fresh)
         self._drop_finished(nodes)
 
     def _run_from(self, node: _Node | None, beginning: list[State]) -> Branch:
@@ -185,7 +185,7 @@ def _open(node: _Node) -> set[int]:
 
 def _beginning(node: _Node, actor: int) -> list[State]:
     """Return the states from the first one to the node, at which this actor moves."""
-    before = [State(enabled=one.enabled, chosen=after.previous) for one, after in itertools.pairwise(node.path)]
+    before = [State(enabled=earlier.enabled, chosen=after.previous) for earlier, after in itertools.pairwise(node.path)]
     # Branches that were taken earlier sleep in this one, until a move that they depend on wakes them.
     return [*before, State(enabled=node.enabled, chosen=actor, sleep={**node.sleep, **node.done})]
 
@@ -201,16 +201,16 @@ def _known_orders(path: Sequence[_Node], states: Sequence[State]) -> list[int]:
 class _Races:
     """The happens-before relation of one run, and the races in it that could go the other way round.
 
-    For each move a number has a bit set for every move that happens before it. ``known`` are those of the first moves,
+    For each move a number has a bit set for every move that happens before it. ``orders`` are those of the first moves,
     whose races are not looked for.
     """
 
-    def __init__(self, nodes: Sequence[_Node], moves: Sequence[Move], *, known: Sequence[int] = ()) -> None:
+    def __init__(self, nodes: Sequence[_Node], moves: Sequence[Move], *, orders: Sequence[int] = ()) -> None:
         self._nodes = nodes
         self._moves = moves
-        self._before = list(known)
+        self._before = list(orders)
         self._races: dict[int, list[int]] = {}
-        for index in range(len(known), len(moves)):
+        for index in range(len(orders), len(moves)):
             self._order(index)
 
     def _order(self, index: int) -> None:

@@ -129,6 +129,6 @@ def _summed(lines: Sequence[TreeLine]) -> list[TreeLine]:
     for line in reversed(lines):
         ends = below.pop(line.depth + 1, Counter()) if line.fork else Counter(line.ends)
         below[line.depth].update(ends)
-        ordered = dict(sorted(ends.items(), key=lambda each: (each[0] is None, each[0] or 0)))
+        ordered = dict(sorted(ends.items(), key=lambda item: (item[0] is None, item[0] or 0)))
         summed.append(replace(line, ends=ordered))
     return summed[::-1]

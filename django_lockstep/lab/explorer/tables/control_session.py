@@ -243,8 +243,8 @@ def control_session(alias: str) -> ControlSession:
 def catalog_of(session: ControlSession) -> Catalog:
     """Return the database's catalog, which is read again only after a change of the schema."""
     schema = session.driver.execute(_SCHEMA).fetchone()
-    known, catalog = _catalogs.get(session.key, (None, None))
-    if catalog is None or known != schema:
+    fingerprint, catalog = _catalogs.get(session.key, (None, None))
+    if catalog is None or fingerprint != schema:
         catalog = Catalog.load(session.driver.cursor())
         _catalogs.pop(session.key, None)
         _catalogs[session.key] = schema, catalog

@@ -48,9 +48,9 @@ def is_test_database(connection: BaseDatabaseWrapper) -> bool:
     utils = sys.modules.get("django.test.utils")  # a test runner has imported it
     if utils is None or not hasattr(utils._TestState, "saved_data"):
         return False
-    name, given = str(connection.settings_dict["NAME"]), connection.settings_dict["TEST"]["NAME"]
+    name, test_name = str(connection.settings_dict["NAME"]), connection.settings_dict["TEST"]["NAME"]
     # Copies for parallel runs have a suffix.
-    return name.startswith(TEST_DATABASE_PREFIX) or bool(given and name.startswith(str(given)))
+    return name.startswith(TEST_DATABASE_PREFIX) or bool(test_name and name.startswith(str(test_name)))
 
 
 def is_forbidden(connection: BaseDatabaseWrapper) -> bool:

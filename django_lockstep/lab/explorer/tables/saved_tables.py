@@ -250,8 +250,8 @@ class SavedTables:
                 raise NotExplorable(f"The rows of table {name} cannot be put back for every schedule: {obstacle}")
         counts = self._counts(names)
         copies = [self._copy(name, layouts[name], rows=counts[name]) for name in names]
-        if made := "; ".join(copy.copy_sql() for copy in copies if copy.rows):
-            self._driver.execute(made.encode())
+        if statements := "; ".join(copy.copy_sql() for copy in copies if copy.rows):
+            self._driver.execute(statements.encode())
         if self._storage is not None:
             rewritten = sum(copy.rows for copy in copies if not copy.partial)
             self._storage.add({quote_name(copy.name): copy.rows for copy in copies}, rewritten=rewritten)
@@ -284,8 +284,8 @@ class SavedTables:
     def _counts(self, names: Sequence[str]) -> dict[str, int]:
         """Return how many rows they have. Raises `NotExplorable` for a table with more than `MOST_ROWS`."""
         counted = "SELECT {}, count(*) FROM (SELECT FROM ONLY {} LIMIT {}) AS rows"
-        asked = [counted.format(quote_literal(name), quote_name(name), MOST_ROWS + 1) for name in names]
-        counts: dict[str, int] = dict(self._session.query(" UNION ALL ".join(asked)))
+        queries = [counted.format(quote_literal(name), quote_name(name), MOST_ROWS + 1) for name in names]
+        counts: dict[str, int] = dict(self._session.query(" UNION ALL ".join(queries)))
         # Refused here rather than slowly: each schedule would read the whole table.
         for name, count in counts.items():
             if count > MOST_ROWS:
@@ -307,8 +307,8 @@ class SavedTables:
             f"::regclass::text, {quote_literal(name)}"
             for name, copy in tables.items()
         )
-        found = self._session.query(" UNION ALL ".join(queries)) if tables else ()
-        return {sequence: tables[name] for sequence, name in found}
+        pairs = self._session.query(" UNION ALL ".join(queries)) if tables else ()
+        return {sequence: tables[name] for sequence, name in pairs}
 
     def _save_sequences(self, names: Iterable[str], numbered: Mapping[str, TableCopy] = MappingProxyType({})) -> None:
         if not (new := sorted(set(names) - self._sequences)):
@@ -358,10 +358,10 @@ class SavedTables:
             self._send(self._empty_sql + self._fill_sql)
             return
         # One round trip: the query on the tables' use runs before they are put back.
-        asked = self._storage.usage_query()
-        found = self._send(self._empty_sql + self._fill_sql, before=asked)
+        usage = self._storage.usage_query()
+        cursor = self._send(self._empty_sql + self._fill_sql, before=usage)
         # Dead rows of earlier explorations fill a page too, and are removed before the next run if they do.
-        if self._storage.needs_vacuum([float(size) for (size,) in found.fetchall()] if asked else ()):
+        if self._storage.needs_vacuum([float(size) for (size,) in cursor.fetchall()] if usage else ()):
             self._send(self._empty_sql)
             self._storage.vacuum()
             self._send(self._fill_sql)

@@ -94,13 +94,13 @@ def _groups() -> list[list[str]]:
 
     The default comes first: data migrations of other databases may read it.
     """
-    found: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     for alias in sorted(connections, key=lambda alias: alias != DEFAULT_DB_ALIAS):
         target = connections[connections[alias].settings_dict["TEST"]["MIRROR"] or alias]
         identity = tuple(str(target.settings_dict[part]) for part in ("HOST", "PORT", "NAME"))
         if target.vendor == "postgresql":
-            found.setdefault(identity, []).append(alias)
-    return list(found.values())
+            groups.setdefault(identity, []).append(alias)
+    return list(groups.values())
 
 
 def _refuse(sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
@@ -195,19 +195,19 @@ def _drop_unused(cursor: Any, project: str, *, template: str) -> None:
 @contextmanager
 def _redirected(aliases: Sequence[str], name: str) -> Iterator[None]:
     """Redirect the aliases to this database; as a test database too, so that backends do not create another."""
-    given: list[tuple[dict[str, Any], Any]] = []
+    originals: list[tuple[dict[str, Any], Any]] = []
     for alias in aliases:
         _disconnect(connections[alias])
-        given += [(values, values["NAME"]) for values in _names_of(alias)]
+        originals += [(values, values["NAME"]) for values in _names_of(alias)]
     try:
-        for values, _ in given:
+        for values, _ in originals:
             values["NAME"] = name
         yield
     finally:
         close_idle_sessions()
         for alias in aliases:
             _disconnect(connections[alias])
-        for values, before in given:
+        for values, before in originals:
             values["NAME"] = before
 
 

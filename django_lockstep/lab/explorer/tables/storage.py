@@ -59,13 +59,13 @@ class Storage:
         """Add tables (quoted names) of so many rows, of which ``rewritten`` are rewritten for every run."""
         self._tables.update(tables)
         self._rewritten += rewritten
-        known = self._cursor.execute(_STATISTICS, [list(tables)]).fetchall()
-        self._statistics += known
-        self._forget_statistics(known)
+        statistics = self._cursor.execute(_STATISTICS, [list(tables)]).fetchall()
+        self._statistics += statistics
+        self._forget_statistics(statistics)
         self._hold_snapshot()
 
-    def _forget_statistics(self, known: Sequence[tuple[Any, ...]]) -> None:
-        self._set_statistics([(0, -1, 0, oid) for *_, oid in known])
+    def _forget_statistics(self, statistics: Sequence[tuple[Any, ...]]) -> None:
+        self._set_statistics([(0, -1, 0, oid) for *_, oid in statistics])
 
     def _set_statistics(self, rows: Sequence[tuple[Any, ...]]) -> None:
         # Only a superuser may write the catalog; for others plans are as stable as autovacuum leaves them.
