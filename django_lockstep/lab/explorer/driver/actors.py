@@ -47,7 +47,6 @@ class Actor:
         self.error: BaseException | None = None
         self.result: Any = None
         self.hooks: dict[str, Hooks] = {}
-        self.ended: list[Operation] = []
         self.cannot_set = False
         self.session_changed = False
         """Set by the controller before a statement that may change the session beyond its transaction."""
@@ -75,7 +74,6 @@ class Actor:
         self.error = self.result = None
         self.abandoned = self.waits = False
         self._go = SimpleQueue()  # an abandoned run leaves its last message behind
-        self.ended.clear()
         self._tasks.put((function, argument))
 
     def go(self, out_of_band: str | None = None) -> None:
@@ -176,7 +174,6 @@ class Actor:
 
     def after(self, operation: Operation) -> None:
         """Hold if the step had to wait, so that woken actors go on one after the other."""
-        self.ended.append(operation)
         if self.waits and not self.abandoned:
             self._collect()
             self._events.put((self.index, "woken", operation))

@@ -94,7 +94,7 @@ class Controller:
         self._reset()
 
     def _reset(self, *, in_turn: bool = False) -> None:
-        self._state = self._monitor.state = RunState(actors=frozenset(range(len(self.actors))))
+        self._state = self._monitor.state = RunState()
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._commits = Commits()
         self._deadlock_policy.reset()

@@ -24,8 +24,6 @@ _FIRST_WORDS = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "VALUE
 _VERBS = ((exp.Insert, "INSERT"), (exp.Update, "UPDATE"), (exp.Delete, "DELETE"), (exp.Query | exp.Values, "SELECT"))
 _NOT_FOUND_BY = frozenset({"kind", "this", "expressions", "from_", "limit", "locks", "returning"})
 """Parts of a statement that do not matter to how rows are found."""
-_BEFORE_COLUMNS = frozenset({"INTO", "AS", "WITH"})
-"""Words after which a name before a parenthesis has columns there, and is not called."""
 _MOST_REMEMBERED = 4096
 
 
@@ -37,8 +35,6 @@ class Text:
     parts: tuple[Query, ...]
     """The parts of WITH, and last the statement itself without them. Empty where WITH is recursive or nested: which
     table a name means depends on its place then."""
-    calls: frozenset[str]
-    """Words before parentheses: functions, in small letters or quotes, and keywords."""
     names: frozenset[str]
     """Words that are read as neither tables nor columns. A table among them was misread."""
 
@@ -182,7 +178,6 @@ def read_text(sql: str) -> Text | None:
     return Text(
         whole=whole,
         parts=tuple(_parts(whole.tree)),
-        calls=frozenset(_calls(tokens)),
         names=frozenset(map(_name, tokens)) - understood,
     )
 
@@ -190,18 +185,6 @@ def read_text(sql: str) -> Text | None:
 def _name(token: Any) -> str:
     kind = token.token_type.name
     return "" if kind == "STRING" else str(token.text if kind == "IDENTIFIER" else token.text.lower())
-
-
-def _calls(tokens: list[Any]) -> Iterator[str]:
-    for before, token, after in zip([None, *tokens], tokens, tokens[1:], strict=False):
-        word = "" if before is None else before.text.upper()
-        if after.token_type.name != "L_PAREN" or word in _BEFORE_COLUMNS:
-            continue
-        # Quoted, or in a schema, it may be another function than the one of that name.
-        if token.token_type.name == "IDENTIFIER" or word == ".":
-            yield f'"{token.text}"'
-        elif token.text[0].isidentifier():
-            yield token.text.lower()
 
 
 def _parts(tree: Any) -> Iterator[Query]:

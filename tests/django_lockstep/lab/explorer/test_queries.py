@@ -65,17 +65,6 @@ def test_words_that_are_neither_tables_nor_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "calls"),
-    [
-        ('SELECT f(1), "g"(1), x.h(1), (2) FROM t AS u (a) WHERE a IN (1)', {"f", '"g"', '"h"', "in"}),
-        ("INSERT INTO t (a) VALUES (1)", {"values"}),
-    ],
-)
-def test_calls_are_known_by_what_stands_before_a_parenthesis(sql: str, calls: set[str]) -> None:
-    assert read(sql).calls == calls
-
-
-@pytest.mark.parametrize(
     ("condition", "columns"),
     [
         ("a = 1 AND (b = 2 AND (c IN (3)))", ["a", "b", "c"]),
