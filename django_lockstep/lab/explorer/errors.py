@@ -14,6 +14,16 @@ from __future__ import annotations
 
 from django_lockstep.errors import LockstepError
 
+__all__ = [
+    "ExplorerError",
+    "Nondeterminism",
+    "NotExplorable",
+    "NotWritable",
+    "ScheduleError",
+    "Stuck",
+    "WorkerDied",
+]
+
 
 class ExplorerError(LockstepError):
     """The race lab could not do what was asked."""
