@@ -18,12 +18,10 @@ from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import RestartSearch, TooManySteps
 from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.retries import follow, learn_differences, play_next
-from django_lockstep.lab.explorer.search.branches import Move, related
+from django_lockstep.lab.explorer.search.branches import Move, State, related
 from django_lockstep.lab.explorer.search.schedules import parse_schedule
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, judge_run, outcome_key
-
-__all__ = ["Audit", "RandomWalk", "audit_search"]
 
 _MOST_PAIRS = 3
 """Pairs of steps that a report names."""
@@ -59,19 +57,20 @@ class _Node:
 class RandomWalk:
     """Chooses any of the actors that can move, at each step; the same ones again for the same seed.
 
-    As far as it can it goes where not every schedule was run: ``known`` are the runs until now.
+    As far as it can it goes where not every schedule was run: ``runs`` are those until now.
     """
 
-    def __init__(self, seed: str, *, known: _Node, symmetric: bool = False) -> None:
-        self.symmetric = symmetric
+    states: Sequence[State] = ()
+
+    def __init__(self, seed: str, *, runs: _Node) -> None:
         self._seed = seed
-        self._known = known
+        self._runs = runs
         self.begin()
 
     def begin(self) -> None:
         """Start the walk, or start it again."""
         self._random = random.Random(self._seed)
-        self._node = self._known
+        self._node = self._runs
 
     def choose(self, enabled: Collection[int]) -> int:
         """Return the actor that moves."""
@@ -102,24 +101,24 @@ class Audit:
     """How it ended."""
 
 
-def audit_search(session: ExplorationSession, tally: ExplorationTally, *, walks: int, symmetric: bool) -> Audit:
+def audit_search(session: ExplorationSession, tally: ExplorationTally, *, walks: int) -> Audit:
     """Walk through schedules that the search has not run, until so many are found or twice as many were tried.
 
     Raises `RestartSearch` if a walk shows something on which the search's footprints depend.
     """
     # The same search is audited by the same walks each time: a verdict must not change from run to run.
     seed = f"{len(session.names)} actors, {tally.runs} schedules"
-    known = _Node()
+    runs = _Node()
     for schedule in tally.schedules:
-        known.add(parse_schedule(schedule, actors=len(session.names)))
+        runs.add(parse_schedule(schedule, actors=len(session.names)))
     ended = 0
     for number in range(2 * walks):
         out_of_time = tally.deadline is not None and time.monotonic() >= tally.deadline
-        if ended == walks or known.exhausted or out_of_time:
+        if ended == walks or runs.exhausted or out_of_time:
             break
-        walk = RandomWalk(f"{seed}, walk {number}", known=known, symmetric=symmetric)
+        walk = RandomWalk(f"{seed}, walk {number}", runs=runs)
         result = _walk(session, walk)
-        if result is None or not known.add(result[1].actors, result[1].enabled):
+        if result is None or not runs.add(result[1].actors, result[1].enabled):
             continue
         if (judged := _judge_unknown(session, tally, *result)) is not None:
             missed = _describe(session, judged, result[1], seed=f"{seed}, walk {number}")

@@ -21,16 +21,13 @@ from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, learn_differe
 from django_lockstep.lab.explorer.search.directed import DirectedSearch
 from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.schedules import SearchStrategy, parse_schedule
-from django_lockstep.lab.explorer.search.symmetry import originals
 from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
-from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, Vacuity, judge_run
+from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, judge_run
 from django_lockstep.lab.scenario import Scenario
 
 if TYPE_CHECKING:
     from django_lockstep.lab.explorer.processes import Workers
-
-__all__ = ["explore", "replay", "runs_to_draw"]
 
 
 def explore(
@@ -38,7 +35,6 @@ def explore(
     *,
     directed: bool | Collection[str] = False,
     reduction: Reduction = "dpor",
-    preemptions: int | None = None,
     max_schedules: int | None = None,
     max_steps: int = MAX_STEPS,
     timeout: float | None = None,
@@ -62,11 +58,9 @@ def explore(
 
     ``directed`` runs only the schedules in which one actor is interrupted just before or after one of its writes or
     locks (of these tables, if it names some): enough to find most races in long code, but never to say that there is
-    none. ``reduction="none"`` also runs schedules that only swap independent steps; ``"symmetric"`` leaves out those
-    that only exchange actors with one function: `NotExplorable` if the invariant tells these apart. ``preemptions``
-    limits how often an actor that could go on is interrupted (then without reduction). ``max_schedules`` and
-    ``timeout`` (seconds) limit the search, ``max_steps`` one run. ``stop_on_first`` ends the search with the first
-    wrong run; a function, with the first run for which it returns True.
+    none. ``reduction="none"`` also runs schedules that only swap independent steps. ``max_schedules`` and ``timeout``
+    (seconds) limit the search, ``max_steps`` one run. ``stop_on_first`` ends the search with the first wrong run; a
+    function, with the first run for which it returns True.
 
     A race in which an actor sends nothing, or raises in every schedule, is vacuous, unless an error is a conflict in
     the database or one that ``raises`` names (a class or a tuple), or in which no actor ever succeeds. With
@@ -103,7 +97,6 @@ def explore(
         ),
         directed=directed,
         reduction=reduction,
-        preemptions=preemptions,
         max_schedules=max_schedules,
         timeout=timeout,
         stop_on_first=stop_on_first,
@@ -216,12 +209,9 @@ def _attempt(
     session: ExplorationSession, options: ExploreOptions, *, workers: Workers | None, begun: float
 ) -> Exploration:
     """Explore from the beginning. Raises `RestartSearch` when something is learned that makes earlier runs invalid."""
-    functions = list(session.scenario.actors.values())
-    strategy = _make_strategy(functions, options)
-    # Symmetry leaves schedules out in which another actor with the same function does what this one never does.
-    vacuity = Vacuity(session.names, originals(functions) if strategy.symmetric else None)
+    strategy = _make_strategy(list(session.scenario.actors.values()), options)
     tree = TreeBuilder() if options.tree else None
-    tally = ExplorationTally(options=options, begun=begun, vacuity=vacuity, tree=tree)
+    tally = ExplorationTally(options=options, begun=begun, names=session.names, tree=tree)
     session.controller.limits = Limits(max_steps=session.options.max_steps, deadline=tally.deadline)
     trouble = _run_schedules(session, strategy, tally=tally, workers=workers)
     failure, trouble = _confirm_broken(session, tally, trouble)
@@ -229,7 +219,7 @@ def _attempt(
     # What nothing was left out of needs no audit, and what proves nothing has none.
     if not (exploration.verdict == "holds" and options.audit and options.reduction != "none"):
         return exploration
-    audit = audit_search(session, tally, walks=options.audit, symmetric=strategy.symmetric)
+    audit = audit_search(session, tally, walks=options.audit)
     tally.audited = audit.walks
     if audit.judged is not None:
         strategy = Search(reduce=False)
@@ -243,11 +233,7 @@ def _attempt(
 def _make_strategy(actors: Sequence[object], options: ExploreOptions) -> SearchStrategy:
     if options.directed:
         return DirectedSearch(actors, tables=() if options.directed is True else options.directed)
-    return Search(
-        reduce=options.reduction != "none",
-        symmetric=options.reduction == "symmetric",
-        preemptions=options.preemptions,
-    )
+    return Search(reduce=options.reduction != "none")
 
 
 def _run_schedules(
@@ -293,8 +279,10 @@ def _search(
     first: TracedResult | None = None
     before: Trace | None = None
     begun = time.monotonic()
-    while tally.wants_more() and (first is None or time.monotonic() - begun < seconds) and strategy.begin():
-        fixture, before = play_next(session, strategy, before)
+    while tally.wants_more() and (first is None or time.monotonic() - begun < seconds):
+        if (schedule := strategy.take()) is None:
+            break
+        fixture, before = play_next(session, schedule, before)
         if before.out_of_time:
             break
         traced = (session.result(fixture, before), before) if before.complete else None
@@ -313,8 +301,8 @@ def _search(
             tally.start_over()
             first = before = None
             continue
-        tally.add(judged, strategy.states, traced=traced)
-        strategy.finish()
+        tally.add(judged, schedule.states, traced=traced)
+        strategy.add(schedule)
     return first
 
 

@@ -11,10 +11,8 @@ from django.db import DEFAULT_DB_ALIAS
 from django_lockstep.lab.explorer.driver.trace import MAX_STEPS
 from django_lockstep.lab.explorer.results import Run
 
-__all__ = ["STEP_TIMEOUT", "Errors", "ExploreOptions", "Reduction", "SessionOptions", "Victim"]
-
 Errors = type[BaseException] | tuple[type[BaseException], ...]
-Reduction = Literal["dpor", "symmetric", "none"]
+Reduction = Literal["dpor", "none"]
 Victim = Literal["last", "first"]
 
 STEP_TIMEOUT = 10.0
@@ -48,7 +46,6 @@ class ExploreOptions:
     session: SessionOptions = field(default_factory=SessionOptions)
     directed: bool | Collection[str] = False
     reduction: Reduction = "dpor"
-    preemptions: int | None = None
     max_schedules: int | None = None
     timeout: float | None = None
     stop_on_first: bool | Callable[[Run], bool] = False
@@ -72,10 +69,10 @@ class ExploreOptions:
             self._require_directed()
 
     def _require_directed(self) -> None:
-        if self.reduction != "dpor" or self.preemptions is not None:
+        if self.reduction != "dpor":
             raise ValueError(
                 "A directed search runs only schedules around writes: it cannot be combined with "
-                f"reduction={self.reduction!r} or with preemptions"
+                f"reduction={self.reduction!r}"
             )
         if self.processes > 1:
             raise ValueError(f"A directed search has few schedules and runs in one process, not in {self.processes}")

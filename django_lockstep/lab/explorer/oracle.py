@@ -9,10 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
-from django_lockstep.lab.explorer.errors import NotExplorable
 from django_lockstep.lab.explorer.options import Errors
 from django_lockstep.lab.explorer.requests import Response
-from django_lockstep.lab.explorer.search.symmetry import exchanges
 from django_lockstep.lab.explorer.tables.final_state import (
     FinalState,
     Labels,
@@ -23,8 +21,6 @@ from django_lockstep.lab.explorer.tables.final_state import (
     without_columns,
 )
 from django_lockstep.lab.scenario import Scenario
-
-__all__ = ["Objection", "Oracle", "RunResult", "describe_error", "error_name", "is_conflict", "plain_results"]
 
 _PLAIN = (bool, int, float, Decimal, str, Response)
 _IN_THE_WAY = frozenset({409, 423, 425, 429, 503})
@@ -90,10 +86,10 @@ class _Comparable:
 
     def _answer_difference(self, name: str, expected: _Comparable) -> str:
         """Return in words what the actor returned or raised instead of the expected; empty if it is that."""
-        (verb, value), (other_verb, other) = self._answer(name), expected._answer(name)
-        if (verb, value) == (other_verb, other):
+        (verb, value), (other_verb, due) = self._answer(name), expected._answer(name)
+        if (verb, value) == (other_verb, due):
             return ""
-        return f"{name} {verb} {value} instead of {other if verb == other_verb else f'{_INSTEAD[other_verb]} {other}'}"
+        return f"{name} {verb} {value} instead of {due if verb == other_verb else f'{_INSTEAD[other_verb]} {due}'}"
 
     def _answer(self, name: str) -> tuple[str, str]:
         return ("raised", self.errors[name]) if name in self.errors else ("returned", self.results.get(name, "nothing"))
@@ -144,20 +140,20 @@ class Oracle:
                 results[name] = replace(result, location="")
         return {name: label_text(text, end.labels) for name, text in plain_results(results).items()}
 
-    def learn(self, one: RunResult, other: RunResult) -> bool:
+    def learn(self, first: RunResult, second: RunResult) -> bool:
         """Note what differs between two results of the same schedule; return whether that is new."""
-        mine, theirs = self.results(one), self.results(other)
+        mine, theirs = self.results(first), self.results(second)
         # Then the runs differ as a whole, and ignoring columns would hide that.
-        if _error_names(one.errors) != _error_names(other.errors):
+        if _error_names(first.errors) != _error_names(second.errors):
             return False
-        found = differing_columns(self.comparable_state(one.state), self.comparable_state(other.state))
+        columns = differing_columns(self.comparable_state(first.state), self.comparable_state(second.state))
         for name in (name for name in mine if mine[name] != theirs.get(name)):
-            results = one.results[name], other.results.get(name)
+            results = first.results[name], second.results.get(name)
             locations = {result.location for result in results if isinstance(result, Response)}
             # With a token in the location, the status still counts.
-            found.add((_LOCATION if len(locations) > 1 else _RESULT).format(name))
-        self.ignore(found)
-        return bool(found)
+            columns.add((_LOCATION if len(locations) > 1 else _RESULT).format(name))
+        self.ignore(columns)
+        return bool(columns)
 
     def ignore(self, columns: Collection[str]) -> None:
         """Compare these columns no longer."""
@@ -175,45 +171,30 @@ class Oracle:
             return self._serial_objection(end)
         return Objection(self._scenario.objection(end.fixture, end.results, end.errors))
 
-    def require_alike(self, end: RunResult) -> None:
-        """Raise `NotExplorable` if the invariant answers otherwise where actors with one function change places."""
-        if not self._scenario.judges_results:
-            return
-        answers = set()
-        for order in exchanges(list(self._scenario.actors.values())):
-            names = {name: self._names[index] for name, index in zip(self._names, order, strict=True)}
-            results = {names[name]: result for name, result in end.results.items()}
-            errors = {names[name]: error for name, error in end.errors.items()}
-            answers.add(bool(self._scenario.objection(end.fixture, results, errors)))
-        if len(answers) > 1:
-            raise NotExplorable(
-                "The invariant tells actors with one and the same function apart: reduction='symmetric' takes them for "
-                "equal, 'dpor' does not"
-            )
-
     def _serial_objection(self, end: RunResult) -> Objection:
         mine = self._comparable(end)
         succeeded = frozenset(self._names).difference(mine.errors)
         candidates: list[_Comparable] = []
         # Actors that raised have either done nothing, or what they do before they raise when they run alone.
         for names, errors in ((succeeded, {}), (frozenset(self._names), mine.errors)):
-            for one in (end for end in self._serial_ends(names) if end.errors == errors):
-                if (one.state, one.results) == (mine.state, mine.results):
+            for serial in (serial for serial in self._serial_ends(names) if serial.errors == errors):
+                if (serial.state, serial.results) == (mine.state, mine.results):
                     return self._error_objection(end)
-                candidates.append(one)
+                candidates.append(serial)
         # Those that answered that another one was in the way have done nothing either, or not been refused for that.
-        refused = [name for name, one in end.results.items() if isinstance(one, Response) and one.status in _IN_THE_WAY]
+        answers = [(name, answer) for name, answer in end.results.items() if isinstance(answer, Response)]
+        refused = [name for name, answer in answers if answer.status in _IN_THE_WAY]
         for absent in itertools.chain(*(itertools.combinations(refused, count + 1) for count in range(len(refused)))):
             results = {name: text for name, text in mine.results.items() if name not in absent}
             ends = self._serial_ends(succeeded.difference(absent))
-            if any((one.errors, one.state, one.results) == ({}, mine.state, results) for one in ends):
+            if any((serial.errors, serial.state, serial.results) == ({}, mine.state, results) for serial in ends):
                 return self._error_objection(end)
         who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
         if not candidates:
             ends = self._serial_ends(frozenset(self._names))
-            refused = min((mine.describe_difference(one) for one in ends), key=len, default=[])
+            refused = min((mine.describe_difference(serial) for serial in ends), key=len, default=[])
             return Objection(f"One after the other, the actors {who} do not all succeed in any order", tuple(refused))
-        nearest = min((mine.describe_difference(one) for one in candidates), key=len)
+        nearest = min((mine.describe_difference(serial) for serial in candidates), key=len)
         text = f"No order of {who}, one after the other, ends like this: {'; '.join(nearest)}"
         return Objection(text, tuple(nearest))
 
@@ -230,7 +211,7 @@ class Oracle:
         }
         if not errors:
             return Objection()
-        serial = {item for one in self._serial_ends(frozenset(self._names)) for item in one.errors.items()}
+        serial = {item for result in self._serial_ends(frozenset(self._names)) for item in result.errors.items()}
         for name, error in errors.items():
             if (name, error) not in serial:
                 text = (

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from multiprocessing.queues import SimpleQueue
 
 import django
 from django.apps import apps
@@ -39,8 +39,6 @@ from django_lockstep.lab.workers.cluster import connect
 from django_lockstep.lab.workers.errors import ClusterUnavailable
 from django_lockstep.lab.workers.processes import process_context
 from django_lockstep.lab.workers.same_code import modules_of
-
-__all__ = ["ExplorerConfig", "Workers", "make_workers", "start_worker"]
 
 _ALONE = 1.0
 """Seconds for which a race is explored without workers: about as long as their start takes, and enough for most."""
@@ -81,10 +79,8 @@ class Workers:
     start: Callable[[Learned], AbstractContextManager[tuple[Executor, int]]]
     """Returns the executor, and how many tasks it does at a time."""
 
-    @property
-    def seconds_alone(self) -> float:
-        """How long to explore before workers are worth their start."""
-        return _ALONE
+    seconds_alone: float = field(default_factory=lambda: _ALONE)
+    """How long to explore before workers are worth their start."""
 
     def explore(self, session: ExplorationSession, *, search: Search, tally: ExplorationTally) -> None:
         """Play branches until none is left or a limit is reached; at the end no process and no database is left.
@@ -242,27 +238,20 @@ class Answer:
     """What the worker knows now."""
 
 
-class Databases(Protocol):
-    """A queue of the databases that no worker has taken yet: names by alias."""
-
-    def get(self) -> Mapping[str, str]:
-        """Take the next one."""
-
-
 # In a worker process: one branch of the search after the other, on its own database.
 
-_given: list[tuple[ExplorerConfig, Learned, Databases]] = []
-"""What this process was started with; empty in a process that is not a worker."""
+_started_with: list[tuple[ExplorerConfig, Learned, SimpleQueue[Mapping[str, str]]]] = []
+"""What a worker process was started with, and the databases that no worker has taken yet: names by alias."""
 
 
-def start_worker(config: ExplorerConfig, learned: Learned, databases: Databases) -> None:
+def start_worker(config: ExplorerConfig, learned: Learned, databases: SimpleQueue[Mapping[str, str]]) -> None:
     """Prepare this process for `play_branch`."""
     # Ctrl-C reaches the whole process group; the parent decides when workers stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if not apps.ready:  # the fork server has set Django up already, a spawned process has not
         django.setup()
-    _given.append((config, learned, databases))
+    _started_with.append((config, learned, databases))
 
 
 def _end_with_parent() -> None:
@@ -287,7 +276,7 @@ def play_branch(branch: Branch, *, seconds: float | None) -> Answer:
 @functools.cache
 def _worker() -> _Worker:
     """Return this process's worker. It is opened with the first branch, whose answer is the error if that fails."""
-    ((config, learned, databases),) = _given
+    ((config, learned, databases),) = _started_with
     enter_scratch(databases.get())
     return _Worker(config, learned)
 

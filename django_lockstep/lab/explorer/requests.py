@@ -13,8 +13,6 @@ from typing import Any
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 
-__all__ = ["Response", "keep_signal_receivers", "location_of", "request_actor"]
-
 _client: ContextVar[Any] = ContextVar("client")
 """The client whose request is being handled; in asynchronous views, which change threads, too."""
 

@@ -10,20 +10,6 @@ from typing import Any, Literal
 from django_lockstep.lab.explorer.search.tree import TreeLine
 from django_lockstep.lab.explorer.tables.final_state import FinalState, describe_state
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "Deadlock",
-    "Exploration",
-    "Outcome",
-    "Raised",
-    "Run",
-    "RunEnding",
-    "SeenRows",
-    "Step",
-    "Swap",
-    "Verdict",
-]
-
 SCHEMA_VERSION = 3
 """Of `to_json`; incremented when a reader of the old form would misread the new one."""
 

@@ -12,8 +12,6 @@ from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, Schedule
 from django_lockstep.lab.explorer.session import ExplorationSession
 
-__all__ = ["ATTEMPTS", "follow", "learn_differences", "play_copy", "play_next", "require_steered"]
-
 _TURNS = 200
 """How often a schedule is tried until waiters for one row go on as it says.
 
@@ -53,9 +51,7 @@ def play_next(session: ExplorationSession, schedule: Schedule, before: Trace | N
 
     def again(in_turn: bool) -> tuple[Any, Trace]:
         schedule.begin()
-        return session.play(
-            schedule, expected=before, record=schedule.record, symmetric=schedule.symmetric, in_turn=in_turn
-        )
+        return session.play(schedule, expected=before, record=schedule.record, in_turn=in_turn)
 
     try:
         return _retry_overtaken(session, again)

@@ -43,8 +43,6 @@ from django_lockstep.lab.explorer.tables.final_state import StateRow
 from django_lockstep.lab.explorer.watches import LockWatch, RowWatch, written_tables
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["ExplorationSession", "Learned", "exploration_session"]
-
 _Result = TypeVar("_Result")
 
 
@@ -126,7 +124,6 @@ class ExplorationSession:
         *,
         expected: Trace | None = None,
         record: Callable[[Move], None] = lambda move: None,
-        symmetric: bool = False,
         in_turn: bool = False,
     ) -> tuple[Any, Trace]:
         """Put everything back, set up, and run the actors; return what ``set_up`` returned, and the trace.
@@ -145,7 +142,6 @@ class ExplorationSession:
                 chooser=chooser,
                 expected=expected,
                 record=record,
-                symmetric=symmetric,
                 in_turn=in_turn,
             )
         except Nondeterminism as error:
@@ -214,8 +210,8 @@ class ExplorationSession:
 
     def untracked_sessions(self) -> tuple[int, int]:
         """Return how many sessions outside of Django are open, and how many seem to have been."""
-        found = [server.sessions.untracked() for server in self._servers.values()]
-        return sum(now for now, _ in found), sum(gone for _, gone in found)
+        counts = [server.sessions.untracked() for server in self._servers.values()]
+        return sum(now for now, _ in counts), sum(gone for _, gone in counts)
 
     def mark_sessions_known(self) -> None:
         """Take all current sessions as known."""
@@ -262,13 +258,11 @@ class ExplorationSession:
         # To an invariant the order of the numbers may matter.
         if self.scenario.judges_results and result.shows_keys:
             for server in self._servers.values():
-                server.catalog.note_read()
+                server.catalog.note("read", None)
         return result
 
     def judge(self, end: RunResult, trace: Trace) -> Run:
         """Return the run as a `Run`, with the verdict on its result."""
-        if trace.symmetric:
-            self.oracle.require_alike(end)
         leftovers = self._leftovers  # the judging of an end may run actors
         with self._naming_holders("invariant"):
             objection = self.oracle.objection(end)

@@ -21,8 +21,6 @@ from django_lockstep.lab.explorer.search.dpor import swapped_orders
 from django_lockstep.lab.explorer.search.schedules import write_schedule
 from django_lockstep.lab.explorer.tables.final_state import FinalState
 
-__all__ = ["Masker", "build_raised", "build_steps", "build_swaps"]
-
 
 def build_raised(errors: Mapping[str, BaseException], masker: Masker) -> dict[str, Raised]:
     """Return what actors raised, with the first line of each message."""
@@ -50,16 +48,16 @@ def build_swaps(trace: Trace) -> tuple[Swap, ...]:
         for earlier, later, actors in swapped_orders(trace.moves)
         if actors[earlier] in trace.enabled[earlier]
     )
-    found = sorted([*swapped, *_other_winners(trace)])
-    return tuple(Swap(earlier=one, later=two, schedule=write_schedule(actors)) for one, two, actors in found)
+    swaps = sorted([*swapped, *_other_winners(trace)])
+    return tuple(Swap(earlier=first, later=two, schedule=write_schedule(actors)) for first, two, actors in swaps)
 
 
 def _other_winners(trace: Trace) -> Iterator[tuple[int, int, list[int]]]:
     """Yield for each waiter that went on first those that might have been, from where they began to wait."""
     for number, (before, move) in enumerate(itertools.pairwise(trace.moves), start=1):
-        for other in set(trace.enabled[number]) - {move.actor} if before.contested else ():
-            begun = max(step.number for step in trace.steps if step.actor == other and step.number < number)
-            yield begun, number, [*trace.actors[:number], other]
+        for waiter in set(trace.enabled[number]) - {move.actor} if before.contested else ():
+            begun = max(step.number for step in trace.steps if step.actor == waiter and step.number < number)
+            yield begun, number, [*trace.actors[:number], waiter]
 
 
 def _note_secrets(operation: Operation, masker: Masker) -> None:
@@ -68,8 +66,8 @@ def _note_secrets(operation: Operation, masker: Masker) -> None:
             masker.note(column, [value])
     sets = operation.params if operation.many else [operation.params]
     for params in sets or ():
-        given = [str(value) for value in params] if isinstance(params, list | tuple) else []
-        for column, values in columns_of(operation.template, tuple(given)):
+        texts = [str(value) for value in params] if isinstance(params, list | tuple) else []
+        for column, values in columns_of(operation.template, tuple(texts)):
             masker.note(column, values)
 
 
@@ -87,8 +85,7 @@ def _steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> Iterator[Ste
         if operation.ends_idle:
             blocks.pop(connection, None)
         ended = len(trace.moves) - 1 if step.ended is None else step.ended
-        facts: dict[str, Any] = {"transaction": transaction, "ended": ended, "shared": step.number in shared}
-        yield _step(step, names, masker, **facts)
+        yield _step(step, names, masker, transaction=transaction, ended=ended, shared=step.number in shared)
 
 
 def _shared_steps(steps: Sequence[StepRecord]) -> set[int]:
@@ -100,8 +97,8 @@ def _shared_steps(steps: Sequence[StepRecord]) -> set[int]:
 
     @functools.cache  # many steps touch the same
     def concerns_another(actor: int, own: Footprint | None) -> bool:
-        others = (found for other, found in by_actor.items() if other != actor)
-        return own is None or any(dependent(own, other) for found in others for other in found)
+        others = (footprints for index, footprints in by_actor.items() if index != actor)
+        return own is None or any(dependent(own, index) for footprints in others for index in footprints)
 
     return {step.number for step in steps if concerns_another(step.actor, touched[step.number])}
 
@@ -162,21 +159,18 @@ class Masker:
         self._own = tuple(conf.secrets())
         self._known: set[str] = set()
 
-    def is_secret(self, column: str) -> bool:
-        """Whether the column's name says that it holds a secret."""
-        return column in self._own or bool(_SECRET.search(column))
-
     def note(self, column: str, values: Iterable[Any]) -> None:
         """Remember these values of a column if they are secret."""
-        texts = [value for value in values if isinstance(value, str) and not self._is_open(value)]
-        if self.is_secret(column):
+        texts = [
+            value
+            for value in values
+            if isinstance(value, str)
+            and not (_FEW_DIGITS.fullmatch(value) or value in {"NULL", "DEFAULT", "True", "False"})
+        ]
+        if column in self._own or _SECRET.search(column):
             self._known.update(texts)
         elif column == "key":  # of an API token, or of something with a short name
             self._known.update(text for text in texts if len(text) >= _TOKEN)
-
-    @staticmethod
-    def _is_open(value: str) -> bool:
-        return bool(_FEW_DIGITS.fullmatch(value)) or value in {"NULL", "DEFAULT", "True", "False"}
 
     def mask(self, text: str) -> str:
         """Return the text with its secrets masked."""

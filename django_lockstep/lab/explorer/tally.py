@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
+from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
-from django_lockstep.lab.explorer.options import Errors, ExploreOptions
+from django_lockstep.lab.explorer.options import ExploreOptions
 from django_lockstep.lab.explorer.oracle import RunResult, describe_error, error_name, is_conflict
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, RunEnding, Verdict
 from django_lockstep.lab.explorer.search.branches import State
@@ -19,8 +19,6 @@ from django_lockstep.lab.explorer.search.schedules import SearchStrategy, parse_
 from django_lockstep.lab.explorer.search.tree import TreeBuilder, TreeLine
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.wording import counted
-
-__all__ = ["ExplorationTally", "JudgedRun", "TracedResult", "Vacuity", "judge_run", "outcome_key"]
 
 TracedResult = tuple[RunResult, Trace]
 """How a run ended, and how it went."""
@@ -36,27 +34,59 @@ _CANNOT_SET = (
 
 
 @dataclass(slots=True, kw_only=True)
+class Observations:
+    """What runs have shown beside how they ended; can be pickled."""
+
+    yields: int = 0
+    """How often an actor had to yield."""
+    opaque: set[str] = field(default_factory=set)
+    """Why statements were taken to depend on everything."""
+    unordered_locks: set[tuple[str, str]] = field(default_factory=set)
+    """Actors that have locked several rows of a table in an order that the server has chosen, with the table."""
+    several_locks: set[tuple[str, str]] = field(default_factory=set)
+    """Those that have locked several in whatever order."""
+    waits: Counter[str] = field(default_factory=Counter)
+    """Statements that waited, by their first word."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """Errors of statements, by SQLSTATE or class."""
+    active: set[str] = field(default_factory=set)
+    """Actors that sent a statement."""
+    changes: bool = False
+    """Whether one of them wrote or locked anything."""
+    raised: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Errors by actor and class, without conflicts, violated constraints and expected ones."""
+    first_errors: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The words of the first of these: those of later ones may name another row."""
+    failed: Counter[str] = field(default_factory=Counter)
+    """Errors of actors in words, whatever they are."""
+    succeeded: bool = False
+    """Whether an actor of a run that ended raised nothing."""
+
+    def add(self, run: Observations) -> None:
+        """Add what another run has shown."""
+        for part in fields(self):
+            before, new = getattr(self, part.name), getattr(run, part.name)
+            adds_up = isinstance(before, Counter) or part.name == "yields"
+            setattr(self, part.name, before + new if adds_up else new | before)
+
+
+@dataclass(slots=True, kw_only=True)
 class ExplorationTally:
     """Counts the results of runs."""
 
     options: ExploreOptions
     begun: float
-    vacuity: Vacuity
+    names: Sequence[str]
+    """Of the actors."""
     tree: TreeBuilder | None
     """Where the schedules are to be kept as a tree."""
     runs: int = 0
     redundant: int = 0
     deadlocks: int = 0
     unsteerable: int = 0
-    yields: int = 0
-    opaque: set[str] = field(default_factory=set)
-    unordered_locks: set[tuple[str, str]] = field(default_factory=set)
-    """Actors that have locked several rows of a table in an order that the server has chosen, with the table."""
-    several_locks: set[tuple[str, str]] = field(default_factory=set)
-    """Those that have locked several in whatever order."""
-    errors: Counter[str] = field(default_factory=Counter)
-    waits: Counter[str] = field(default_factory=Counter)
-    ends: dict[tuple[object, ...], list[Run]] = field(default_factory=dict)
+    observed: Observations = field(default_factory=Observations)
+    ends: dict[tuple[object, ...], Run] = field(default_factory=dict)
+    """The simplest run of each outcome."""
     counts: Counter[tuple[object, ...]] = field(default_factory=Counter)
     schedules: set[str] = field(default_factory=set)
     """Those that were run to their end."""
@@ -87,12 +117,9 @@ class ExplorationTally:
 
     def start_over(self) -> None:
         """Forget the runs until now; the time that they took still counts."""
-        self.runs = self.redundant = self.deadlocks = self.unsteerable = self.yields = 0
-        for noted in (self.opaque, self.unordered_locks, self.several_locks, self.errors, self.waits):
-            noted.clear()
-        for known in (self.ends, self.counts, self.schedules):
-            known.clear()
-        self.broken = None
+        self.runs = self.redundant = self.deadlocks = self.unsteerable = 0
+        self.observed = Observations()
+        self.ends, self.counts, self.schedules, self.broken = {}, Counter(), set(), None
         if self.tree is not None:
             self.tree.clear()
 
@@ -103,13 +130,7 @@ class ExplorationTally:
 
     def add(self, judged: JudgedRun, states: Sequence[State], *, traced: TracedResult | None = None) -> None:
         """Count a run that reached these states; ``traced`` is how it ended, where that is known."""
-        self.yields += judged.yields
-        self.opaque |= judged.opaque
-        self.unordered_locks |= judged.unordered_locks
-        self.several_locks |= judged.several_locks
-        self.waits.update(judged.waits)
-        self.errors.update(judged.errors)
-        self.vacuity.note(judged.activity, ended=judged.run is not None)
+        self.observed.add(judged.observed)
         if judged.unreached:
             self.unsteerable += 1
             return
@@ -128,7 +149,7 @@ class ExplorationTally:
         self.schedules.add(run.schedule)
         end = outcome_key(judged, run)
         self.counts[end] += 1
-        self.ends[end] = [min([run, *self.ends.get(end, [])], key=_simplicity)]
+        self.ends[end] = min(run, self.ends.get(end, run), key=_simplicity)
         if callable(self.options.stop_on_first):
             self.stopped |= self.options.stop_on_first(run)
         elif self.options.stop_on_first:
@@ -159,16 +180,16 @@ class ExplorationTally:
             schedules=self.runs,
             redundant=self.redundant,
             unsteerable=self.unsteerable,
-            yields=self.yields,
-            opaque=tuple(sorted(self.opaque)),
+            yields=self.observed.yields,
+            opaque=tuple(sorted(self.observed.opaque)),
             left=strategy.left,
             audited=self.audited,
             missed=self.missed,
             not_explored=self._possible_deadlocks(),
             outcomes=tuple(outcomes.values()),
             deadlocks=self.deadlocks,
-            errors=dict(sorted(self.errors.items())),
-            waits=dict(sorted(self.waits.items())),
+            errors=dict(sorted(self.observed.errors.items())),
+            waits=dict(sorted(self.observed.waits.items())),
             seconds=time.monotonic() - self.begun,
             failure=failure,
             not_compared=session.oracle.not_compared,
@@ -179,7 +200,7 @@ class ExplorationTally:
         if self.tree is None or not isinstance(strategy, Search):
             return None
         positions: dict[Hashable, int] = {end: position for position, end in enumerate(ends)}
-        return self.tree.build(positions, finished=not strategy.left, bounded=strategy.bounded)
+        return self.tree.build(positions, finished=not strategy.left)
 
     def _verdict(
         self, strategy: SearchStrategy, failure: Run | None, trouble: Nondeterminism | Stuck | None
@@ -196,22 +217,25 @@ class ExplorationTally:
         if self.unsteerable and strategy.exhaustive:
             moves = counted(self.unsteerable, "move")
             return "incomplete", f"In {moves} the server alone decided the order of the waiters"
-        if self.vacuity.reason:
-            return "vacuous", self.vacuity.reason
+        if nothing_raced := self._nothing_raced():
+            return "vacuous", nothing_raced
         if not strategy.exhaustive:
             return "nothing found", f"nothing found in {schedules}"
-        return self._proved(schedules, symmetric=strategy.symmetric)
+        return self._proved(schedules)
 
-    def _proved(self, schedules: str, *, symmetric: bool) -> tuple[Verdict, str]:
-        deadlocks, proof = self._possible_deadlocks(), self._proof(schedules, symmetric=symmetric)
+    def _proved(self, schedules: str) -> tuple[Verdict, str]:
+        deadlocks, fair = self._possible_deadlocks(), "fair " if self.observed.yields else ""
+        audited = f"; {counted(self.audited, 'other')} at random {'agrees' if self.audited == 1 else 'agree'}"
+        proof = f"Every {fair}interleaving was explored, in {schedules}{audited if self.audited else ''}"
         if deadlocks and self.options.session.no_deadlock:
             return "incomplete", f"{schedules} ended right, but {deadlocks}"
         return "holds", f"{proof}. Not explored: {deadlocks}" if deadlocks else proof
 
     def _possible_deadlocks(self) -> str:
         """Return what is not explored, in words: within one statement the server alone decides who is first."""
-        for name, table in sorted(self.unordered_locks):
-            if others := sorted(other for other, also in self.several_locks if also == table and other != name):
+        for name, table in sorted(self.observed.unordered_locks):
+            several = self.observed.several_locks
+            if others := sorted(actor for actor, locked in several if locked == table and actor != name):
                 return (
                     f"{name} locks several rows of {table} in one statement, in an order that the server chooses, so "
                     f"that it may deadlock with {others[0]}; lock_rows() locks them by key"
@@ -219,26 +243,37 @@ class ExplorationTally:
         return ""
 
     def _broken(self, failure: Run) -> tuple[Verdict, str]:
-        if not failure.schedule and self.vacuity.reason:
-            return "vacuous", self.vacuity.reason  # the actors failed before their first statement
+        if not failure.schedule and (nothing_raced := self._nothing_raced()):
+            return "vacuous", nothing_raced  # the actors failed before their first statement
         more = f". {self.missed}" if self.missed else ""
         return "broken", f"Schedule {failure.schedule}: {failure.reason}{more}"
 
-    def _proof(self, schedules: str, *, symmetric: bool) -> str:
-        """Return in a sentence what the verdict ``holds`` rests on."""
-        fair = "fair " if self.yields else ""
-        exchange = ", up to the exchange of actors with one function" if symmetric else ""
-        others = f"; {counted(self.audited, 'other')} at random {'agrees' if self.audited == 1 else 'agree'}"
-        return f"Every {fair}interleaving was explored{exchange}, in {schedules}{others if self.audited else ''}"
-
     def _outcomes(self) -> dict[tuple[object, ...], Outcome]:
         outcomes = {
-            end: Outcome(
-                count=self.counts[end], **{each.name: getattr(runs[0], each.name) for each in fields(RunEnding)}
-            )
-            for end, runs in self.ends.items()
+            end: Outcome(count=self.counts[end], **{part.name: getattr(run, part.name) for part in fields(RunEnding)})
+            for end, run in self.ends.items()
         }
-        return dict(sorted(outcomes.items(), key=lambda each: (each[1].holds, -each[1].count, each[1].schedule)))
+        return dict(sorted(outcomes.items(), key=lambda item: (item[1].holds, -item[1].count, item[1].schedule)))
+
+    def _nothing_raced(self) -> str:
+        """Return why the race is vacuous, in a sentence; empty if it is not: code that never ran holds everywhere."""
+        if len(self.names) == 1:
+            return f"nothing was raced: {self.names[0]} is the only actor"
+        observed = self.observed
+        everywhere = "the only schedule" if self.runs == 1 else f"all {counted(self.runs, 'schedule')}"
+        for name in self.names:
+            raised = {kind: count for (actor, kind), count in observed.raised.items() if actor == name}
+            if raised and sum(raised.values()) == self.runs:
+                errors = Counter({observed.first_errors[name, kind]: count for kind, count in raised.items()})
+                hint = next((hint for part, hint in _HINTS.items() if part in " ".join(errors)), "")
+                return f"nothing was raced: {name} raised {_listed(errors)} in {everywhere}{hint}"
+            if name not in observed.active:
+                return f"nothing was raced: {name} sent no statement in {everywhere}"
+        if not observed.changes:
+            return "nothing was raced: no actor wrote or locked anything"
+        if self.runs and not observed.succeeded:
+            return f"nothing was raced: no actor succeeded: they raised {_listed(observed.failed)} in {everywhere}"
+        return ""
 
 
 def outcome_key(judged: JudgedRun, run: Run) -> tuple[object, ...]:
@@ -267,74 +302,43 @@ class JudgedRun:
     """None if it was abandoned, because an equivalent one is run elsewhere."""
     key: tuple[object, ...]
     """Equal for equivalent results."""
-    activity: Activity
     unreached: bool
     """Whether it could not be made, because the server never chose as it would have to."""
-    yields: int
-    """How often an actor had to yield."""
-    opaque: frozenset[str]
-    """Why statements were taken to depend on everything."""
-    unordered_locks: frozenset[tuple[str, str]]
-    """Actors that have locked several rows of a table in an order that the server has chosen, with the table."""
-    several_locks: frozenset[tuple[str, str]]
-    """Those that have locked several in whatever order."""
-    waits: tuple[str, ...]
-    """The first word of each statement that waited."""
-    errors: tuple[str, ...]
-    """The SQLSTATE, or the class, of each statement's error."""
+    observed: Observations
 
 
 def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None) -> JudgedRun:
     """Judge the run that was just played; ``ended`` is None if it was abandoned."""
-    operations, names = [step.operation for step in trace.steps], session.names
+    names, raises = session.names, session.options.raises
+    errors = ended.errors if ended else {}
+    sent = [(names[step.actor], step.operation) for step in trace.steps]
+    statements = [operation.statement for _, operation in sent]
+    # A conflict or a violated constraint in every schedule is a result of the race; another error is more likely a
+    # mistake in the scenario.
+    unexpected = {
+        (name, f"{type(error).__module__}.{type(error).__qualname__}"): describe_error(error)
+        for name, error in errors.items()
+        if not (isinstance(error, raises) or is_conflict(error) or (sqlstate_of(error) or "").startswith("23"))
+    }
+    observed = Observations(
+        yields=trace.yields,
+        opaque={reason for statement in statements if statement for reason in statement.reasons},
+        unordered_locks={(name, table) for name, operation in sent for table in operation.unordered_locks},
+        several_locks={(name, table) for name, operation in sent for table in operation.several_locks},
+        waits=Counter(step.operation.template.split()[0].upper() for step in trace.steps if step.waited_for),
+        errors=Counter(error_name(operation.error) for _, operation in sent if operation.error is not None),
+        active={name for name, _ in sent},
+        changes=any(statement is None or statement.may_change for statement in statements),
+        raised=Counter(unexpected.keys()),
+        first_errors=unexpected,
+        failed=Counter(map(describe_error, errors.values())),
+        succeeded=ended is not None and len(errors) < len(names),
+    )
     return JudgedRun(
         run=session.judge(ended, trace) if ended else None,
         key=session.oracle.key(ended) if ended else (),
-        activity=activity_of(trace.steps, ended.errors if ended else {}, raises=session.options.raises),
         unreached=trace.unreached,
-        yields=trace.yields,
-        opaque=frozenset(reason for each in operations if each.statement for reason in each.statement.reasons),
-        unordered_locks=frozenset(
-            (names[step.actor], table) for step in trace.steps for table in step.operation.unordered_locks
-        ),
-        several_locks=frozenset(
-            (names[step.actor], table) for step in trace.steps for table in step.operation.several_locks
-        ),
-        waits=tuple(step.operation.template.split()[0].upper() for step in trace.steps if step.waited_for),
-        errors=tuple(error_name(each.error) for each in operations if each.error is not None),
-    )
-
-
-# Vacuous races: code that never ran holds in every schedule.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
-    """What the actors did in one run, to tell whether anything was raced. It can be pickled."""
-
-    active: frozenset[int]
-    """Actors that sent a statement."""
-    changed: bool
-    """Whether one of them wrote or locked anything."""
-    raised: Mapping[str, tuple[str, str]]
-    """The class of each actor's error, and the error in words; without conflicts and expected errors."""
-    failed: Mapping[str, str]
-    """Every actor's error in words, whatever it is."""
-
-
-def activity_of(steps: Sequence[StepRecord], errors: Mapping[str, BaseException], *, raises: Errors) -> Activity:
-    """Return what the actors did in these steps; ``raises`` are errors that are expected."""
-    return Activity(
-        active=frozenset(step.actor for step in steps),
-        changed=any(map(_may_change, steps)),
-        raised={
-            name: (f"{type(error).__module__}.{type(error).__qualname__}", describe_error(error))
-            for name, error in errors.items()
-            # A conflict or a violated constraint in every schedule is a result of the race; another error is more
-            # likely a mistake in the scenario.
-            if not (isinstance(error, raises) or is_conflict(error) or (sqlstate_of(error) or "").startswith("23"))
-        },
-        failed={name: describe_error(error) for name, error in errors.items()},
+        observed=observed,
     )
 
 
@@ -344,65 +348,8 @@ _MOST_ERRORS = 4
 """Errors that a sentence names."""
 
 
-class Vacuity:
-    """Notes what every actor did in all runs; actors whose ``roles`` are equal are taken for one."""
-
-    def __init__(self, names: Sequence[str], roles: Sequence[object] | None = None) -> None:
-        self._names = names
-        self._roles = names if roles is None else roles
-        self._active: set[int] = set()
-        self._changed = False
-        self._ended = 0
-        self._raised: dict[str, Counter[str]] = {name: Counter() for name in names}
-        self._first: dict[tuple[str, str], str] = {}
-        """The words of each actor's first error of a class: those of later ones may name another row."""
-        self._failed: Counter[str] = Counter()
-        self._succeeded = False
-
-    def note(self, activity: Activity, *, ended: bool) -> None:
-        """Note what was done in a run, and whether the run came to its end."""
-        self._active |= activity.active
-        self._changed = self._changed or activity.changed
-        self._ended += ended
-        for name, (kind, text) in activity.raised.items():
-            self._raised[name][kind] += 1
-            self._first.setdefault((name, kind), text)
-        self._failed.update(activity.failed.values())
-        self._succeeded = self._succeeded or (ended and len(activity.failed) < len(self._names))
-
-    @property
-    def reason(self) -> str:
-        """Why the race is vacuous, in a sentence; empty if it is not."""
-        if len(self._names) == 1:
-            return f"nothing was raced: {self._names[0]} is the only actor"
-        schedules = counted(self._ended, "schedule")
-        for index, name in enumerate(self._names):
-            alike = [other for other, role in enumerate(self._roles) if role == self._roles[index]]
-            raised = self._raised[name]
-            if raised and all(self._raised[self._names[other]].total() == self._ended for other in alike):
-                errors = Counter({self._first[name, kind]: count for kind, count in raised.items()})
-                hint = next((hint for part, hint in _HINTS.items() if part in " ".join(errors)), "")
-                return f"nothing was raced: {name} raised {_listed(errors)} in {_all(schedules)}{hint}"
-            if not self._active.intersection(alike):
-                return f"nothing was raced: {name} sent no statement in {_all(schedules)}"
-        if not self._changed:
-            return "nothing was raced: no actor wrote or locked anything"
-        if self._ended and not self._succeeded:
-            return f"nothing was raced: no actor succeeded: they raised {_listed(self._failed)} in {_all(schedules)}"
-        return ""
-
-
 def _listed(errors: Counter[str]) -> str:
     """Return the most common errors, with counts if there are several."""
     if len(errors) == 1:
         return next(iter(errors))
     return "; ".join(f"{text} ({count} times)" for text, count in errors.most_common(_MOST_ERRORS))
-
-
-def _all(schedules: str) -> str:
-    return "the only schedule" if schedules.startswith("1 ") else f"all {schedules}"
-
-
-def _may_change(step: StepRecord) -> bool:
-    statement = step.operation.statement
-    return statement is None or statement.may_change

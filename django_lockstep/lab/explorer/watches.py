@@ -16,8 +16,6 @@ from django_lockstep.lab.explorer.effects.catalog import quote_literal, quote_na
 from django_lockstep.lab.explorer.results import HeldLock, SeenRows
 from django_lockstep.lab.explorer.steps import Masker
 
-__all__ = ["LockWatch", "RowWatch", "written_tables"]
-
 _MULTIXACT = {
     "keysh": "FOR KEY SHARE",
     "sh": "FOR SHARE",
@@ -130,8 +128,8 @@ def _locked_rows(
         several = [(xid, _MULTIXACT[mode]) for xid, mode in members or () if xid in xids]
         single = [(holder, strength)] if holder in xids else []
         # The numbers of transactions and of multixacts are counted apart: a row where both fit is left out.
-        for xid, how in several or single if not (several and single) else ():
-            yield xid, row, how
+        for xid, lock in several or single if not (several and single) else ():
+            yield xid, row, lock
 
 
 def _words(mode: str) -> str:
@@ -160,12 +158,12 @@ _Row = Mapping[str, str | None]
 
 def written_tables(trace: Trace) -> dict[str, list[str]]:
     """Return the tables that the run's statements write, by alias, as far as they are understood."""
-    found: dict[str, list[str]] = {}
+    tables: dict[str, list[str]] = {}
     for step in trace.steps:
         for table, _ in step.operation.statement.writes if step.operation.statement else ():
-            if table not in found.setdefault(step.operation.alias, []):
-                found[step.operation.alias].append(table)
-    return found
+            if table not in tables.setdefault(step.operation.alias, []):
+                tables[step.operation.alias].append(table)
+    return tables
 
 
 class RowWatch:
@@ -198,7 +196,7 @@ class RowWatch:
     def seen(self) -> tuple[SeenRows, ...]:
         """Return what was seen of the tables and columns in which something changes, with secrets masked."""
         masker = Masker()
-        for row in (row for each in self._seen for row in each.rows):
+        for row in (row for sight in self._seen for row in sight.rows):
             for column, value in row.items():
                 masker.note(column, [value])
         return tuple(_changing(self._seen, masker))
@@ -237,12 +235,12 @@ def _text(value: Any) -> str | None:
 
 
 def _changing(seen: Sequence[SeenRows], masker: Masker) -> Iterable[SeenRows]:
-    for table in dict.fromkeys(each.table for each in seen):
-        mine = [each for each in seen if each.table == table]
-        columns = _changing_columns([row for each in mine for row in each.rows], [each.rows for each in mine])
-        for each in mine if columns else ():
-            rows = tuple(masker.mask_row({name: row[name] for name in columns}) for row in each.rows)
-            yield SeenRows(move=each.move, actor=each.actor, table=table, rows=rows)
+    for table in dict.fromkeys(sight.table for sight in seen):
+        mine = [sight for sight in seen if sight.table == table]
+        columns = _changing_columns([row for sight in mine for row in sight.rows], [sight.rows for sight in mine])
+        for sight in mine if columns else ():
+            rows = tuple(masker.mask_row({name: row[name] for name in columns}) for row in sight.rows)
+            yield SeenRows(move=sight.move, actor=sight.actor, table=table, rows=rows)
 
 
 def _changing_columns(rows: Sequence[_Row], sights: Sequence[Sequence[_Row]]) -> list[str]:
@@ -254,7 +252,7 @@ def _changing_columns(rows: Sequence[_Row], sights: Sequence[Sequence[_Row]]) ->
     for row in rows:
         for name in others:
             values.setdefault((name, row[key]), set()).add(row[name])
-    changed = {name for (name, _), found in values.items() if len(found) > 1}
+    changed = {name for (name, _), texts in values.items() if len(texts) > 1}
     # Where only whole rows come or go, every column with a value says something.
     filled = {name for row in rows for name in others if row[name] is not None}
     shown = changed or filled

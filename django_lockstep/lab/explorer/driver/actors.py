@@ -29,8 +29,6 @@ from django_lockstep.lab.explorer.errors import Abandoned
 from django_lockstep.lab.explorer.tables.control_session import IdlePool
 from django_lockstep.locking.conf import without_retry_waits
 
-__all__ = ["Actor", "Unwinding", "acquire_actor", "release_actor"]
-
 
 class Actor:
     """One actor: the controller calls `start` and `go`, the rest happens in the actor's own thread.
@@ -49,10 +47,9 @@ class Actor:
         self.error: BaseException | None = None
         self.result: Any = None
         self.hooks: dict[str, Hooks] = {}
-        self.ended: list[Operation] = []
         self.cannot_set = False
         self.session_changed = False
-        """Set by the controller after a statement that may have changed the session beyond its transaction."""
+        """Set by the controller before a statement that may change the session beyond its transaction."""
         self.steer: Callable[[int, Operation], bool] = _report
         """Set by the controller: called at each gate, returns False if the gate is to be reported as an event."""
         self._interrupt: ThreadInterrupt | None = None
@@ -77,7 +74,6 @@ class Actor:
         self.error = self.result = None
         self.abandoned = self.waits = False
         self._go = SimpleQueue()  # an abandoned run leaves its last message behind
-        self.ended.clear()
         self._tasks.put((function, argument))
 
     def go(self, out_of_band: str | None = None) -> None:
@@ -124,8 +120,8 @@ class Actor:
     def connect(self, alias: str) -> None:
         """Open the session, or reset one that an earlier exploration has left."""
         # What was opened on another database belongs to an earlier race; this one opens its own where it needs one.
-        for other in self.hooks.keys() - {alias}:
-            self._close(other)
+        for opened in self.hooks.keys() - {alias}:
+            self._close(opened)
         if alias in self.hooks:
             if self.hooks[alias].is_alive():
                 self._set_up(self.hooks[alias])
@@ -145,7 +141,6 @@ class Actor:
         # Each of them, also after one that this role may not set.
         taken = [hooks.send_out_of_band(part) for part in self._settings.split(";")]
         self.cannot_set = not all(taken)
-        hooks.session.note()
         if hooks.counters is not None:
             hooks.counters.begin()
 
@@ -179,7 +174,6 @@ class Actor:
 
     def after(self, operation: Operation) -> None:
         """Hold if the step had to wait, so that woken actors go on one after the other."""
-        self.ended.append(operation)
         if self.waits and not self.abandoned:
             self._collect()
             self._events.put((self.index, "woken", operation))
@@ -234,7 +228,7 @@ class Actor:
         for alias, hooks in list(self.hooks.items()):
             wrapper = hooks.wrapper
             idle = hooks.status is TransactionStatus.IDLE and not wrapper.in_atomic_block and wrapper.autocommit
-            if not idle or (self.session_changed and not hooks.session.is_as_noted()):
+            if not idle or self.session_changed:
                 self._close(alias)
         self.session_changed = False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -26,14 +26,13 @@ from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken
 from django_lockstep.lab.explorer.search.branches import Move
 from django_lockstep.lab.explorer.search.fairness import FairScheduler
 from django_lockstep.lab.explorer.search.schedules import Chooser
-from django_lockstep.lab.explorer.search.symmetry import Admissions
 from django_lockstep.lab.explorer.search.waits import Contest
-
-__all__ = ["ONE_PLAN", "Controller"]
 
 _AT_ONCE = 0.00005
 """Seconds before the server is asked about a step that seems to need a lock that another actor holds."""
 _REFUSES_TO_WAIT = re.compile(r"\b(NOWAIT|SKIP\s+LOCKED)\b", re.IGNORECASE)
+_LOCK_TABLE = re.compile(r"\s*LOCK\b[^;]*;?\s*", re.IGNORECASE)
+"""Not understood, but certainly over when its transaction is."""
 _SCANS = {"index": "on", "seq": "off", "bitmap": "off", "indexonly": "off"}
 ONE_PLAN = "; ".join(f"SET enable_{scan}scan = {allowed}" for scan, allowed in _SCANS.items())
 """Fixes plans, which otherwise depend on table sizes: they decide the order of reads and what SERIALIZABLE locks."""
@@ -94,22 +93,18 @@ class Controller:
         self._monitor.step_timeout = step_timeout
         self._reset()
 
-    def _reset(
-        self, *, functions: Sequence[Callable[[Any], Any]] = (), symmetric: bool = False, in_turn: bool = False
-    ) -> None:
-        self._state = self._monitor.state = RunState(actors=frozenset(range(len(self.actors))))
+    def _reset(self, *, in_turn: bool = False) -> None:
+        self._state = self._monitor.state = RunState()
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._commits = Commits()
         self._deadlock_policy.reset()
         self._fairness = FairScheduler(self.polling, actors=len(self.actors))
-        self._admissions = Admissions(functions if symmetric else ())
-        self._trace = Trace(symmetric=symmetric)
+        self._trace = Trace()
         self._builder = MoveBuilder(
             names=self._names,
             state=self._state,
             trace=self._trace,
             transaction=self._transaction,
-            admissions=self._admissions,
             in_turn=in_turn,
         )
         self._trouble: BaseException | None = None
@@ -162,17 +157,15 @@ class Controller:
         chooser: Chooser,
         expected: Trace | None = None,
         record: Callable[[Move], None] = lambda move: None,
-        symmetric: bool = False,
         in_turn: bool = False,
     ) -> Trace:
         """Run the functions under the chooser's schedule; the trace is incomplete if the chooser abandons the run.
 
-        ``expected`` is the last run: as long as the moves are the same, the statements must be the same. If
-        ``symmetric``, actors with one function begin to write in their order only. Raises `Nondeterminism` if the
-        statements are others, `Overtaken` if waiters must go on ``in_turn`` and do not, or if the server lets another
-        one go on first than the chooser, and `Stuck`.
+        ``expected`` is the last run: as long as the moves are the same, the statements must be the same. Raises
+        `Nondeterminism` if the statements are others, `Overtaken` if waiters must go on ``in_turn`` and do not, or if
+        the server lets another one go on first than the chooser, and `Stuck`.
         """
-        self._reset(functions=tuple(functions), symmetric=symmetric, in_turn=in_turn)
+        self._reset(in_turn=in_turn)
         with self._taking_turns():
             for actor, function in zip(self.actors, functions, strict=True):
                 actor.start(function, argument)
@@ -200,8 +193,8 @@ class Controller:
             return False
         try:
             # On another database the explorer has no session yet, and only the controller's thread may open one.
-            known = (index, operation.alias) in self._transactions
-            if self._moves is None or not known or not self._monitor.settle(index, operation):
+            has_session = (index, operation.alias) in self._transactions
+            if self._moves is None or not has_session or not self._monitor.settle(index, operation):
                 return False
             begun = next(self._moves, None)
             if begun is not None:
@@ -222,11 +215,10 @@ class Controller:
 
         Yields None if only the controller's thread may ask for the next one.
         """
-        self._admissions.note_begun(self._state.ended)
         contest: Contest | None = None
         # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
         while contest is not None or self._state.ready:
-            enabled = sorted(self._fairness.enabled(self._admitted)) if contest is None else contest.candidates
+            enabled = sorted(self._fairness.enabled(self._state.ready)) if contest is None else contest.candidates
             over = self.limits.is_over(self._trace, self._names)
             chosen = None if over else chooser.choose(enabled)
             if chosen is None:
@@ -235,7 +227,9 @@ class Controller:
             # After a contest the winner already has its next statement ready, whichever the schedule asks for.
             ready = self._state.ready if contest is None else {}
             self._trace.enabled.append(tuple(sorted(enabled)))
-            self._trace.pending.append({i: (self._signature(one, i), one.origin) for i, one in sorted(ready.items())})
+            self._trace.pending.append(
+                {i: (self._signature(operation, i), operation.origin) for i, operation in sorted(ready.items())}
+            )
             if expected is not None and not self._repeats(expected, chosen):
                 expected = None  # from here on it is another schedule
             if contest is None:
@@ -266,20 +260,10 @@ class Controller:
         self._trace.yields += self._fairness.note(
             chosen,
             sent,
-            wanted=self._transaction(chosen, sent).statement(sent).locks,
+            locks=self._transaction(chosen, sent).statement(sent).locks,
             released=None if touched.opaque else touched.releases,
         )
         return move, contest
-
-    @property
-    def _admitted(self) -> dict[int, Operation]:
-        """The actors at a gate that may make their next step, which it is."""
-        held_back = self._admissions.holds_back
-        return {i: one for i, one in self._state.ready.items() if not (held_back(i) and self._writes(i, one))}
-
-    def _writes(self, actor: int, operation: Operation) -> bool:
-        """Whether the statement writes or locks, or is not understood."""
-        return self._transaction(actor, operation).statement(operation).may_change
 
     def _repeats(self, expected: Trace, chosen: int) -> bool:
         """Whether the move is the expected run's, too. Raises `Nondeterminism` if other statements stand here now."""
@@ -334,7 +318,7 @@ class Controller:
         """Copy tables before their first write; note a statement that may change the session."""
         server = self._server(operation.alias)
         statement = self._transaction(chosen, operation).statement(operation)
-        if statement.kind == "UNKNOWN":
+        if statement.kind == "UNKNOWN" and not _LOCK_TABLE.fullmatch(operation.sql):
             self.actors[chosen].session_changed = True
         if statement.kind == "UNKNOWN" or statement.hidden:
             # What it writes is not known before, so everything is copied once.
@@ -344,11 +328,11 @@ class Controller:
 
     def _expects_wait(self, chosen: int, operation: Operation) -> bool:
         """Whether the step seems to need a lock that another actor holds: a guess, which only sets how soon to ask."""
-        others = [one for (actor, _), one in self._transactions.items() if actor != chosen and one.holds_locks]
-        if not others or _REFUSES_TO_WAIT.search(operation.sql):
+        if _REFUSES_TO_WAIT.search(operation.sql):
             return False
-        wanted = self._transaction(chosen, operation).waiting(operation).locks
-        return any(transaction.holds_against(wanted) for transaction in others)
+        locks = self._transaction(chosen, operation).waiting(operation).locks
+        others = (transaction for (actor, _), transaction in self._transactions.items() if actor != chosen)
+        return any(transaction.holds_against(locks) for transaction in others)
 
     # Ends
 

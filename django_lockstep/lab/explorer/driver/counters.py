@@ -16,8 +16,6 @@ from django_lockstep.lab.explorer.effects.counted import COUNTED, Count, Counts
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.errors import NotExplorable
 
-__all__ = ["Counters"]
-
 _NUMBERS = ("numscans", "tuples_inserted", "tuples_updated", "tuples_hot_updated", "tuples_deleted", "blocks_fetched")
 # What is counted stays with the session until it is sent to the others, at the end of a transaction at the earliest,
 # and seldom more than once in a second. The flag has it sent at the end of this one, so that the next begins at 0.
@@ -134,12 +132,12 @@ class Counters:
             self._forget()
         return result
 
-    def _end(self, how: str) -> Counts:
+    def _end(self, verb: str) -> Counts:
         """End the transaction, and return what was counted since the last question."""
         # In one message: between two of them the session may send what it has counted, and forget it.
-        result = self._run(f"{how}; {_OF_ALL}")
+        result = self._run(f"{verb}; {_OF_ALL}")
         self._require(result)
-        counts = self._counts(result, after_failure=how == "ROLLBACK")
+        counts = self._counts(result, after_failure=verb == "ROLLBACK")
         self._forget()
         return counts
 

@@ -22,8 +22,6 @@ from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.tables.databases import is_forbidden
 from django_lockstep.lab.wording import counted
 
-__all__ = ["RowCaches", "SetupMonitor", "VirtualClock", "describe_leftovers"]
-
 
 class SetupMonitor:
     """Copies tables before this thread writes them, and lets its commits not wait for the disk, until `close`.
@@ -82,7 +80,7 @@ class _CopyingGate:
         catalog = self._server.catalog
         statement = parse_cached(operation, catalog)
         if not self._monitor.before_actors:
-            catalog.note_read(statement.tables_read)
+            catalog.note("read", statement.tables_read)
         if statement.kind == "UNKNOWN" or statement.hidden:
             self._server.tables.save_all()
         self._server.tables.save(table for table, _ in statement.writes)

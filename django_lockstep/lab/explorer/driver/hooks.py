@@ -6,7 +6,6 @@ COPY, cursors of the driver) passes ``wait``, through which psycopg sends everyt
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -20,10 +19,8 @@ from psycopg.pq import ExecStatus, TransactionStatus
 
 from django_lockstep.lab.explorer.driver.counters import Counters
 from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation, caller_of, sent_from, text_of
-from django_lockstep.lab.explorer.effects.sql import Statement
+from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import NotExplorable
-
-__all__ = ["Hooks", "SessionState", "one_value"]
 
 _MOST_VALUES = 3
 _BOOLEAN = 16
@@ -62,7 +59,6 @@ class Hooks:
         # Requests end connections of this age at their start and end; an actor's has to last for all schedules.
         wrapper.close_at = None
         self._original_settings = self._driver_settings()
-        self.session = SessionState(self._driver)
         # Last, because Ctrl-C may come before. On the instance: other connections of the process keep the class's
         # method.
         wrapper.execute_wrappers.append(self._executed)
@@ -70,8 +66,8 @@ class Hooks:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the session is as it was opened, without settings of the code under test, as far as can be seen."""
-        return self._driver_settings() == self._original_settings and self.session.is_unchanged
+        """Whether the driver's connection is as it was opened, without settings of the code under test."""
+        return self._driver_settings() == self._original_settings
 
     def _driver_settings(self) -> tuple[Any, ...]:
         """Return the attributes of the driver's connection that code may set."""
@@ -186,7 +182,6 @@ class Hooks:
     def _pass(
         self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None, in_parts: bool = False
     ) -> Any:
-        self.session.see(operation)
         self._gate.before(operation)
         self._inside = True
         try:
@@ -232,100 +227,6 @@ def _text(value: bytes | None, *, boolean: bool = False) -> str | None:
     return None if value is None else value.decode(errors="replace")
 
 
-_SETS = re.compile(r"(?:^|;)\s*(?:RE)?SET\s+(?!LOCAL\b|TRANSACTION\b|CONSTRAINTS\b)|\bset_config\b", re.IGNORECASE)
-"""Statements that may change the session beyond their transaction."""
-_SESSION = rb"""
-SELECT concat_ws(';', current_user, session_user, pg_my_temp_schema(),
-    (SELECT string_agg(concat_ws('=', name, setting), ';' ORDER BY name) FROM pg_settings
-     WHERE source = 'session' AND name NOT IN
-           ('deadlock_timeout', 'transaction_deferrable', 'transaction_isolation', 'transaction_read_only')),
-    (SELECT count(*) FROM pg_prepared_statements WHERE NOT starts_with(name, '_pg3_')),
-    (SELECT count(*) FROM pg_cursors WHERE is_holdable),
-    (SELECT string_agg(name, ';') FROM pg_listening_channels() AS listened (name)),
-    (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
-    (SELECT sum(hashtextextended(concat_ws(' ', oid, xmin), 0)) FROM pg_proc WHERE oid >= 16384
-     AND NOT pg_is_other_temp_schema(pronamespace)))
-"""
-"""What statements may leave behind in a session, but for what the explorer and the driver themselves do, and for what
-ends with each transaction; last the database's own functions, of which `_UNLISTED_BY_FUNCTIONS` is asked once."""
-_SET_UNLISTED = r"(?<!\w)set\s+(session\s+)?\"?\w+\"?\s*\."
-_CONFIGURED_UNLISTED = r"(?<!\w)set_config\s*\(\s*(?!'\w+'\s*,)"
-"""A setting of the application's own, such as ``shop.till``: the server lists none of these. Or one whose name is not
-written there."""
-_UNLISTED_BY_FUNCTIONS = rf"""
-SELECT count(*) FROM pg_proc WHERE pronamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
-AND (prosrc ~* $set${_CONFIGURED_UNLISTED}$set$
-     OR regexp_replace(prosrc, $set$'[^']*'$set$, '', 'g') ~* $set${_SET_UNLISTED}$set$)
-"""
-
-
-class SessionState:
-    """What the server tells of a session, compared with what it told at `note`.
-
-    Settings, the role, temporary tables, prepared statements, held cursors, channels and session-level locks count.
-    """
-
-    def __init__(self, driver: Connection) -> None:
-        self._driver = driver
-        self._noted = b""
-        self._has_set = False
-        self._has_set_unlisted = False
-        self._functions_set_unlisted: bool | None = None
-
-    def note(self) -> None:
-        """Remember the session as it is now, with the explorer's settings."""
-        self._noted = self._asked(_SESSION)
-        self._functions_set_unlisted = None
-
-    def see(self, operation: Operation) -> None:
-        """Note what a statement may set beyond its transaction, by its text."""
-        if not _mentions_set(operation.sql):
-            return
-        self._has_set = self._has_set or bool(_SETS.search(operation.sql))
-        self._has_set_unlisted = self._has_set_unlisted or _may_set_unlisted(operation)
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether no statement's text says that it sets something, or nothing is left of that."""
-        return not self._has_set or self.is_as_noted()
-
-    def is_as_noted(self) -> bool:
-        """Whether the session, which is outside of a transaction, certainly is as it was at `note`."""
-        if self._has_set_unlisted or not self._noted or self._asked(_SESSION) != self._noted:
-            return False
-        if self._functions_set_unlisted is None:
-            self._functions_set_unlisted = self._asked(_UNLISTED_BY_FUNCTIONS.encode()) != b"0"
-        return not self._functions_set_unlisted
-
-    def _asked(self, query: bytes) -> bytes:
-        """Return the query's one value; nothing if the server does not answer."""
-        # Not through the driver's methods, which would pass the gate and could begin a transaction.
-        result = self._driver.pgconn.exec_(query)
-        return (result.get_value(0, 0) or b"") if result.status == ExecStatus.TUPLES_OK else b""
-
-
-@functools.lru_cache(maxsize=1024)
-def _mentions_set(sql: str) -> bool:
-    """Whether a statement can set anything; every schedule sends the same few again."""
-    return "set" in sql.lower()
-
-
-def _may_set_unlisted(operation: Operation) -> bool:
-    """Whether it may make a setting of the application's own, by its text and parameters."""
-    if re.search(_SET_UNLISTED, operation.sql, re.IGNORECASE):
-        return True
-    found = re.finditer(_CONFIGURED_UNLISTED + r"(%s|%\((\w+)\)s)?", operation.sql, re.IGNORECASE)
-    names = (_parameter(operation, each[2], place=operation.sql[: each.start()].count("%s")) for each in found)
-    return any(not isinstance(name, str) or "." in name for name in names)
-
-
-def _parameter(operation: Operation, name: str | None, *, place: int) -> object:
-    given = operation.params
-    if isinstance(given, dict):
-        return given.get(name)
-    return given[place] if isinstance(given, list | tuple) and place < len(given) else None
-
-
 _FIXED = {"_commit_gen": "COMMIT", "_rollback_gen": "ROLLBACK", "_close_gen": "CLOSE"}
 _WITH_TEXT = {
     "_execute_gen": "query",
@@ -340,16 +241,16 @@ _DECLARED = re.compile(rb"\s*DECLARE .*? CURSOR (?:WITH HOLD )?FOR (.*)", re.IGN
 def sent_by(generator: GeneratorType[Any, Any, Any], driver: Connection[Any]) -> tuple[str, Any]:
     """Return the statement and its parameters; the generator's name if its arguments do not contain a statement."""
     name = generator.gi_code.co_name
-    given = generator.gi_frame.f_locals if generator.gi_frame is not None else {}
+    arguments = generator.gi_frame.f_locals if generator.gi_frame is not None else {}
     if name in _WITH_TEXT:
-        return text_of(given[_WITH_TEXT[name]], driver), given.get("params")
-    text = _FIXED.get(name) or _of_block(name, given, driver) or _of_cursor(name, given)
+        return text_of(arguments[_WITH_TEXT[name]], driver), arguments.get("params")
+    text = _FIXED.get(name) or _of_block(name, arguments, driver) or _of_cursor(name, arguments)
     return text or name.strip("_").removesuffix("_gen").replace("_", " "), None
 
 
-def _of_block(name: str, given: Mapping[str, Any], driver: Connection[Any]) -> str | None:
+def _of_block(name: str, arguments: Mapping[str, Any], driver: Connection[Any]) -> str | None:
     """Return what the start or end of ``connection.transaction()`` sends."""
-    block = given.get("self")
+    block = arguments.get("self")
     if not isinstance(block, Transaction):
         return None
     named = block.savepoint_name or ""
@@ -358,14 +259,14 @@ def _of_block(name: str, given: Mapping[str, Any], driver: Connection[Any]) -> s
         return "BEGIN" if idle else "SAVEPOINT"
     if named and not named.startswith("_pg3_"):
         return None  # a named block may be a whole transaction or a savepoint
-    if given.get("exc_val") is None and not block.force_rollback:
+    if arguments.get("exc_val") is None and not block.force_rollback:
         return "RELEASE SAVEPOINT" if named else "COMMIT"
     return "ROLLBACK TO SAVEPOINT" if named else "ROLLBACK"
 
 
-def _of_cursor(name: str, given: Mapping[str, Any]) -> str | None:
+def _of_cursor(name: str, arguments: Mapping[str, Any]) -> str | None:
     """Return a FETCH with the query of the server-side cursor, which may lock the rows."""
-    query = getattr(getattr(given.get("self"), "_query", None), "query", b"")
+    query = getattr(getattr(arguments.get("self"), "_query", None), "query", b"")
     declared = _DECLARED.match(query) if name == "_fetch_gen" else None
     return f"FETCH {text_of(declared[1], None)}" if declared else None
 

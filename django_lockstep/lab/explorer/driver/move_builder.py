@@ -15,10 +15,7 @@ from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.errors import Overtaken
 from django_lockstep.lab.explorer.search.branches import Move
-from django_lockstep.lab.explorer.search.symmetry import Admissions
 from django_lockstep.lab.explorer.search.waits import Contest, Waits, first_ones, met_by_chance, overtaken
-
-__all__ = ["MoveBuilder"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +28,6 @@ class MoveBuilder:
     trace: Trace
     transaction: Callable[[int, Operation], Transaction]
     """Returns the open transaction of an actor's session in which it sends this."""
-    admissions: Admissions
     in_turn: bool
     """Whether waiters have to go on in the order in which they came, wherever there is one."""
 
@@ -44,8 +40,6 @@ class MoveBuilder:
         parts = {index: self._end(index, number, chosen, was_waiting) for index in self._just_ended(chosen)}
         sent = self.state.current[chosen].operation
         statement = self.transaction(chosen, sent).statement(sent)
-        writes = statement.may_change
-        admitted = writes and self.admissions.is_first(chosen)
         # A step that only begins to wait is a move too: its place in the queue decides who gets the lock next.
         if chosen in self.state.waiting:
             parts[chosen] = self.transaction(chosen, sent).waiting(sent)
@@ -58,15 +52,16 @@ class MoveBuilder:
         return Move(
             actor=chosen,
             footprint=_union(parts),
-            writes=writes,
+            writes=statement.may_change,
             tables=statement.changed_tables,
-            admitted=admitted,
-            admits=self.admissions.note_begun(self.state.ended | ({chosen} if writes else set())),
             woken=woken if contest is None else woken | contest.contenders,
             contested=contest is not None,
             meets=meets,
             waits_for=self.state.waiting.get(chosen, frozenset()),
-            cycle=self._cycle_of(number),
+            # Of the deadlocks that ended in this move.
+            cycle=frozenset().union(
+                *(cycle for cycle, victim, _ in self.trace.cycles if self.state.current[victim].ended == number)
+            ),
         ), contest
 
     def _just_ended(self, chosen: int) -> list[int]:
@@ -90,10 +85,10 @@ class MoveBuilder:
         """Return the actors whose next step may be about one of the keys touched, or wake one whose step is."""
         if not (touched.locks or touched.releases or touched.tried or touched.opaque):
             return frozenset()
-        pending = {i: (one, frozenset({i})) for i, one in self.state.ready.items() if i not in moved}
+        pending = {i: (operation, frozenset({i})) for i, operation in self.state.ready.items() if i not in moved}
         for index, holders in self.state.waiting.items():
             pending[index] = self.state.current[index].operation, holders
-        met = (to for i, (one, to) in pending.items() if self.transaction(i, one).meets(one, touched))
+        met = (to for i, (operation, to) in pending.items() if self.transaction(i, operation).meets(operation, touched))
         return frozenset().union(*met)
 
     # What the server decided
@@ -134,13 +129,13 @@ class MoveBuilder:
         Both are empty unless one actor got one row alone of which the move published a new version: waiters for other
         locks keep the order of their queue.
         """
-        wanted = {index: self._row_wanted(index) for index in was_waiting}
+        rows = {index: self._row_wanted(index) for index in was_waiting}
         got = [i for i in parts if i in was_waiting and self.state.current[i].operation.error is None]
         for winner in got:
-            row = wanted[winner]
-            if row not in parts[chosen].publishes or [wanted[i] for i in got].count(row) > 1:
+            row = rows[winner]
+            if row not in parts[chosen].publishes or [rows[i] for i in got].count(row) > 1:
                 continue
-            same = {i for i in self.state.waiting.keys() & was_waiting.keys() if wanted[i] == row}
+            same = {i for i in self.state.waiting.keys() & was_waiting.keys() if rows[i] == row}
             # If a third transaction holds the row too, the loser could not have got it. The chosen one has committed.
             losers = frozenset(i for i in same if self.state.waiting[i] <= same | {winner, chosen})
             if losers:
@@ -155,8 +150,8 @@ class MoveBuilder:
         """
         sent = {i: self.state.current[i].operation for i in losers}
         return any(
-            self._row_wanted(i) in commit.publishes and self.transaction(i, one).at_one_snapshot(one)
-            for i, one in sent.items()
+            self._row_wanted(i) in commit.publishes and self.transaction(i, operation).at_one_snapshot(operation)
+            for i, operation in sent.items()
         )
 
     def _row_wanted(self, actor: int) -> FootprintKey | None:
@@ -176,11 +171,11 @@ class MoveBuilder:
         )
         self.state.contended = self.state.contended or self.trace.unsteerable > 0
 
-    def _order_matters(self, one: StepRecord, other: StepRecord) -> bool:
+    def _order_matters(self, first: StepRecord, second: StepRecord) -> bool:
         """Whether it may matter which of two woken steps went on first."""
-        if all(_does_nothing(step.operation) for step in (one, other)):
+        if all(_does_nothing(step.operation) for step in (first, second)):
             return False
-        prints = [self.transaction(each.actor, each.operation).waiting(each.operation) for each in (one, other)]
+        prints = [self.transaction(woken.actor, woken.operation).waiting(woken.operation) for woken in (first, second)]
         return dependent(*prints)
 
     # Deadlocks
@@ -197,12 +192,6 @@ class MoveBuilder:
             # Process numbers are different in every run, names are not.
             detail = re.sub(rf"\b[Pp]rocess {pid}\b", self.names[index], detail)
         self.trace.cycles.append((cycle | {victim}, victim, detail))
-
-    def _cycle_of(self, number: int) -> frozenset[int]:
-        """Return the actors of the deadlocks that ended in this move."""
-        ended = {step.actor for step in self.state.current.values() if step.ended == number}
-        found = [cycle for cycle, victim, _ in self.trace.cycles if victim in ended]
-        return frozenset().union(*found) if found else frozenset()
 
 
 def _union(parts: Mapping[int, Footprint]) -> Footprint:

@@ -16,8 +16,6 @@ from django_lockstep.lab.explorer.tables.control_session import BLOCKED, catalog
 from django_lockstep.lab.explorer.tables.databases import claim, release
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
-__all__ = ["Server"]
-
 # A waiter for a row waits for the transaction that locked it, and pg_locks has no relation for that. Which row it is
 # can be seen from the tuple lock that the waiter holds meanwhile.
 _WAITED_FOR = """
@@ -199,9 +197,9 @@ class SessionTracker:
         """
         if self._pooled:
             return 0, 0  # a pool opens sessions by itself
-        found, count = self._look()
-        return len(found - self._known), max(0, count - self._begun - self._opened)
+        sessions, count = self._look()
+        return len(sessions - self._known), max(0, count - self._begun - self._opened)
 
     def _look(self) -> tuple[set[int], int]:
-        found = {pid for (pid,) in self._cursor.execute(_OPEN).fetchall()}
-        return found, self._cursor.execute(_COUNTED).fetchone()[0]
+        sessions = {pid for (pid,) in self._cursor.execute(_OPEN).fetchall()}
+        return sessions, self._cursor.execute(_COUNTED).fetchone()[0]

@@ -15,8 +15,6 @@ from django_lockstep.lab.explorer.errors import TooManySteps
 from django_lockstep.lab.explorer.search.branches import Move
 from django_lockstep.lab.explorer.search.schedules import serial_order
 
-__all__ = ["CAUSES", "MAX_STEPS", "Event", "Limits", "StepRecord", "Trace", "describe_other_statements", "next_event"]
-
 Pending = Mapping[int, tuple[str, Origin | None]]
 """The next statement of each actor, with the line that sends it."""
 
@@ -75,8 +73,6 @@ class Trace:
     complete: bool = True
     unreached: bool = False
     """Whether it could not be made, because the server never chose as it would have to."""
-    symmetric: bool = False
-    """Whether actors with one function began to write in their order only."""
     out_of_time: bool = False
     """Whether it was abandoned because the time was over."""
 

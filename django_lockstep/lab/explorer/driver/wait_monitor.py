@@ -19,8 +19,6 @@ from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import Stuck
 from django_lockstep.lab.explorer.search.waits import has_cycle
 
-__all__ = ["QUICK", "DeadlockPolicy", "RunState", "WaitMonitor"]
-
 QUICK = 0.003
 """Seconds after which a step is so slow that the server is asked whether it waits."""
 _PAUSE_MAX = 0.01
@@ -32,8 +30,6 @@ _KEEPING = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "LOCAL"})
 class RunState:
     """Where each actor of a run is."""
 
-    actors: frozenset[int] = frozenset()
-    """All of them."""
     ready: dict[int, Operation] = field(default_factory=dict)
     """Actors at a gate, with what they are about to send."""
     running: set[int] = field(default_factory=set)
@@ -52,11 +48,6 @@ class RunState:
     """Whether a lock may have been released since the server was last asked which actors wait."""
     contended: bool = False
     """Whether several actors waited at a time, or went on in an order that only the server knows."""
-
-    @property
-    def ended(self) -> frozenset[int]:
-        """Actors that make no other step."""
-        return self.actors - self.ready.keys() - self.waiting.keys() - self.running
 
 
 class WaitMonitor:

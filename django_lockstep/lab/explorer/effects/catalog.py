@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,23 +14,6 @@ from django_lockstep.lab.explorer.effects.introspection import (
     read_sequences,
     read_triggers,
 )
-
-__all__ = [
-    "EVERY_COLUMN",
-    "FOREIGN_KEYS",
-    "TABLE_NAME",
-    "UNIQUE_INDEXES",
-    "Catalog",
-    "Column",
-    "Fact",
-    "ForeignKey",
-    "LearnedFact",
-    "TableFacts",
-    "TableLayout",
-    "UniqueIndex",
-    "quote_literal",
-    "quote_name",
-]
 
 EVERY_COLUMN = "*"
 """Stands for all columns of a row."""
@@ -128,31 +111,25 @@ _KINDS = {"S": "sequence", "i": "index", "p": "view", "I": "view", "v": "view", 
 """What relations are to the counters: nothing is counted for views and partitioned tables, but for their tables."""
 
 
+_LEARNED = {"rekeyed": ["rekeyed"], "ordered": ["read", "filled"], "unordered": ["taken", "changed"]}
+"""What is learned of a table once all of this was noted of it; see `Catalog.note`."""
 Fact = tuple[str, str]
 """What a statement does beyond its text, and the table or sequence that it does it to; see `effects.counted`."""
 LearnedFact = tuple[str, str, str]
 """A word for what, the table or sequence, and the statement's template, empty where it is true of all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a table."""
-
-    name: str
-    generated: bool
-    """Whether a sequence numbers it."""
-    stored: bool
-    """Whether it stores what is inserted: it is not a generated column."""
-    varying: bool
-    """Whether it is a time or a UUID, whose values differ from run to run."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
     """What a table is, whatever its rows are."""
 
     oid: int
-    columns: tuple[Column, ...]
+    stored: Sequence[str]
+    """The columns that store what is inserted, which generated columns do not."""
+    hidden: Sequence[str]
+    """Those that sequences number, and times and UUIDs: their values differ from run to run."""
+    shown: Sequence[str]
+    """Those that are neither times nor UUIDs."""
     obstacle: str | None = None
     """Why its rows cannot be put back, in words."""
 
@@ -248,7 +225,7 @@ class TableFacts:
     @property
     def parents(self) -> frozenset[str]:
         """Tables that it refers to."""
-        return frozenset(each.parent for each in self.foreign_keys)
+        return frozenset(key.parent for key in self.foreign_keys)
 
 
 class Catalog:
@@ -279,14 +256,10 @@ class Catalog:
         self.hidden = ""
         """One of them that any statement may call; empty if there is none."""
         self._facts: dict[str, set[Fact]] = defaultdict(set)
-        self.rekeyed: set[str] = set()
-        """Tables whose keys a statement changes: a waiter for a row may then get it under another key."""
         self.most_row_locks = 2
         """How many rows of a table a SERIALIZABLE transaction locks singly, before the server locks pages, or all."""
-        self._read: set[str] = set()
-        self._filled: set[str] = set()
-        self._seen_unordered: set[str] = set()
-        self._changed: set[str] = set()
+        self._notes: dict[str, set[str]] = defaultdict(set)
+        """Names of tables, by what was noted of them."""
         self.parsed: dict[tuple[object, ...], Any] = {}
         """Statements that were parsed with these tables; see `sql.parse_cached`."""
         self.layouts: dict[str, TableLayout] = {}
@@ -324,56 +297,32 @@ class Catalog:
     def get(self, name: str) -> TableFacts | None:
         return self._tables.get(name)
 
-    def note_rekeyed(self, names: Collection[str]) -> None:
-        """Note tables whose keys change; from now on a key does not identify one of their rows."""
-        if not self.rekeyed.issuperset(names):
-            self.rekeyed.update(names)
+    def note(self, what: str, names: Iterable[str] | None) -> None:
+        """Note tables of which rows were ``read``, ``changed``, or ``taken`` in the order of their places or times.
+
+        Others are ``filled`` with rows whose order matters only if they are read, or ``rekeyed``: from now on a key
+        does not identify one of their rows. None stands for all tables.
+        """
+        new = set(self._tables if names is None else names) - self._notes[what]
+        self._notes[what] |= new
+        if new and what == "rekeyed":
             self.parsed.clear()
 
-    @property
-    def ordered(self) -> set[str]:
-        """Tables in which the order of new rows may be seen: rows were inserted, and others read them."""
-        return self._read & self._filled
-
-    @property
-    def unordered(self) -> set[str]:
-        """Tables in which the order of changed rows may be seen: of different rows, too."""
-        return self._seen_unordered & self._changed
-
-    def note_unordered(self, names: Iterable[str]) -> None:
-        """Note tables whose rows a statement takes in the order in which they are placed, or timed."""
-        self._seen_unordered.update(names)
-
-    def note_changed(self, names: Iterable[str]) -> None:
-        """Note tables of which rows were updated or inserted."""
-        self._changed.update(names)
-
-    def note_read(self, names: Iterable[str] | None = None) -> None:
-        """Note tables of which rows were read; all if it is not known which."""
-        self._read.update(self._tables if names is None else names)
-
-    def note_filled(self, name: str) -> None:
-        """Note a table into which rows were inserted whose order does not matter as long as nobody reads them."""
-        self._filled.add(name)
+    def noted(self, what: str) -> set[str]:
+        """Return tables that are ``rekeyed``, or whose rows are seen in the order of INSERTs (``ordered``) or any."""
+        return set.intersection(*(self._notes[part] for part in _LEARNED[what]))
 
     @property
     def learned(self) -> frozenset[LearnedFact]:
         """What runs have shown: a word for what, the table of which it is true, and the statement, if it is of one."""
-        facts = {"rekeyed": self.rekeyed, "ordered": self.ordered, "unordered": self.unordered}
-        of_tables = {(what, name, "") for what, names in facts.items() for name in names}
-        return frozenset(of_tables | {(*fact, template) for template, found in self._facts.items() for fact in found})
+        of_statements = {(*fact, template) for template, facts in self._facts.items() for fact in facts}
+        return frozenset(of_statements.union((what, name, "") for what in _LEARNED for name in self.noted(what)))
 
     def learn(self, what: str, name: str, template: str = "") -> None:
         """Take over a fact that was learned elsewhere, or that a step has shown of its statement."""
-        if what == "rekeyed":
-            self.note_rekeyed({name})
-        elif what == "ordered":
-            self.note_filled(name)
-            self.note_read({name})
-        elif what == "unordered":
-            self.note_unordered({name})
-            self.note_changed({name})
-        else:
+        for part in _LEARNED.get(what, ()):
+            self.note(part, {name})
+        if what not in _LEARNED:
             self._facts[template].add((what, name))
         if what == "numbers":
             self.shared_sequences |= {name}
@@ -385,15 +334,11 @@ class Catalog:
 
     def forget_learned(self) -> None:
         """Forget what runs have shown, for a new exploration with other statements."""
-        for names in (self._read, self._filled, self._seen_unordered, self._changed):
-            names.clear()
+        if self._notes["rekeyed"] or self.shared_sequences != self._numbering_several:
+            self.parsed.clear()
+        self._notes.clear()
         self._facts.clear()
-        if self.shared_sequences != self._numbering_several:
-            self.shared_sequences = self._numbering_several
-            self.parsed.clear()
-        if self.rekeyed:
-            self.rekeyed.clear()
-            self.parsed.clear()
+        self.shared_sequences = self._numbering_several
 
 
 def _table(*row: Any, triggers: TableTriggers, sequences: Collection[str], all_hidden: bool) -> TableFacts:

@@ -18,8 +18,6 @@ from django_lockstep.lab.explorer.effects.catalog import Catalog, Fact, TableFac
 from django_lockstep.lab.explorer.effects.footprints import ADVISORY, Mode
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement, merge, writes_beyond
 
-__all__ = ["COUNTED", "Count", "Counts", "facts_beyond", "widened"]
-
 _ROW_LOCKS = frozenset({"RowShareLock", "RowExclusiveLock"})
 """Of what locks or writes rows; it may have locked some although it has changed none."""
 _TABLE_LOCKS = frozenset(
@@ -102,8 +100,8 @@ def _by_table(counts: Counts, catalog: Catalog) -> Mapping[str, Count]:
 
 
 def _numbering(statement: Statement, catalog: Catalog) -> Collection[str]:
-    known = (catalog.get(table) for table, _ in statement.writes)
-    return {sequence for table in known if table is not None for sequence in table.sequences}
+    tables = (catalog.get(table) for table, _ in statement.writes)
+    return {sequence for table in tables if table is not None for sequence in table.sequences}
 
 
 def _of_table(statement: Statement, name: str, count: Count, *, written: int, after_failure: bool) -> Iterator[Fact]:

@@ -13,25 +13,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-__all__ = [
-    "ADVISORY",
-    "DEPENDENCIES",
-    "LOCAL",
-    "MODE_CONFLICTS",
-    "OPAQUE",
-    "Commits",
-    "Dependency",
-    "Footprint",
-    "FootprintKey",
-    "LockedKey",
-    "Mode",
-    "SerializableAccess",
-    "any_same_row",
-    "collide",
-    "dependent",
-    "same_row",
-]
-
 FootprintKey = tuple[str, int | None]
 """A table and the primary key of a row in it; None for any row."""
 ADVISORY = "advisory lock"
@@ -98,13 +79,13 @@ class SerializableAccess:
     """Whether the transaction may be refused from here on, because a Z has committed; or it is READ ONLY, and asks
     whether others have ended."""
 
-    def may_conflict_with(self, other: SerializableAccess) -> bool:
+    def may_conflict_with(self, writer: SerializableAccess) -> bool:
         """Whether a read-write conflict between this reader and that writer depends on their order."""
-        return any(read[0] == row[0] and None in (read[1], row[1]) for row in other.written for read in self.read)
+        return any(read[0] == row[0] and None in (read[1], row[1]) for row in writer.written for read in self.read)
 
-    def meets_commit_of(self, other: SerializableAccess) -> bool:
+    def meets_commit_of(self, ending: SerializableAccess) -> bool:
         """Whether the other step commits something that this transaction may have read, or before this one ends."""
-        return bool(other.committed) and (self.ends or any_same_row(other.committed, self.read_set))
+        return bool(ending.committed) and (self.ends or any_same_row(ending.committed, self.read_set))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,19 +109,19 @@ class Footprint:
     opaque: bool = False
     """Whether it is not understood, so that it depends on everything."""
 
-    def __or__(self, other: Footprint) -> Footprint:
+    def __or__(self, more: Footprint) -> Footprint:
         """Return the union of both."""
-        if self is LOCAL or other is LOCAL:
-            return other if self is LOCAL else self
+        if self is LOCAL or more is LOCAL:
+            return more if self is LOCAL else self
         return Footprint(
-            reads=self.reads | other.reads,
-            locks=self.locks | other.locks,
-            tried=self.tried | other.tried,
-            publishes=self.publishes | other.publishes,
-            releases=self.releases | other.releases,
-            snapshot=self.snapshot or other.snapshot,
-            accesses=self.accesses | other.accesses,
-            opaque=self.opaque or other.opaque,
+            reads=self.reads | more.reads,
+            locks=self.locks | more.locks,
+            tried=self.tried | more.tried,
+            publishes=self.publishes | more.publishes,
+            releases=self.releases | more.releases,
+            snapshot=self.snapshot or more.snapshot,
+            accesses=self.accesses | more.accesses,
+            opaque=self.opaque or more.opaque,
         )
 
 
@@ -183,7 +164,7 @@ class Dependency(NamedTuple):
 
 
 def _of_transactions(holds: Callable[[SerializableAccess, SerializableAccess], bool]) -> Any:
-    return lambda one, other: any(holds(mine, theirs) for mine in one.accesses for theirs in other.accesses)
+    return lambda first, second: any(holds(mine, theirs) for mine in first.accesses for theirs in second.accesses)
 
 
 DEPENDENCIES = (
@@ -243,11 +224,11 @@ DEPENDENCIES = (
 
 # Called for every pair of moves of every run, and nearly all runs have the same few footprints.
 @functools.lru_cache(maxsize=65536)
-def dependent(one: Footprint, other: Footprint) -> bool:
+def dependent(first: Footprint, second: Footprint) -> bool:
     """Whether the order of the two steps may matter. Symmetric; True wherever that is not certain."""
-    if LOCAL in (one, other):
+    if LOCAL in (first, second):
         return False
-    return any(row.holds(one, other) or row.holds(other, one) for row in DEPENDENCIES)
+    return any(row.holds(first, second) or row.holds(second, first) for row in DEPENDENCIES)
 
 
 def collide(some: frozenset[LockedKey], others: frozenset[LockedKey]) -> bool:
@@ -261,9 +242,9 @@ def collide(some: frozenset[LockedKey], others: frozenset[LockedKey]) -> bool:
 
 def any_same_row(some: Iterable[FootprintKey], others: Iterable[FootprintKey]) -> bool:
     """Whether one of the first may be one of the others."""
-    return any(same_row(one, other) for one in some for other in others)
+    return any(same_row(row, key) for row in some for key in others)
 
 
-def same_row(one: FootprintKey, other: FootprintKey) -> bool:
+def same_row(row: FootprintKey, key: FootprintKey) -> bool:
     """Whether the keys may be those of one row."""
-    return one[0] == other[0] and (one[1] == other[1] or one[1] is None or other[1] is None)
+    return row[0] == key[0] and (row[1] == key[1] or row[1] is None or key[1] is None)

@@ -13,8 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Functions", "TableTriggers", "is_uncounted", "read_functions", "read_sequences", "read_triggers"]
-
 # Volatile ones of the server's own, as a rule: they change what is not a table, or tell of other sessions.
 _UNCOUNTED = """
 SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND prokind <> 'a'

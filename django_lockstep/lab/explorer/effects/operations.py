@@ -25,8 +25,6 @@ from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.effects.counted import Counts
 from django_lockstep.lab.explorer.effects.statements import Statement
 
-__all__ = ["ASLEEP", "TOKEN", "Operation", "Origin", "caller_of", "line_of", "raised_at", "sent_from", "text_of"]
-
 _SAVEPOINT_NAME = re.compile(r'"?s\d+_x\d+"?')
 ASLEEP = "sleep "
 """Prefix of the text of a step that sends nothing."""
@@ -87,8 +85,8 @@ class Operation:
     @property
     def arguments(self) -> tuple[str, ...]:
         """Its parameters as text; none where it has several sets of them."""
-        given = self.params if isinstance(self.params, list | tuple) and not self.many else ()
-        return tuple("NULL" if value is None else str(value) for value in given)
+        values = self.params if isinstance(self.params, list | tuple) and not self.many else ()
+        return tuple("NULL" if value is None else str(value) for value in values)
 
     @property
     def refused(self) -> bool:
@@ -158,7 +156,7 @@ def text_of(query: Any, driver: Any) -> str:
             continue
         if comment == "/*":
             place = _end_of_block(sql, token.start())
-        if not any(found["kind"] for found in _PARAMETER.finditer(sql, token.start(), place)):
+        if not any(match["kind"] for match in _PARAMETER.finditer(sql, token.start(), place)):
             parts.append(sql[begun : token.start()].strip())
             begun = place
     return " ".join(filter(None, [*parts, sql[begun:].strip()]))
@@ -255,12 +253,12 @@ def _coroutine_frames(awaited: Any) -> list[FrameType]:
 
 def raised_at(error: BaseException) -> Origin | None:
     """Return the innermost line of the user's code in the error's traceback."""
-    found, traceback = None, error.__traceback__
+    origin, traceback = None, error.__traceback__
     while traceback is not None:
         if _is_users(traceback.tb_frame.f_code):
-            found = traceback.tb_frame.f_code, traceback.tb_lineno
+            origin = traceback.tb_frame.f_code, traceback.tb_lineno
         traceback = traceback.tb_next
-    return found
+    return origin
 
 
 def line_of(origin: Origin | None) -> str:

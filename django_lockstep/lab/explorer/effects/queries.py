@@ -17,8 +17,6 @@ from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
-__all__ = ["Query", "Text", "comparison", "conjuncts", "exp", "identifier", "only", "parameter", "read_text", "unwrap"]
-
 _POSTGRES = Postgres()
 _PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sbt]|%%")
 _FIRST_WORDS = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "VALUES", "MERGE", "("})
@@ -26,8 +24,6 @@ _FIRST_WORDS = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "VALUE
 _VERBS = ((exp.Insert, "INSERT"), (exp.Update, "UPDATE"), (exp.Delete, "DELETE"), (exp.Query | exp.Values, "SELECT"))
 _NOT_FOUND_BY = frozenset({"kind", "this", "expressions", "from_", "limit", "locks", "returning"})
 """Parts of a statement that do not matter to how rows are found."""
-_BEFORE_COLUMNS = frozenset({"INTO", "AS", "WITH"})
-"""Words after which a name before a parenthesis has columns there, and is not called."""
 _MOST_REMEMBERED = 4096
 
 
@@ -39,8 +35,6 @@ class Text:
     parts: tuple[Query, ...]
     """The parts of WITH, and last the statement itself without them. Empty where WITH is recursive or nested: which
     table a name means depends on its place then."""
-    calls: frozenset[str]
-    """Words before parentheses: functions, in small letters or quotes, and keywords."""
     names: frozenset[str]
     """Words that are read as neither tables nor columns. A table among them was misread."""
 
@@ -48,12 +42,10 @@ class Text:
 class Query:
     """One SELECT, INSERT, UPDATE or DELETE."""
 
-    def __init__(self, tree: Any, *, name: str = "", renamed: bool = False, earlier: frozenset[str] = frozenset()):
+    def __init__(self, tree: Any, *, name: str = "", earlier: frozenset[str] = frozenset()):
         self.tree = tree
         self.name = name
         """What later parts of WITH call it; empty for the statement itself."""
-        self.renamed = renamed
-        """Whether WITH renames its columns."""
         self.verb = next((verb for kind, verb in _VERBS if isinstance(tree, kind)), "")
         # FOR UPDATE OF repeats the name of a table that FROM has named.
         nodes = [node for node in tree.find_all(exp.Table) if node.name and not isinstance(node.parent, exp.Lock)]
@@ -66,8 +58,8 @@ class Query:
     def target(self) -> Any:
         """The table that is written, or the first one of FROM, as a node."""
         node = self.tree.args.get("from_") if self.verb == "SELECT" else self.tree
-        found = getattr(node, "this", None)
-        return found.this if isinstance(found, exp.Schema) else found
+        target = getattr(node, "this", None)
+        return target.this if isinstance(target, exp.Schema) else target
 
     @property
     def target_name(self) -> str:
@@ -87,7 +79,7 @@ class Query:
     @functools.cached_property
     def comparisons(self) -> Sequence[tuple[Any, list[Any]]]:
         """The conditions ``column = value`` and ``column IN (value, ...)`` that every row of it fulfils."""
-        return [found for found in map(comparison, conjuncts(self.where)) if found is not None]
+        return [pair for pair in map(comparison, conjuncts(self.where)) if pair is not None]
 
     @functools.cached_property
     def locks(self) -> Sequence[Any]:
@@ -157,28 +149,17 @@ class Query:
         columns = self.tree.this.expressions if isinstance(self.tree.this, exp.Schema) else ()
         return list(zip(map(identifier, columns), _first_row(self.tree.expression), strict=False))
 
-    @property
-    def outputs(self) -> Sequence[Any]:
-        """The columns that it selects or returns."""
-        found = self.tree if self.verb == "SELECT" else self.tree.args.get("returning")
-        return getattr(found, "expressions", [])
-
     @functools.cached_property
     def calls(self) -> Sequence[tuple[str, Sequence[Any]]]:
         """The functions that sqlglot does not know, in small letters, with their arguments."""
         return [(node.name.lower(), node.expressions) for node in self.tree.find_all(exp.Anonymous)]
-
-    @functools.cached_property
-    def makes_table(self) -> bool:
-        """Whether SELECT INTO makes a table of its rows."""
-        return self.tree.find(exp.Into) is not None
 
 
 @functools.lru_cache(maxsize=_MOST_REMEMBERED)
 def read_text(sql: str) -> Text | None:
     """Return the statement with ``%s`` for parameters; None where it is not one about rows, or is not understood."""
     numbers = itertools.count()
-    numbered = _PLACEHOLDER.sub(lambda found: "%" if found[0] == "%%" else f":p{next(numbers)}", sql)
+    numbered = _PLACEHOLDER.sub(lambda match: "%" if match[0] == "%%" else f":p{next(numbers)}", sql)
     try:
         tokens = _POSTGRES.tokenize(numbered)
         if not tokens or tokens[0].text.upper() not in _FIRST_WORDS:
@@ -197,7 +178,6 @@ def read_text(sql: str) -> Text | None:
     return Text(
         whole=whole,
         parts=tuple(_parts(whole.tree)),
-        calls=frozenset(_calls(tokens)),
         names=frozenset(map(_name, tokens)) - understood,
     )
 
@@ -207,29 +187,17 @@ def _name(token: Any) -> str:
     return "" if kind == "STRING" else str(token.text if kind == "IDENTIFIER" else token.text.lower())
 
 
-def _calls(tokens: list[Any]) -> Iterator[str]:
-    for before, token, after in zip([None, *tokens], tokens, tokens[1:], strict=False):
-        word = "" if before is None else before.text.upper()
-        if after.token_type.name != "L_PAREN" or word in _BEFORE_COLUMNS:
-            continue
-        # Quoted, or in a schema, it may be another function than the one of that name.
-        if token.token_type.name == "IDENTIFIER" or word == ".":
-            yield f'"{token.text}"'
-        elif token.text[0].isidentifier():
-            yield token.text.lower()
-
-
 def _parts(tree: Any) -> Iterator[Query]:
     main = tree.copy()
     clause = main.args.get("with_")
     named = clause.pop().expressions if clause is not None else []
-    nested = any(each.find(exp.With) for each in [main, *(part.this for part in named)])
+    nested = any(query.find(exp.With) for query in [main, *(part.this for part in named)])
     if nested or (clause is not None and clause.recursive):
         return
     earlier: frozenset[str] = frozenset()
     for part in named:
         alias = part.args["alias"]
-        yield Query(part.this, name=identifier(alias), renamed=bool(alias.columns), earlier=earlier)
+        yield Query(part.this, name=identifier(alias), earlier=earlier)
         earlier |= {identifier(alias)}
     yield Query(main, earlier=earlier)
 
@@ -241,7 +209,7 @@ def _first_row(source: Any) -> Sequence[Any]:
     if not isinstance(source, exp.Select):
         return ()
     arrays = source.find(exp.Unnest, exp.Explode)
-    return [each for each in (source if arrays is None else arrays).expressions if not isinstance(each, exp.Star)]
+    return [value for value in (source if arrays is None else arrays).expressions if not isinstance(value, exp.Star)]
 
 
 def conjuncts(condition: Any) -> Iterator[Any]:

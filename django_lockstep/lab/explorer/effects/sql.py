@@ -12,16 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from sqlglot import exp
+
 from django_lockstep.lab.explorer.effects.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.effects.counted import COUNTED, widened
-from django_lockstep.lab.explorer.effects.footprints import FootprintKey, Mode
+from django_lockstep.lab.explorer.effects.footprints import ADVISORY, FootprintKey, LockedKey, Mode
 from django_lockstep.lab.explorer.effects.introspection import is_uncounted
-from django_lockstep.lab.explorer.effects.key_values import HASH, KeyValues, may_be_key
 from django_lockstep.lab.explorer.effects.operations import Operation
-from django_lockstep.lab.explorer.effects.queries import Query, exp, identifier, only, read_text
+from django_lockstep.lab.explorer.effects.queries import Query, identifier, only, parameter, read_text
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Key, Statement, delete, insert, merge, update
-
-__all__ = ["Statement", "changes_session", "isolation_level_set", "parse", "parse_cached"]
 
 _UNUSUAL = re.compile(r"\b[eE]'|\b[uU]&['\"]|\$\w*\$|%[bt]\b|==")
 """Strings with escapes, strings in dollars, parameters of another kind, an operator that only sqlglot has."""
@@ -42,8 +41,12 @@ _MODES = {
     (False, True): Mode.KEY_SHARE,
 }
 """By whether a locking clause says UPDATE, and whether it says KEY."""
-_NAMING = re.compile(f"set_config|{HASH}", re.IGNORECASE)
-"""Functions that take a name."""
+_ADVISORY = {
+    "pg_advisory_xact_lock": Mode.UPDATE,
+    "pg_advisory_xact_lock_shared": Mode.SHARE,
+    "pg_try_advisory_xact_lock": Mode.UPDATE,
+    "pg_try_advisory_xact_lock_shared": Mode.SHARE,
+}
 _MOST_REMEMBERED = 4096
 _CHANGES_SESSION = Statement(kind="UNKNOWN", changes_session=True)
 
@@ -59,21 +62,37 @@ def parse_cached(operation: Operation, catalog: Catalog) -> Statement:
 
 def _parse_remembered(operation: Operation, catalog: Catalog) -> Statement:
     """Return the statement from the catalog's cache: every schedule sends the same few statements again."""
-    given = operation.params if isinstance(operation.params, list | tuple) else ()
-    # Other values, such as times, differ each time; only those that may be keys or names of settings and locks matter.
-    matters = _is_named if _NAMING.search(operation.sql) else may_be_key
-    key = (operation.sql, tuple(value if matters(value) else None for value in given), operation.many)
-    known: Statement | None = catalog.parsed.get(key)
-    if known is None:
+    params = operation.params if isinstance(operation.params, list | tuple) else ()
+    # Other values, such as times, differ each time; only those that may be keys or names of settings matter.
+    names_setting = "set_config" in operation.sql.lower()
+    values = (value if _is_key(value) or (names_setting and isinstance(value, str)) else None for value in params)
+    key = (operation.sql, tuple(values), operation.many)
+    statement: Statement | None = catalog.parsed.get(key)
+    if statement is None:
         if len(catalog.parsed) >= _MOST_REMEMBERED:
             catalog.parsed.clear()
-        known = parse(operation.sql, operation.params, catalog=catalog, many=operation.many)
-        catalog.parsed[key] = known
-    return known
+        statement = parse(operation.sql, operation.params, catalog=catalog, many=operation.many)
+        catalog.parsed[key] = statement
+    return statement
 
 
-def _is_named(value: object) -> bool:
-    return isinstance(value, str) or may_be_key(value)
+def _is_key(value: object) -> bool:
+    """Whether it is an integer: other keys may be random, and differ from run to run."""
+    if isinstance(value, str):
+        return value.isascii() and value.isdigit()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _key(params: Any, node: Any) -> int | None:
+    """Return the key that an operand stands for, a parameter or a number; None if that is not certain."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Cast) and inner.is_type("BIGINT", "INT", "SMALLINT"):
+        inner = inner.this.unnest()
+    value = inner.name if isinstance(inner, exp.Literal) and not inner.is_string else None
+    number = parameter(inner)
+    if number is not None and isinstance(params, list | tuple) and number < len(params):
+        value = params[number]
+    return int(value) if value is not None and _is_key(value) else None
 
 
 def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Statement:
@@ -94,10 +113,10 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
     if counted is None or ";" in text or is_uncounted(text) or uncounted or catalog.hidden:
         hidden = uncounted[:1] or [catalog.hidden] * bool(catalog.hidden)
         return replace(UNKNOWN, reasons=frozenset(f"a statement calls {name}()" for name in hidden))
-    found = read_text(text) if plain else None
+    query_text = read_text(text) if plain else None
     statement = None
-    if found is not None and not any(map(catalog.get, found.names)):
-        statement = _parse_parts(found.parts, KeyValues(() if many else params), catalog)
+    if query_text is not None and not any(map(catalog.get, query_text.names)):
+        statement = _parse_parts(query_text.parts, functools.partial(_key, () if many else params), catalog)
     if statement is None:
         return Statement(kind=counted[1].upper(), hidden=True)
     return replace(
@@ -121,107 +140,115 @@ def _parse_session_statement(text: str) -> Statement | None:
     return None
 
 
-def _parse_parts(parts: Iterable[Query], values: KeyValues, catalog: Catalog) -> Statement | None:
+def _parse_parts(parts: Iterable[Query], key: Key, catalog: Catalog) -> Statement | None:
     """Return the union of the parts of a statement, which share one snapshot; None if one is not understood."""
-    found: list[Statement] = []
+    statements: list[Statement] = []
     for query in parts:
         # Which rows the name of a part means depends on its place if a table has it, too.
         if catalog.get(query.name) is not None or not query.verb:
             return None
         if _outlives(query):
             return UNKNOWN
-        statement = _parse_query(query, values, catalog)
+        statement = _parse_query(query, key, catalog)
         if statement is None:
             return None
-        found.append(statement)
-        values.note_part(query, statement, catalog)
-    if len(found) == 1:
-        return found[0]
-    kind = next((each.kind for each in found if each.kind != "SELECT"), "SELECT")
-    return merge(kind, found) if found else None
+        statements.append(statement)
+    if len(statements) == 1:
+        return statements[0]
+    kind = next((part.kind for part in statements if part.kind != "SELECT"), "SELECT")
+    return merge(kind, statements) if statements else None
 
 
 def _outlives(query: Query) -> bool:
     """Whether it makes a table, or changes a setting beyond the transaction."""
-    values = [given[2:] for name, given in query.calls if name == "set_config"]
-    lasts = any(not (len(given) == 1 and isinstance(given[0], exp.Boolean) and given[0].this) for given in values)
-    return query.makes_table or lasts
+    values = [arguments[2:] for name, arguments in query.calls if name == "set_config"]
+    lasts = any(not (len(args) == 1 and isinstance(args[0], exp.Boolean) and args[0].this) for args in values)
+    return lasts or query.tree.find(exp.Into) is not None
 
 
-def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement | None:
+def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:
     tables = [catalog.get(name) for name in query.tables]
-    known = [table for table in tables if table is not None]
+    in_catalog = [table for table in tables if table is not None]
     # What is not in the catalog is of another schema, or new; what leads to other tables is counted there.
-    if len(known) < len(tables) or any(table.special for table in known):
+    if len(in_catalog) < len(tables) or any(table.special for table in in_catalog):
         return None
     verbs = ("INSERT", "UPDATE") if query.on_conflict else (query.verb,)
-    reasons = frozenset().union(*(table.opaque.get(verb, frozenset()) for table in known for verb in verbs))
+    reasons = frozenset().union(*(table.opaque.get(verb, frozenset()) for table in in_catalog for verb in verbs))
     if reasons:
         return replace(UNKNOWN, reasons=reasons)
-    keys = _keys(query, known[0], values, catalog) if len(known) == 1 else {None}
-    rows = frozenset((table.name, key) for table in known for key in keys)
-    scanned = frozenset(table.name for table in known) if not query.finds_by_one_column else frozenset()
+    keys = _keys(query, in_catalog[0], key, catalog) if len(in_catalog) == 1 else {None}
+    rows = frozenset((table.name, pk) for table in in_catalog for pk in keys)
+    scanned = frozenset(table.name for table in in_catalog) if not query.finds_by_one_column else frozenset()
     statement: Statement | None = Statement(kind="SELECT", reads=rows)
     if query.verb != "SELECT":
-        statement = _parse_write(query, known, rows, catalog=catalog, key=functools.partial(values.key, query))
+        statement = _parse_write(query, in_catalog, rows, catalog=catalog, key=key)
     if statement is None:
         return None
     # A subquery of a write may lock rows, too. OF is not read: each strength counts for every table, which may be too
     # many locks, never too few.
     modes = {_MODES[bool(lock.args.get("update")), bool(lock.args.get("key"))] for lock in query.locks}
-    locks = frozenset((key, mode) for mode in modes for key in statement.reads)
+    locks = frozenset((row, mode) for mode in modes for row in statement.reads)
     # A row that is joined may come back several times, and one that a subquery locks not at all.
     plain = query.verb == "SELECT" and query.tree.args.get("locks") and len(modes) == 1 and not query.joins
     row_locks = locks if plain else frozenset() if modes else statement.row_locks
-    locks |= statement.locks | values.advisory_locks(query)
+    locks |= statement.locks | _advisory_locks(query, key)
     return replace(
         statement,
         locks=locks,
         row_locks=row_locks,
         scanned=scanned,
-        unordered=_unordered(query, known) if None in keys else frozenset(),
+        unordered=_unordered(query, in_catalog) if None in keys else frozenset(),
         limit=query.limit,
-        hidden=bool(known) and not known[0].hidden.isdisjoint(verbs),
-        guarded=bool(known) and not known[0].guards.isdisjoint(verbs),
-        runs_code=bool(known) and not known[0].touching.isdisjoint(verbs),
-        lookups=tuple(table for table, key in rows if key is not None),
+        hidden=bool(in_catalog) and not in_catalog[0].hidden.isdisjoint(verbs),
+        guarded=bool(in_catalog) and not in_catalog[0].guards.isdisjoint(verbs),
+        runs_code=bool(in_catalog) and not in_catalog[0].touching.isdisjoint(verbs),
+        lookups=tuple(table for table, pk in rows if pk is not None),
         several_keys=len(keys) > 1,
     )
 
 
-def _unordered(query: Query, known: Sequence[TableFacts]) -> frozenset[str]:
+def _advisory_locks(query: Query, key: Key) -> frozenset[LockedKey]:
+    """Return advisory locks as row locks of one table; those of names, which the server hashes, may be any."""
+    return frozenset(
+        ((ADVISORY, key(arguments[0]) if len(arguments) == 1 else None), _ADVISORY[name])
+        for name, arguments in query.calls
+        if name in _ADVISORY
+    )
+
+
+def _unordered(query: Query, tables: Sequence[TableFacts]) -> frozenset[str]:
     """Return the tables whose rows come, or are locked, in an order that the server chooses."""
     if query.verb == "SELECT":
-        return frozenset(table.name for table in known if query.shows_order(known[0].keys))
+        return frozenset(table.name for table in tables if query.shows_order(tables[0].keys))
     # A write locks rows in that order; which ones a subquery with LIMIT chooses depends on it, too.
     limited = query.verb == "INSERT" or query.tree.find(exp.Limit) is not None
-    own = known[:1] if query.verb != "INSERT" else ()
-    return frozenset(table.name for table in (known[1:] if limited else ())).union(table.name for table in own)
+    own = tables[:1] if query.verb != "INSERT" else ()
+    return frozenset(table.name for table in (tables[1:] if limited else ())).union(table.name for table in own)
 
 
 def _parse_write(
-    query: Query, known: Sequence[TableFacts], rows: frozenset[FootprintKey], *, catalog: Catalog, key: Key
+    query: Query, tables: Sequence[TableFacts], rows: frozenset[FootprintKey], *, catalog: Catalog, key: Key
 ) -> Statement | None:
-    if not known or query.target_name != known[0].name:
+    if not tables or query.target_name != tables[0].name:
         return None
-    target, others = known[0], frozenset((table.name, None) for table in known[1:])
-    own = frozenset(key for key in rows if key[0] == target.name)
+    target, others = tables[0], frozenset((table.name, None) for table in tables[1:])
+    own = frozenset(row for row in rows if row[0] == target.name)
     return _WRITES[query.verb](query, target, rows=own, others=others, catalog=catalog, key=key)
 
 
 _WRITES = {"INSERT": insert, "UPDATE": update, "DELETE": delete}
 
 
-def _keys(query: Query, table: TableFacts, values: KeyValues, catalog: Catalog) -> set[int | None]:
+def _keys(query: Query, table: TableFacts, key: Key, catalog: Catalog) -> set[int | None]:
     """Return the primary keys that WHERE restricts the statement to; {None} if that is not certain."""
     source = query.target
     # The condition may be about a subquery's columns, or about columns that are renamed.
     direct = query.target_name == table.name and not source.alias_column_names
-    if not direct or table.pk is None or table.name in catalog.rekeyed:
+    if not direct or table.pk is None or table.name in catalog.noted("rekeyed"):
         return {None}
-    for column, given in query.comparisons:
+    for column, operands in query.comparisons:
         if query.table_of(column) == table.name and identifier(column) == table.pk and only(column, "this", "table"):
-            return {values.key(query, each) for each in given}
+            return set(map(key, operands))
     return {None}
 
 
@@ -257,8 +284,8 @@ _HARMLESS_SETTINGS = frozenset(
 
 def isolation_level_set(sql: str) -> str | None:
     """Return the isolation level that the statement sets for its transaction; None if it does not."""
-    found = _LEVEL.search(sql)
-    return " ".join(found[1].lower().split()).replace("uncommitted", "committed") if found else None
+    match = _LEVEL.search(sql)
+    return " ".join(match[1].lower().split()).replace("uncommitted", "committed") if match else None
 
 
 def changes_session(sql: str, params: Any) -> bool:
@@ -277,8 +304,8 @@ def _part_changes_session(part: str) -> bool:
 
 def is_harmless_set(sql: str) -> bool:
     """Whether a SET changes only how the session waits or prints; not its role, schemas, triggers or plans."""
-    found = _SET.match(sql)
-    return found is not None and _is_harmless(found[1])
+    match = _SET.match(sql)
+    return match is not None and _is_harmless(match[1])
 
 
 def _is_harmless(name: str) -> bool:
@@ -288,10 +315,10 @@ def _is_harmless(name: str) -> bool:
 
 def _sets_only_harmless(sql: str, params: Any) -> bool:
     """Whether every ``set_config()`` in the statement is harmless."""
-    given: Sequence[Any] = params if isinstance(params, list | tuple) else ()
-    for found in _CONFIGURED.finditer(sql):
-        place = sql[: found.start()].count("%s")
-        name = given[place] if found[2] and place < len(given) else found[1]
+    values: Sequence[Any] = params if isinstance(params, list | tuple) else ()
+    for match in _CONFIGURED.finditer(sql):
+        place = sql[: match.start()].count("%s")
+        name = values[place] if match[2] and place < len(values) else match[1]
         if not name or not _is_harmless(str(name)):
             return False
     return True

@@ -13,19 +13,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from sqlglot import exp
+
 from django_lockstep.lab.explorer.effects.queries import (
     Query,
     comparison,
     conjuncts,
-    exp,
     identifier,
     only,
     parameter,
     read_text,
     unwrap,
 )
-
-__all__ = ["Condition", "StatementText", "Value", "columns_of", "read_parts", "read_statement"]
 
 _QUOTED = re.compile(r'"\w+"\.(?=")|"')
 _ADVISORY = re.compile(

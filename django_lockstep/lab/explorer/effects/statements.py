@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from sqlglot import exp
+
 from django_lockstep.lab.explorer.effects.catalog import EVERY_COLUMN, Catalog, ForeignKey, TableFacts, UniqueIndex
 from django_lockstep.lab.explorer.effects.footprints import FootprintKey, LockedKey, Mode
-from django_lockstep.lab.explorer.effects.queries import Query, exp, parameter
-
-__all__ = ["UNKNOWN", "Statement", "delete", "insert", "merge", "update", "writes_beyond"]
+from django_lockstep.lab.explorer.effects.queries import Query, parameter
 
 _OTHER_BASE = re.compile(r"\s*[+-]?0[xob]", re.IGNORECASE)
 _NULL = -1
@@ -37,18 +37,18 @@ class InsertedKeys:
 
     def locks(self, params: Any) -> frozenset[LockedKey] | None:
         """Return the keys with these parameters; None if they are not certain."""
-        given: Sequence[Any] = params if isinstance(params, list | tuple) else ()
-        found: set[LockedKey] = set()
+        arguments: Sequence[Any] = params if isinstance(params, list | tuple) else ()
+        keys: set[LockedKey] = set()
         for index, numbers in self.parts:
-            if any(number >= len(given) for number in numbers):
+            if any(number >= len(arguments) for number in numbers):
                 return None
-            values = [None if number == _NULL else given[number] for number in numbers]
+            values = [None if number == _NULL else arguments[number] for number in numbers]
             if not all(value is None or _is_exact(value) for value in values):
                 return None
             if not (index.nulls_distinct and None in values):
                 number = zlib.crc32("|".join(map(_normalized, values)).encode())
-                found.add(((f"{self.table}, index {index.name}", number), Mode.UNIQUE))
-        return frozenset(found)
+                keys.add(((f"{self.table}, index {index.name}", number), Mode.UNIQUE))
+        return frozenset(keys)
 
 
 def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
@@ -64,7 +64,7 @@ def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
         if not index.exact:
             return None
         if len(index.columns) == 1 and index.columns[0] in table.numbered - values.keys():
-            continue  # a number of the sequence is never given twice
+            continue  # a number of the sequence is never assigned twice
         numbers = _operands(index, values)
         if numbers is None or table.numbered.intersection(index.columns):
             return None
@@ -75,8 +75,8 @@ def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
 def _operands(index: UniqueIndex, values: Mapping[str, Any]) -> tuple[int, ...] | None:
     nodes = [values.get(column) for column in index.columns]
     numbers = [_NULL if isinstance(node, exp.Null) else parameter(node) for node in nodes]
-    known = tuple(number for number in numbers if number is not None)
-    return known if known and len(known) == len(numbers) else None
+    complete = tuple(number for number in numbers if number is not None)
+    return complete if complete and len(complete) == len(numbers) else None
 
 
 def _is_exact(value: Any) -> bool:
@@ -186,38 +186,37 @@ class Statement:
 UNKNOWN = Statement(kind="UNKNOWN")
 
 
-def merge(kind: str, found: Iterable[Statement]) -> Statement:
+_UNITED = ("reads", "locks", "writes", "scanned", "key_conflicts", "deferred", "unordered")
+_ANY = ("hidden", "guarded", "runs_code", "several_keys")
+
+
+def merge(kind: str, statements: Sequence[Statement]) -> Statement:
     """Return the union of statements that are sent as one; unknown if one of them is."""
-    found = list(found)
-    if any(each.kind == "UNKNOWN" for each in found):
-        return replace(UNKNOWN, reasons=frozenset().union(*(each.reasons for each in found)))
+
+    def values(name: str) -> list[Any]:
+        return [getattr(statement, name) for statement in statements]
+
+    if "UNKNOWN" in values("kind"):
+        return replace(UNKNOWN, reasons=frozenset().union(*values("reasons")))
+    united: dict[str, Any] = {name: frozenset().union(*values(name)) for name in _UNITED}
+    united |= {name: any(values(name)) for name in _ANY}
     return Statement(
         kind=kind,
-        reads=frozenset().union(*(each.reads for each in found)),
-        locks=frozenset().union(*(each.locks for each in found)),
-        writes=frozenset().union(*(each.writes for each in found)),
-        scanned=frozenset().union(*(each.scanned for each in found)),
-        key_conflicts=frozenset().union(*(each.key_conflicts for each in found)),
-        deferred=frozenset().union(*(each.deferred for each in found)),
-        unordered=frozenset().union(*(each.unordered for each in found)),
-        limit=min((each.limit for each in found if each.limit is not None), default=None),
-        hidden=any(each.hidden for each in found),
-        guarded=any(each.guarded for each in found),
-        runs_code=any(each.runs_code for each in found),
-        lookups=tuple(table for each in found for table in each.lookups),
-        several_keys=any(each.several_keys for each in found),
+        **united,
+        limit=min((limit for limit in values("limit") if limit is not None), default=None),
+        lookups=tuple(table for lookups in values("lookups") for table in lookups),
     )
 
 
 def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
     whole: FootprintKey = (table.name, None)
-    given = query.inserted if query.inserts_one_row else ()
+    assigned = query.inserted if query.inserts_one_row else ()
     new = Statement(
         kind="INSERT",
         reads=others,
         # The whole table, because the new row's key is not known; its foreign keys lock the parents FOR KEY SHARE.
         locks=frozenset({(whole, Mode.INSERT), (whole, Mode.UNIQUE)})
-        | _parent_locks(table, table.foreign_keys, verb="INSERT", given=given, catalog=catalog, key=key)
+        | _parent_locks(table, table.foreign_keys, verb="INSERT", assigned=assigned, catalog=catalog, key=key)
         | _shared_sequence_locks(table, catalog),
         writes=frozenset({whole}),
         # Counts only for an INSERT that waits, or that fails because the key exists: before, it is not known whether
@@ -242,7 +241,7 @@ def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
     changed = [
         key for key in table.foreign_keys if EVERY_COLUMN in columns | {*key.columns} or columns & {*key.columns}
     ]
-    parents = _parent_locks(table, changed, verb="UPDATE", given=query.assigned, catalog=catalog, key=key)
+    parents = _parent_locks(table, changed, verb="UPDATE", assigned=query.assigned, catalog=catalog, key=key)
     # SET column = DEFAULT may take a number from a sequence that another statement takes one from as well.
     if EVERY_COLUMN in columns or columns & table.unique or query.has_default:
         changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
@@ -265,7 +264,7 @@ def _update_keys(
     whole: FootprintKey = (table.name, None)
     if changes_pk:
         # From now on a key does not identify a row of this table, so the statement may be about any of them.
-        catalog.note_rekeyed({table.name})
+        catalog.note("rekeyed", {table.name})
         rows = frozenset({whole})
     locks = (
         {(key, Mode.UPDATE) for key in rows}
@@ -320,20 +319,20 @@ def _parent_locks(
     foreign_keys: Iterable[ForeignKey],
     *,
     verb: str,
-    given: Iterable[tuple[str, Any]],
+    assigned: Iterable[tuple[str, Any]],
     catalog: Catalog,
     key: Key,
 ) -> Locks:
-    """Return the locks on the rows to which given values of columns refer; any row where they do not say which."""
+    """Return the locks on the rows to which assigned values of columns refer; any row where they do not say which."""
     # A trigger may set another value than the statement says.
-    values = {} if verb in table.guards else dict(given)
+    values = {} if verb in table.guards else dict(assigned)
     locks = set()
-    for each in foreign_keys:
-        node = values.get(each.columns[0]) if each.to_key and len(each.columns) == 1 else None
+    for reference in foreign_keys:
+        node = values.get(reference.columns[0]) if reference.to_key and len(reference.columns) == 1 else None
         if isinstance(node, exp.Null):
             continue  # it refers to nothing
-        row = None if node is None or each.parent in catalog.rekeyed else key(node)
-        locks.add(((each.parent, row), Mode.KEY_SHARE))
+        row = None if node is None or reference.parent in catalog.noted("rekeyed") else key(node)
+        locks.add(((reference.parent, row), Mode.KEY_SHARE))
     return frozenset(locks)
 
 

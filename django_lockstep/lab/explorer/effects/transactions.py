@@ -27,8 +27,6 @@ from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement
 from django_lockstep.lab.explorer.errors import NotExplorable
 
-__all__ = ["Transaction"]
-
 _KEY_EXISTS = frozenset({"23505", "23P01"})
 """SQLSTATEs of statements whose key exists already."""
 _OF_ROWS = (Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE)
@@ -73,11 +71,6 @@ def _with_entries(statement: Statement) -> frozenset[FootprintKey]:
 def _without_effect(statement: Statement) -> Statement:
     """Return the statement as one that has locked and written no row."""
     return replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
-
-
-def _is_value(lock: LockedKey) -> bool:
-    key, mode = lock
-    return mode is Mode.UNIQUE or key[0] == ADVISORY
 
 
 def _require_saved(statement: Statement, what: str, name: str) -> None:
@@ -129,7 +122,7 @@ class Transaction:
             self._since = self._commits.count
         self._named |= _rows_read(statement)
         self._commits.may_be_any |= statement.kind == "UNKNOWN"
-        self._catalog.note_read(statement.tables_read)
+        self._catalog.note("read", statement.tables_read)
 
     def _is_first(self, statement: Statement) -> bool:
         return not self._seen and statement.kind not in _OUTSIDE
@@ -158,17 +151,15 @@ class Transaction:
 
         Those are unique keys and advisory locks, which are known by values that each run may make anew.
         """
-        wanted, held = (frozenset(filter(_is_value, each)) for each in (self.waiting(operation).locks, self._locks))
-        return bool(wanted | held) and dependent(Footprint(locks=wanted, releases=held), touched)
+        of_values, held = (
+            frozenset((key, mode) for key, mode in locks if mode is Mode.UNIQUE or key[0] == ADVISORY)
+            for locks in (self.waiting(operation).locks, self._locks)
+        )
+        return bool(of_values | held) and dependent(Footprint(locks=of_values, releases=held), touched)
 
-    @property
-    def holds_locks(self) -> bool:
-        """Whether the open transaction seems to hold a lock."""
-        return bool(self._locks)
-
-    def holds_against(self, wanted: frozenset[LockedKey]) -> bool:
+    def holds_against(self, locks: frozenset[LockedKey]) -> bool:
         """Whether the open transaction seems to hold a lock that conflicts with these."""
-        return bool(wanted) and collide(self._locks, wanted)
+        return collide(self._locks, locks)
 
     def footprint(self, operation: Operation, *, waited: bool = False) -> Footprint:
         """Return the footprint of a step that ended, with what the end of its transaction published and released.
@@ -219,10 +210,10 @@ class Transaction:
 
     def _note_order(self, statement: Statement, operation: Operation) -> None:
         """Note whose rows the step has taken in the server's order, and placed anew."""
-        self._catalog.note_changed(table for table, _ in statement.writes if statement.kind != "DELETE")
+        self._catalog.note("changed", (table for table, _ in statement.writes if statement.kind != "DELETE"))
         locked = {key for key, mode in statement.locks if mode in _OF_ROWS and operation.rows != 0}
         if statement.sees_order(operation.rows):
-            self._catalog.note_unordered(statement.unordered)
+            self._catalog.note("taken", statement.unordered)
             operation.unordered_locks = statement.unordered & {table for table, _ in locked}
         if locked:
             self._locked_rows |= locked
@@ -243,7 +234,7 @@ class Transaction:
             touched = touched | Footprint(locks=statement.key_conflicts)
             # A sequence has given a number that was there already: who gets which number matters.
             if statement.keys and operation.constraint not in {index.name for index, _ in statement.keys.parts}:
-                self._catalog.note_read({statement.keys.table})
+                self._catalog.note("read", {statement.keys.table})
         if operation.refused and not waited:
             # The end of its transaction releases only what was taken before.
             return replace(touched, tried=touched.locks, locks=frozenset()), replace(statement, locks=frozenset())
@@ -266,15 +257,15 @@ class Transaction:
         """Return the step's statement, of an INSERT with the unique keys that it adds instead of any key."""
         statement = self.statement(operation)
         keys = statement.keys
-        found = None if keys is None or operation.many else keys.locks(operation.params)
-        if keys is None or found is None:
+        unique_locks = None if keys is None or operation.many else keys.locks(operation.params)
+        if keys is None or unique_locks is None:
             return statement
         # Rows that others read are found in the order in which they were inserted, and have numbers in that order.
-        self._catalog.note_filled(keys.table)
-        if keys.table in self._catalog.ordered | self._catalog.unordered:
+        self._catalog.note("filled", {keys.table})
+        if keys.table in self._catalog.noted("ordered") | self._catalog.noted("unordered"):
             return statement
         any_key = (keys.table, None), Mode.UNIQUE
-        return replace(statement, locks=statement.locks - {any_key} | found)
+        return replace(statement, locks=statement.locks - {any_key} | unique_locks)
 
     def _own(self, statement: Statement, operation: Operation) -> Footprint:
         if statement.kind == "LOCAL":
@@ -294,7 +285,7 @@ class Transaction:
         """Return what stands for the order in which it places rows, of tables in which that is seen."""
         if statement.kind == "DELETE":
             return frozenset()
-        tables = {table for table, _ in statement.writes} & self._catalog.unordered
+        tables = {table for table, _ in statement.writes} & self._catalog.noted("unordered")
         return frozenset(((table, None), Mode.ORDER) for table in tables)
 
     def _access(self, operation: Operation) -> SerializableAccess:
@@ -349,8 +340,11 @@ class Transaction:
         self._deferred = self._deferred | self._deferred_checks(statement)
         self._session_changed = self._session_changed or statement.changes_session
         self._opaque = self._opaque or statement.kind == "UNKNOWN"
-        if operation.rows == len(statement.row_locks):
-            self._note_row_locks(statement)
+        # ROLLBACK TO SAVEPOINT may release what was locked since.
+        if operation.rows == len(statement.row_locks) and not self._nested:
+            for key, mode in statement.row_locks:
+                if key[1] is not None:
+                    self._row_locks[key] = max(mode, self._row_locks.get(key, mode))
         # The level is fixed by the statement that begins the transaction.
         self._level = self._level or (operation.isolation if operation.in_transaction is False else None)
         if statement.isolation:
@@ -358,13 +352,6 @@ class Transaction:
         self._read_only = self._read_only or statement.read_only
         self._nested = self._nested or operation.template.upper().startswith("SAVEPOINT")
         self._seen = self._seen or statement.kind not in _OUTSIDE
-
-    def _note_row_locks(self, statement: Statement) -> None:
-        if self._nested:
-            return  # ROLLBACK TO SAVEPOINT may release them
-        for key, mode in statement.row_locks:
-            if key[1] is not None:
-                self._row_locks[key] = max(mode, self._row_locks.get(key, mode))
 
     def _end(self, statement: Statement, operation: Operation) -> Footprint:
         if self._opaque:

@@ -32,8 +32,6 @@ from django_lockstep.lab.explorer.render.visibility import (
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
 from django_lockstep.lab.explorer.tables.final_state import REMOVED
 
-__all__ = ["Explanation", "explain", "find_explanation"]
-
 _BLOCKED_BY = re.compile(r"^(.+) waits for .+; blocked by (.+)\.$", re.MULTILINE)
 
 
@@ -95,9 +93,9 @@ def _lost_update(run: Run) -> _Found:
         # Columns that both set differently first.
         for name in sorted(both, key=lambda name: mine[name] == theirs.get(name)):
             changed = f"to {_value(theirs[name])}" if name in theirs else f"({name} = {sets[name]})"
-            how = "as it had read it" if mine[name] == row[name] else f"computed from {_value(row[name])}"
+            basis = "as it had read it" if mine[name] == row[name] else f"computed from {_value(row[name])}"
             sentence = (
-                f"{write.actor} wrote {name} {_value(mine[name])} {how}, which {between.actor} had changed {changed} "
+                f"{write.actor} wrote {name} {_value(mine[name])} {basis}, which {between.actor} had changed {changed} "
                 f"in between{_at(source, write)}"
             )
             yield write, sentence
@@ -231,21 +229,21 @@ def _single(step: Step) -> bool:
 
 def _duplicate_insert(run: Run) -> _Found:
     """Find two actors that searched for the same row, found none, and both inserted it."""
-    for one, other in pairs(writes(run, "INSERT")):
+    for earlier, later in pairs(writes(run, "INSERT")):
         # An UPDATE that unsets the current row looks for it, and may find an older one.
-        searches = [looks_before(run, insert, summarize(insert).table)[-1:] for insert in (one, other)]
+        searches = [looks_before(run, insert, summarize(insert).table)[-1:] for insert in (earlier, later)]
         for first, search in zip(*searches, strict=False):
             keys = {name: value for name, (value, *more) in _sorted_keys(summarize(search)) if not more}
-            twice = keys and all(summarize(insert).sets.items() >= keys.items() for insert in (one, other))
+            twice = keys and all(summarize(insert).sets.items() >= keys.items() for insert in (earlier, later))
             blind = all(_found_none(step) for step in (first, search) if summarize(step).verb == "SELECT")
-            if twice and blind and misses(run, search, one):
+            if twice and blind and misses(run, search, earlier):
                 row = ", ".join(f"{name}={_value(value)}" for name, value in keys.items())
                 none = "found none" if all(map(_found_none, (first, search))) else "did not see the other one's"
                 sentence = (
-                    f"{' and '.join(sorted([one.actor, other.actor]))} both looked for a row of {summarize(one).table} "
-                    f"with {row}, {none}, and inserted it{_at(search, other)}"
+                    f"{' and '.join(sorted([earlier.actor, later.actor]))} both looked for a row of "
+                    f"{summarize(earlier).table} with {row}, {none}, and inserted it{_at(search, later)}"
                 )
-                yield other, sentence
+                yield later, sentence
 
 
 def _sorted_keys(summary: StatementText) -> list[tuple[str, list[str]]]:
@@ -293,23 +291,23 @@ def _out_of_order(run: Run) -> _Found:
 
 def _write_skew(run: Run) -> _Found:
     """Find two actors that each read what the other one then wrote, in different rows (A5B)."""
-    for one, other in pairs(writes(run)):
+    for first, second in pairs(writes(run)):
         # Both wrote one row: that would be a lost update.
-        if summarize(one).same_row(summarize(other)):
+        if summarize(first).same_row(summarize(second)):
             continue
         missed = [
             look
-            for write, change in ((one, other), (other, one))
+            for write, change in ((first, second), (second, first))
             for look in [look for look in looks_before(run, write) if may_see(look, change)][-1:]
             if misses(run, look, change)
         ]
         if len(missed) == 2:
             tables = " and ".join(dict.fromkeys(summarize(look).table for look in missed))
             sentence = (
-                f"{one.actor} and {other.actor} each read {tables} before the other one's change was committed, and "
-                f"based their writes on that: {_change(one)} and {_change(other)}{_at(one, other)}"
+                f"{first.actor} and {second.actor} each read {tables} before the other one's change was committed, and "
+                f"based their writes on that: {_change(first)} and {_change(second)}{_at(first, second)}"
             )
-            yield other, sentence
+            yield second, sentence
 
 
 def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:

@@ -11,8 +11,6 @@ from django_lockstep.lab.explorer.render.summaries import describe_result, descr
 from django_lockstep.lab.explorer.render.timelines import actor_title, actors_of, describe_wait
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Step, Swap
 
-__all__ = ["OutcomeCard", "ShownMove", "moves_of", "outcome_cards"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownMove:
@@ -63,7 +61,7 @@ def moves_of(run: Run) -> Iterator[ShownMove]:
             text=describe_step(step, run) if step else "goes on first, which the server decides",
             result=describe_result(step, run) if step else "",
             wait=describe_wait(step) if step and step.waited_for else "",
-            woken=tuple(each.actor for each in run.steps if each.begun < number == each.ended),
+            woken=tuple(ended.actor for ended in run.steps if ended.begun < number == ended.ended),
             held={actor: locks for actor, locks in held.items() if locks},
             seen=_seen(run, number),
             swaps=tuple(swap for swap in run.swaps if swap.later == number),
@@ -76,10 +74,10 @@ def _locks(run: Run, actor: str, move: int) -> list[str]:
 
 def _seen(run: Run, move: int) -> dict[str, str]:
     texts: dict[str, list[str]] = {}
-    for each in run.seen:
-        if each.move == move:
-            rows = "; ".join(", ".join(f"{name}={value}" for name, value in row.items()) for row in each.rows)
-            texts.setdefault(each.actor, []).append(f"{each.table}: {rows or 'no row'}")
+    for sight in run.seen:
+        if sight.move == move:
+            rows = "; ".join(", ".join(f"{name}={value}" for name, value in row.items()) for row in sight.rows)
+            texts.setdefault(sight.actor, []).append(f"{sight.table}: {rows or 'no row'}")
     return {actor_title(actor, run) if actor else "": "\n".join(lines) for actor, lines in texts.items()}
 
 
@@ -96,16 +94,16 @@ class OutcomeCard:
 
 def outcome_cards(report: RaceReport) -> Iterator[OutcomeCard]:
     """Yield a card for each outcome of the report's exploration, the wrong ones first."""
-    found = report.exploration
+    exploration = report.exploration
     drawn = {run.schedule: run for run in report.runs if not run.holds}
-    for outcome in found.outcomes if found else ():
+    for outcome in exploration.outcomes if exploration else ():
         run = drawn.get(outcome.schedule)
         anomaly = find_explanation(run).kind if run else ""
-        yield OutcomeCard(outcome=outcome, serial=_is_serial(outcome, found, report.serial), anomaly=anomaly)
+        yield OutcomeCard(outcome=outcome, serial=_is_serial(outcome, exploration, report.serial), anomaly=anomaly)
 
 
-def _is_serial(outcome: Outcome, found: Exploration | None, serial: tuple[Run, ...]) -> bool | None:
+def _is_serial(outcome: Outcome, exploration: Exploration | None, serial: tuple[Run, ...]) -> bool | None:
     if any((run.state, run.errors, run.results) == (outcome.state, outcome.errors, outcome.results) for run in serial):
         return True
     # Values that differ from run to run would make equal ends look different.
-    return None if found is None or found.not_compared or not serial else False
+    return None if exploration is None or exploration.not_compared or not serial else False

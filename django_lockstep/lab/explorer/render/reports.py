@@ -24,26 +24,6 @@ from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run
 from django_lockstep.lab.wording import counted
 
-__all__ = [
-    "ENDINGS",
-    "FORMATS",
-    "CheckResult",
-    "CheckStep",
-    "Location",
-    "RaceReport",
-    "as_annotation",
-    "as_html",
-    "as_json",
-    "as_junit",
-    "as_sarif",
-    "as_text",
-    "check_results",
-    "format_of",
-    "render_page",
-    "run_data",
-    "summary_lines",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
@@ -105,28 +85,28 @@ class CheckResult:
 
 def as_junit(checks: Iterable[CheckResult], *, suite: str) -> str:
     """Return one test suite with this name."""
-    found = list(checks)
+    results = list(checks)
     counts = {
         "name": clean(suite),
-        "tests": str(len(found)),
-        "failures": str(sum(not check.ok and not _why_skipped(check) for check in found)),
+        "tests": str(len(results)),
+        "failures": str(sum(not check.ok and not _why_skipped(check) for check in results)),
         "errors": "0",
-        "skipped": str(sum(bool(_why_skipped(check)) for check in found)),
-        "time": f"{sum(check.seconds for check in found):.3f}",
+        "skipped": str(sum(bool(_why_skipped(check)) for check in results)),
+        "time": f"{sum(check.seconds for check in results):.3f}",
     }
     root = ET.Element("testsuites")
     element = ET.SubElement(root, "testsuite", counts)
-    for check in found:
+    for check in results:
         _add_case(element, check, suite)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode")
 
 
 def _add_case(parent: ET.Element, check: CheckResult, suite: str) -> None:
-    facts = {"classname": clean(suite), "name": clean(check.name), "time": f"{check.seconds:.3f}"}
+    attributes = {"classname": clean(suite), "name": clean(check.name), "time": f"{check.seconds:.3f}"}
     if check.location is not None:
-        facts |= {"file": clean(check.location.path), "line": str(check.location.line)}
-    case = ET.SubElement(parent, "testcase", facts)
+        attributes |= {"file": clean(check.location.path), "line": str(check.location.line)}
+    case = ET.SubElement(parent, "testcase", attributes)
     if why := _why_skipped(check):
         ET.SubElement(case, "skipped", {"message": clean(why)})
     elif not check.ok:
@@ -170,13 +150,13 @@ def as_sarif(checks: Iterable[CheckResult]) -> str:
     What is as it should be, such as a race that has to break, is a note, anything else an error. The steps are a thread
     flow for each actor.
     """
-    found = [check for check in checks if check.kind]
-    kinds = list(dict.fromkeys(check.kind for check in found))
+    results = [check for check in checks if check.kind]
+    kinds = list(dict.fromkeys(check.kind for check in results))
     rules = [{"id": _rule_id(kind), "name": kind, "shortDescription": {"text": kind}} for kind in kinds]
     run = {
         "tool": {"driver": {**_TOOL, "rules": rules}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(check, kinds.index(check.kind)) for check in found],
+        "results": [_result(check, kinds.index(check.kind)) for check in results],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
@@ -274,27 +254,27 @@ def as_json(reports: Sequence[RaceReport]) -> str:
     return json.dumps({report.name: _data(report.exploration) for report in reports}, indent=2)
 
 
-def _data(found: Exploration | None) -> dict[str, Any] | None:
-    if found is None:
+def _data(exploration: Exploration | None) -> dict[str, Any] | None:
+    if exploration is None:
         return None
-    return {**found.to_dict(), "failure": run_data(found.failure) if found.failure else None}
+    return {**exploration.to_dict(), "failure": run_data(exploration.failure) if exploration.failure else None}
 
 
-def summary_lines(found: Exploration) -> list[str]:
+def summary_lines(exploration: Exploration) -> list[str]:
     """Return the result in one line and, if the race is broken in several ways, one line for each."""
-    wrong = [outcome for outcome in found.outcomes if not outcome.holds]
-    if found.verdict != "broken":
-        return [found.reason, *_compared(found)]
+    wrong = [outcome for outcome in exploration.outcomes if not outcome.holds]
+    if exploration.verdict != "broken":
+        return [exploration.reason, *_compared(exploration)]
     count, ways = sum(outcome.count for outcome in wrong), counted(len(wrong), "way")
-    what = _describe_failure(found.failure) if found.failure else wrong[0].reason
+    what = _describe_failure(exploration.failure) if exploration.failure else wrong[0].reason
     more = [f"  and {len(wrong) - _MOST_WAYS} more"] if len(wrong) > _MOST_WAYS else []
     return [
-        f"{count} of {counted(found.schedules, 'schedule')} end wrong, in {ways}: {truncate(what, _COLUMNS)}",
+        f"{count} of {counted(exploration.schedules, 'schedule')} end wrong, in {ways}: {truncate(what, _COLUMNS)}",
         # The timeline tells of a single way.
         *(map(_way, wrong[:_MOST_WAYS]) if len(wrong) > 1 else ()),
         *more,
-        *_compared(found),
-        *filter(None, [found.missed]),
+        *_compared(exploration),
+        *filter(None, [exploration.missed]),
     ]
 
 
@@ -309,8 +289,8 @@ def _describe_failure(run: Run) -> str:
     return f"{detail} ({why.kind})" if said else why.text
 
 
-def _compared(found: Exploration) -> list[str]:
-    return [f"not compared: {', '.join(found.not_compared)}"] if found.not_compared else []
+def _compared(exploration: Exploration) -> list[str]:
+    return [f"not compared: {', '.join(exploration.not_compared)}"] if exploration.not_compared else []
 
 
 def _way(outcome: Outcome) -> str:
@@ -325,19 +305,20 @@ def as_text(reports: Iterable[RaceReport], *, columns: int = 0) -> str:
 
 
 def _lines(report: RaceReport, columns: int) -> Iterator[str]:
-    found = report.exploration
-    if found is None:
+    exploration = report.exploration
+    if exploration is None:
         yield from (timeline(run, width=fitting_width(columns, run)) for run in report.runs)
         return
-    audited = f" and {found.audited} at random" if found.audited else ""
-    counts = f"{counted(found.schedules, 'schedule')}{audited}, {found.seconds:.2f} s, {found.deadlocks} with deadlocks"
-    yield f"{report.name}: {found.verdict} ({counts})"
-    yield from _compared(found) if found.verdict == "holds" else summary_lines(found)
-    if found.not_explored and found.passed:
-        yield f"not explored: {found.not_explored}"
-    if found.failure is not None:
-        yield timeline(found.failure, width=fitting_width(columns, found.failure))
-    yield from (f"depends on everything: {sentence}" for sentence in found.opaque)
+    audited = f" and {exploration.audited} at random" if exploration.audited else ""
+    schedules = f"{counted(exploration.schedules, 'schedule')}{audited}"
+    counts = f"{schedules}, {exploration.seconds:.2f} s, {exploration.deadlocks} with deadlocks"
+    yield f"{report.name}: {exploration.verdict} ({counts})"
+    yield from _compared(exploration) if exploration.verdict == "holds" else summary_lines(exploration)
+    if exploration.not_explored and exploration.passed:
+        yield f"not explored: {exploration.not_explored}"
+    if exploration.failure is not None:
+        yield timeline(exploration.failure, width=fitting_width(columns, exploration.failure))
+    yield from (f"depends on everything: {sentence}" for sentence in exploration.opaque)
 
 
 def as_html(reports: Sequence[RaceReport]) -> str:
@@ -380,13 +361,13 @@ def format_of(path: Path | None) -> str:
 def check_results(reports: Sequence[RaceReport]) -> Iterator[CheckResult]:
     """Yield a result for each race; one that ends as it is meant to is all right, even if it is meant to break."""
     for report in reports:
-        found = report.exploration
-        wrong = found.failure if found else next((run for run in report.runs if not run.holds), None)
-        seconds = found.seconds if found else 0.0
-        if wrong is not None and (found is None or found.verdict == "broken"):
+        exploration = report.exploration
+        wrong = exploration.failure if exploration else next((run for run in report.runs if not run.holds), None)
+        seconds = exploration.seconds if exploration else 0.0
+        if wrong is not None and (exploration is None or exploration.verdict == "broken"):
             yield _broken(report, wrong, seconds)
         else:
-            verdict, reason = (found.verdict, found.reason) if found else ("holds", "")
+            verdict, reason = (exploration.verdict, exploration.reason) if exploration else ("holds", "")
             kind = "" if report.as_expected else verdict
             yield CheckResult(name=report.name, ok=report.as_expected, kind=kind, message=reason, seconds=seconds)
 

@@ -9,19 +9,6 @@ from collections.abc import Mapping
 from django_lockstep.lab.explorer.effects.statement_text import StatementText, read_parts
 from django_lockstep.lab.explorer.results import Run, Step
 
-__all__ = [
-    "clean",
-    "describe_parts",
-    "describe_result",
-    "describe_step",
-    "display_width",
-    "is_time",
-    "relevant_columns",
-    "summarize",
-    "truncate",
-    "wrap",
-]
-
 _MOST = 6
 """Columns shown of a row."""
 _FEW = 2
@@ -60,16 +47,16 @@ def _unchanged(step: Step, run: Run) -> frozenset[str]:
     summary = summarize(step)
     if summary.verb != "UPDATE":
         return frozenset()
-    earlier = [other for other in run.steps if other.actor == step.actor and other.ended < step.begun]
-    for source in reversed([other for other in earlier if summarize(other).table == summary.table]):
+    earlier = [candidate for candidate in run.steps if candidate.actor == step.actor and candidate.ended < step.begun]
+    for source in reversed([candidate for candidate in earlier if summarize(candidate).table == summary.table]):
         for row in source.values:
             if summarize(source).verb == "SELECT" and all(
                 row[name] in summary.keys[name] for name in summary.keys.keys() & row
             ):
-                given = {name for name in summary.sets if name in summary.plain or summary.sets[name] == "NULL"}
+                columns = {name for name in summary.sets if name in summary.plain or summary.sets[name] == "NULL"}
                 same = {
                     name
-                    for name in given & row.keys()
+                    for name in columns & row.keys()
                     if ("NULL" if row[name] is None else row[name]) == summary.sets[name]
                 }
                 return frozenset(same if same < summary.sets.keys() else ())
@@ -120,7 +107,7 @@ def _written(step: Step, run: Run | None) -> set[str]:
     """Return the columns that writes to the same table set or compare."""
     if run is None:
         return set()
-    writes = [other for other in run.steps if summarize(other).sets and summarize(other).table == summarize(step).table]
+    writes = [sent for sent in run.steps if summarize(sent).sets and summarize(sent).table == summarize(step).table]
     return {
         name
         for write in writes

@@ -18,18 +18,6 @@ from django_lockstep.lab.explorer.render.summaries import (
 )
 from django_lockstep.lab.explorer.results import Run, Step
 
-__all__ = [
-    "Fold",
-    "actor_title",
-    "actors_of",
-    "describe_end",
-    "describe_wait",
-    "find_folds",
-    "fitting_width",
-    "timeline",
-    "transaction_spans",
-]
-
 _WIDTH = 44
 _MARGIN = 6
 _MOST_LINES = 4
@@ -239,9 +227,9 @@ def find_folds(run: Run) -> Mapping[int, Fold]:
         plain = not (step.shared or step.waited_for or step.sqlstate)
         return plain and step is not why.step and not woken & {step.begun, step.ended}
 
-    found = (
+    folds = (
         Fold(tuple(steps))
         for (foldable, _), steps in groupby(run.steps, lambda s: (is_foldable(s), s.actor))
         if foldable
     )
-    return {fold.moves[0]: fold for fold in found if len(fold.steps) > 1}
+    return {fold.moves[0]: fold for fold in folds if len(fold.steps) > 1}

@@ -16,8 +16,6 @@ from django.utils.translation import ngettext
 from django_lockstep.lab.explorer.results import Exploration, Outcome
 from django_lockstep.lab.explorer.search.tree import TreeLine
 
-__all__ = ["TreeRow", "tree_rows"]
-
 _MOST = 200
 """Schedules of a tree that is shown whole; in larger ones, what ends alike is one line."""
 
@@ -83,10 +81,10 @@ def _ending(number: int, outcome: Outcome) -> str:
     return f"{verdict} ({_('Outcome %(number)s') % {'number': number}})"
 
 
-def tree_rows(found: Exploration) -> Iterator[TreeRow]:
+def tree_rows(exploration: Exploration) -> Iterator[TreeRow]:
     """Yield the lines of an exploration's tree, each fork before what it leads to."""
-    fold, folded, open_forks = found.schedules > _MOST, None, 0
-    lines = found.tree or ()
+    fold, folded, open_forks = exploration.schedules > _MOST, None, 0
+    lines = exploration.tree or ()
     for number, line in enumerate(lines):
         if folded is not None and line.depth > folded:
             continue
@@ -95,21 +93,21 @@ def tree_rows(found: Exploration) -> Iterator[TreeRow]:
             open_forks -= 1
             yield TreeRow(kind="end")
         open_forks += line.fork and folded is None
-        yield _row(line, found, cuts=None if folded is None else _count_cuts(lines, number))
+        yield _row(line, exploration, cuts=None if folded is None else _count_cuts(lines, number))
         if folded is None:
             for cut in line.cuts:
                 yield TreeRow(kind="cut", start=line.start, moves=cut.schedule[len(line.start) :], reason=cut.reason)
     yield from [TreeRow(kind="end")] * open_forks
 
 
-def _row(line: TreeLine, found: Exploration, *, cuts: int | None) -> TreeRow:
+def _row(line: TreeLine, exploration: Exploration, *, cuts: int | None) -> TreeRow:
     return TreeRow(
         kind="folded" if cuts is not None else "fork" if line.fork else "run",
         start=line.start,
         moves=line.moves,
         schedules=sum(count for end, count in line.ends.items() if end is not None),
         cuts=cuts or 0,
-        outcomes={end + 1: found.outcomes[end] for end in line.ends if end is not None},
+        outcomes={end + 1: exploration.outcomes[end] for end in line.ends if end is not None},
         uniform=line.uniform,
     )
 

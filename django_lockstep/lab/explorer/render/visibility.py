@@ -8,21 +8,6 @@ from collections.abc import Callable, Iterator
 from django_lockstep.lab.explorer.render.summaries import summarize
 from django_lockstep.lab.explorer.results import Run, Step
 
-__all__ = [
-    "changes_between",
-    "is_same_search",
-    "looks_before",
-    "may_see",
-    "misses",
-    "overtaken",
-    "pairs",
-    "read_twice",
-    "reads",
-    "same_transaction",
-    "visible_from",
-    "writes",
-]
-
 Triples = Iterator[tuple[Step, Step, Step]]
 _LOCKING = re.compile(r" FOR (?:NO KEY |KEY )?(?:UPDATE|SHARE)\b.*$", re.IGNORECASE)
 
@@ -43,8 +28,8 @@ def pairs(steps: list[Step], *, same_actor: bool = False) -> Iterator[tuple[Step
         yield from ((earlier, later) for earlier in steps[:index] if (earlier.actor == later.actor) is same_actor)
 
 
-def same_transaction(one: Step, other: Step) -> bool:
-    return one.actor == other.actor and one.transaction == other.transaction is not None
+def same_transaction(first: Step, second: Step) -> bool:
+    return first.actor == second.actor and first.transaction == second.transaction is not None
 
 
 def looks_before(run: Run, step: Step, table: str = "") -> list[Step]:
@@ -116,14 +101,14 @@ def misses(run: Run, look: Step, change: Step) -> bool:
 
 def visible_from(run: Run, step: Step) -> int:
     """Return the move at which the step's change became visible."""
-    return max((other.ended for other in run.steps if same_transaction(step, other)), default=step.ended)
+    return max((later.ended for later in run.steps if same_transaction(step, later)), default=step.ended)
 
 
 def undone(run: Run, step: Step) -> bool:
     """Whether the step failed, or its transaction was later rolled back, completely or to a savepoint."""
     return step.sqlstate is not None or any(
-        other.sql.startswith("ROLLBACK") and other.begun > step.begun and same_transaction(step, other)
-        for other in run.steps
+        later.sql.startswith("ROLLBACK") and later.begun > step.begun and same_transaction(step, later)
+        for later in run.steps
     )
 
 

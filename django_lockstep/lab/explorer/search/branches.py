@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from django_lockstep.lab.explorer.effects.footprints import Footprint, dependent
 from django_lockstep.lab.explorer.errors import Nondeterminism
 
-__all__ = ["Branch", "Move", "State", "admits", "related"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
@@ -35,10 +33,6 @@ class Move:
     """Actors of the deadlock that it closed."""
     meets: frozenset[int] = frozenset()
     """Actors whose next step names, in this run, a key that it names, too; in other runs their keys may be others."""
-    admits: frozenset[int] = frozenset()
-    """Actors that may begin to write from this move on; see `django_lockstep.lab.explorer.search.symmetry`."""
-    admitted: bool = False
-    """Whether it is the first write of an actor that had to be admitted."""
     contested: bool = False
     """Whether the next move is that of the waiter which the server let go on first; `contests` says when."""
 
@@ -69,8 +63,6 @@ class Branch:
     """The states that it reaches: before the run those of its beginning, the last of which is where it branches off."""
     reduce: bool
     """Whether it is abandoned where every continuation is explored elsewhere."""
-    symmetric: bool = False
-    """Whether actors with one function begin to write in their order only."""
     unreached: bool = False
     """Whether it was given up, because the server never chose as it would have to."""
     _depth: int = 0
@@ -127,26 +119,19 @@ def _asleep_after(state: State) -> dict[int, Move]:
     if move is None:
         raise RuntimeError("the state's move has not been recorded")
     return {
-        actor: known
-        for actor, known in state.sleep.items()
+        actor: sleeping
+        for actor, sleeping in state.sleep.items()
         # An actor that is now waited for may close a cycle, which it could not before.
-        if not (actor in move.participants | move.waits_for | move.meets or related(known, move))
+        if not (actor in move.participants | move.waits_for | move.meets or related(sleeping, move))
     }
 
 
-def related(one: Move, other: Move) -> bool:
+def related(first: Move, second: Move) -> bool:
     """Whether the order of the two moves may matter."""
     return (
-        bool(one.participants & other.participants)
+        bool(first.participants & second.participants)
         # Which transaction the server ends, and whether there is a cycle at all, is decided by everyone in it.
-        or one.actor in other.cycle
-        or other.actor in one.cycle
-        or admits(one, other)
-        or admits(other, one)
-        or dependent(one.footprint, other.footprint)
+        or first.actor in second.cycle
+        or second.actor in first.cycle
+        or dependent(first.footprint, second.footprint)
     )
-
-
-def admits(earlier: Move, later: Move) -> bool:
-    """Whether the later move could not be made before the earlier one."""
-    return later.admitted and later.actor in earlier.admits

@@ -14,13 +14,11 @@ its sleep set the later one would run some of the same schedules again, a tenth 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django_lockstep.lab.explorer.effects.footprints import OPAQUE
-from django_lockstep.lab.explorer.search.branches import Branch, Move, State, admits, related
-
-__all__ = ["Search", "swapped_orders"]
+from django_lockstep.lab.explorer.search.branches import Branch, Move, State, related
 
 _NOBODY = -1
 
@@ -65,23 +63,16 @@ class _Node:
 class Search:
     """Decides which actor moves next, in this run and in later ones.
 
-    One after the other: call `begin` before each run, `choose` and `record` for each move, `finish` after the run,
-    until `begin` returns False. Several at the same time: take branches with `take`, give each one that has run to
-    `add`, in any order, until none is running and `take` returns None.
+    Take branches with `take`, run them, one after the other or several at the same time, and give each to `add`, in any
+    order, until none is running and `take` returns None.
 
-    ``reduce`` leaves out schedules that only swap independent steps, and ``symmetric`` also those that only exchange
-    actors with one function, for which the runs have to be made as `Branch.symmetric` says. ``preemptions`` bounds how
-    often an actor that could go on is interrupted; partial-order reduction is not complete under such a bound
-    (K. Coons, M. Musuvathi, K. McKinley, "Bounded partial-order reduction", OOPSLA 2013), so that the search then takes
-    every schedule within it.
+    Without ``reduce`` every schedule is run, those that only swap independent steps included.
     """
 
     exhaustive = True
 
-    def __init__(self, *, reduce: bool = True, symmetric: bool = False, preemptions: int | None = None) -> None:
-        self._reduce = reduce and preemptions is None
-        self.symmetric = symmetric
-        self._bound = preemptions
+    def __init__(self, *, reduce: bool = True) -> None:
+        self._reduce = reduce
         self._taken = 0
         self.start_over()
 
@@ -91,61 +82,11 @@ class Search:
         self._begun = False
         self._running: dict[int, _Node | None] = {}
         """Where the branches that are being run begin, by their numbers."""
-        self._current: Branch | None = None
-        self._cut = 0
-
-    @property
-    def bounded(self) -> bool:
-        """Whether preemptions are limited."""
-        return self._bound is not None
 
     @property
     def left(self) -> int:
-        """Branches known and not yet run, those that the bound leaves out included; each may lead to more."""
-        known = sum(len(self._open(node)) for node in self._nodes()) if self._begun else 1
-        return self._cut + len(self._running) + known
-
-    # One after the other
-
-    def begin(self) -> bool:
-        """Start the next run, or the current one again if it was not finished; False if there is none."""
-        self._current = self._current or self.take()
-        if self._current is not None:
-            self._current.begin()
-        return self._current is not None
-
-    def choose(self, enabled: Collection[int]) -> int | None:
-        """Return the actor that moves in this state, or None if every continuation is explored elsewhere.
-
-        Raises `Nondeterminism` if other actors are ready in a state that was reached before.
-        """
-        return self._branch.choose(enabled)
-
-    def record(self, move: Move) -> None:
-        """Record what the chosen actor's step did."""
-        self._branch.record(move)
-
-    def give_up(self) -> None:
-        """Note that the current run cannot be made."""
-        self._branch.give_up()
-
-    def finish(self) -> None:
-        """End the run, and derive from it which branches have to be taken."""
-        self.add(self._branch)
-        self._current = None
-
-    @property
-    def states(self) -> Sequence[State]:
-        """The states that the current run has reached."""
-        return self._branch.states
-
-    @property
-    def _branch(self) -> Branch:
-        if self._current is None:
-            raise RuntimeError("no run has begun")
-        return self._current
-
-    # Several at the same time
+        """Branches known and not yet run; each may lead to more."""
+        return len(self._running) + (sum(len(_open(node)) for node in self._nodes()) if self._begun else 1)
 
     def take(self) -> Branch | None:
         """Return a branch to run; None if there is none now, while others run that may lead to more."""
@@ -153,10 +94,10 @@ class Search:
             self._begun = True
             return self._run_from(None, [])
         for node in self._nodes():
-            candidates = self._open(node)
+            candidates = _open(node)
             if candidates and not (self._reduce and node.running):
                 # Fewest preemptions first: explanations of simple schedules are short.
-                actor = min(candidates, key=lambda each: (node.cost(each), each))
+                actor = min(candidates, key=lambda actor: (node.cost(actor), actor))
                 node.running.add(actor)
                 return self._run_from(node, _beginning(node, actor))
         return None
@@ -179,7 +120,7 @@ class Search:
             return
         # Races between the moves before were looked for after earlier runs.
         fresh = max(0, len(nodes) - 1)
-        known = _known_orders(nodes, branch.states)
+        orders = _known_orders(nodes, branch.states)
         if node is not None:
             node.running.remove(branch.states[fresh].chosen)
         for state in branch.states[len(nodes) :]:
@@ -188,15 +129,14 @@ class Search:
         moves = [state.move for state in branch.states if state.move is not None]
         for reached, move in zip(nodes, moves, strict=False):
             reached.done.setdefault(move.actor, move)
-        # Under a bound on preemptions every branch within it is taken, and no race has to be looked for.
         if self._reduce:
-            _Races(nodes, moves, known=known).add_backtracks(fresh)
+            _Races(nodes, moves, orders=orders).add_backtracks(fresh)
         self._drop_finished(nodes)
 
     def _run_from(self, node: _Node | None, beginning: list[State]) -> Branch:
         self._taken += 1
         self._running[self._taken] = node
-        return Branch(number=self._taken, states=beginning, reduce=self._reduce, symmetric=self.symmetric)
+        return Branch(number=self._taken, states=beginning, reduce=self._reduce)
 
     def _add_node(self, state: State, *, parent: _Node | None, before: State | None) -> _Node:
         previous = before.chosen if before else _NOBODY
@@ -215,7 +155,6 @@ class Search:
             self._root = node
         else:
             parent.children[previous] = node
-        self._cut += sum(not self._allowed(node, actor) for actor in node.backtrack)
         return node
 
     def _nodes(self) -> Iterator[_Node]:
@@ -232,24 +171,21 @@ class Search:
 
     def _drop_finished(self, path: list[_Node]) -> None:
         for node in reversed(path):
-            if node.children or node.running or self._open(node):
+            if node.children or node.running or _open(node):
                 return
             if node.parent is None:
                 self._root = None
             else:
                 del node.parent.children[node.previous]
 
-    def _open(self, node: _Node) -> list[int]:
-        taken = node.done.keys() | node.running | node.sleep.keys()
-        return [actor for actor in sorted(node.backtrack - taken) if self._allowed(node, actor)]
 
-    def _allowed(self, node: _Node, actor: int) -> bool:
-        return self._bound is None or node.cost(actor) <= self._bound
+def _open(node: _Node) -> set[int]:
+    return node.backtrack - node.done.keys() - node.running - node.sleep.keys()
 
 
 def _beginning(node: _Node, actor: int) -> list[State]:
     """Return the states from the first one to the node, at which this actor moves."""
-    before = [State(enabled=one.enabled, chosen=after.previous) for one, after in itertools.pairwise(node.path)]
+    before = [State(enabled=earlier.enabled, chosen=after.previous) for earlier, after in itertools.pairwise(node.path)]
     # Branches that were taken earlier sleep in this one, until a move that they depend on wakes them.
     return [*before, State(enabled=node.enabled, chosen=actor, sleep={**node.sleep, **node.done})]
 
@@ -265,16 +201,16 @@ def _known_orders(path: Sequence[_Node], states: Sequence[State]) -> list[int]:
 class _Races:
     """The happens-before relation of one run, and the races in it that could go the other way round.
 
-    For each move a number has a bit set for every move that happens before it. ``known`` are those of the first moves,
+    For each move a number has a bit set for every move that happens before it. ``orders`` are those of the first moves,
     whose races are not looked for.
     """
 
-    def __init__(self, nodes: Sequence[_Node], moves: Sequence[Move], *, known: Sequence[int] = ()) -> None:
+    def __init__(self, nodes: Sequence[_Node], moves: Sequence[Move], *, orders: Sequence[int] = ()) -> None:
         self._nodes = nodes
         self._moves = moves
-        self._before = list(known)
+        self._before = list(orders)
         self._races: dict[int, list[int]] = {}
-        for index in range(len(known), len(moves)):
+        for index in range(len(orders), len(moves)):
             self._order(index)
 
     def _order(self, index: int) -> None:
@@ -305,7 +241,7 @@ class _Races:
         # Steps of one actor have the order of its code. An actor that the earlier move woke was waiting before that, so
         # that it could not have gone first.
         first, second = self._moves[earlier], self._moves[later]
-        return second.actor != first.actor and second.actor not in first.woken and not admits(first, second)
+        return second.actor != first.actor and second.actor not in first.woken
 
     def _add_backtrack(self, earlier: int, later: int) -> None:
         node = self._nodes[earlier]

@@ -17,8 +17,6 @@ from django_lockstep.lab.explorer.effects.footprints import LockedKey, collide
 from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation
 from django_lockstep.lab.explorer.errors import RestartSearch
 
-__all__ = ["FairScheduler"]
-
 _TIMES = 3
 """How often a loop that polls sends the same query before it must yield."""
 _REFUSALS = 2
@@ -36,7 +34,7 @@ Question = tuple[str, tuple[str, ...]]
 class _Refusal:
     """The locks that an actor was refused, and how often since one of them was released."""
 
-    wanted: frozenset[LockedKey]
+    locks: frozenset[LockedKey]
     times: int = 0
 
 
@@ -69,49 +67,49 @@ class FairScheduler:
         actor: int,
         operation: Operation,
         *,
-        wanted: frozenset[LockedKey] = frozenset(),
+        locks: frozenset[LockedKey] = frozenset(),
         released: frozenset[LockedKey] | None = frozenset(),
     ) -> bool:
         """Note what the actor did, and return whether it must yield until another one does what it waits for.
 
-        ``wanted`` are the locks that its statement takes, ``released`` those that its move has released, None where it
+        ``locks`` are those that its statement takes, ``released`` those that its move has released, None where it
         may be any. Raises `RestartSearch` when a loop is found to poll, or to try again without end.
         """
         in_vain = _is_in_vain(operation, released)
-        self._park(actor, wanted=wanted if operation.refused else frozenset(), released=released)
+        self._park(actor, locks=locks if operation.refused else frozenset(), released=released)
         self._asleep &= {actor}
         # Another actor has moved: one that yielded to it may now get another answer. Not if that one was only refused a
         # lock itself: two that need the lock of a third one would wake each other for ever.
         if not in_vain:
             self._yielding &= {actor}
             self._asked = {actor: self._asked.get(actor, Counter())}
-        for (other, question), refusal in [*self._refused.items()]:
-            if other != actor and (_may_release(released, refusal.wanted) if refusal.wanted else not in_vain):
-                del self._refused[other, question]
+        for (index, question), refusal in [*self._refused.items()]:
+            if index != actor and (_may_release(released, refusal.locks) if refusal.locks else not in_vain):
+                del self._refused[index, question]
         if operation.sql.startswith(ASLEEP):
             self._asleep.add(actor)
             return True
         if operation.refused:
             self._asked.pop(actor, None)
-            return self._is_refused_again(actor, operation, wanted)
+            return self._is_refused_again(actor, operation, locks)
         again = self._polls(actor, operation)
         if again:
             self._yielding.add(actor)
         return again
 
-    def _park(self, actor: int, *, wanted: frozenset[LockedKey], released: frozenset[LockedKey] | None) -> None:
-        for other, refused in [*self._parked.items()]:
+    def _park(self, actor: int, *, locks: frozenset[LockedKey], released: frozenset[LockedKey] | None) -> None:
+        for index, refused in [*self._parked.items()]:
             if _may_release(released, refused):
-                del self._parked[other]
-                self._refusals[other, refused] = 0
-        if wanted:
-            self._refusals[actor, wanted] += 1
-            if self._refusals[actor, wanted] >= _MOST_REFUSALS:
-                self._parked[actor] = wanted
+                del self._parked[index]
+                self._refusals[index, refused] = 0
+        if locks:
+            self._refusals[actor, locks] += 1
+            if self._refusals[actor, locks] >= _MOST_REFUSALS:
+                self._parked[actor] = locks
 
-    def _is_refused_again(self, actor: int, operation: Operation, wanted: frozenset[LockedKey]) -> bool:
+    def _is_refused_again(self, actor: int, operation: Operation, locks: frozenset[LockedKey]) -> bool:
         # NOWAIT and lock_timeout: as long as nobody releases the lock, it is refused.
-        refusal = self._refused.setdefault((actor, _question(operation)), _Refusal(wanted))
+        refusal = self._refused.setdefault((actor, _question(operation)), _Refusal(locks))
         refusal.times += 1
         self._find_loop(operation.template, refusal.times)
         return self._would_be_refused(actor, operation)
@@ -126,25 +124,25 @@ class FairScheduler:
             raise RestartSearch
 
     def _polls(self, actor: int, operation: Operation) -> bool:
-        asked, statement = self._asked.setdefault(actor, Counter()), operation.statement
+        counts, statement = self._asked.setdefault(actor, Counter()), operation.statement
         if statement is None or statement.kind in {"LOCAL", "COMMIT", "ROLLBACK", "ROLLBACK TO"}:
             return False
         if operation.error is not None or statement.kind == "UNKNOWN" or (statement.writes and operation.rows != 0):
-            asked.clear()
+            counts.clear()
             return False
         # No other actor has moved, and this one has changed nothing: the answer is the same.
         question = _question(operation)
-        asked[question] += 1
-        self._find_loop(operation.template, asked[question])
-        return asked[question] >= _TIMES and operation.template in self._polling
+        counts[question] += 1
+        self._find_loop(operation.template, counts[question])
+        return counts[question] >= _TIMES and operation.template in self._polling
 
 
 def _question(operation: Operation) -> Question:
     return operation.template, operation.arguments
 
 
-def _may_release(released: frozenset[LockedKey] | None, wanted: frozenset[LockedKey]) -> bool:
-    return released is None or collide(released, wanted)
+def _may_release(released: frozenset[LockedKey] | None, locks: frozenset[LockedKey]) -> bool:
+    return released is None or collide(released, locks)
 
 
 def _is_in_vain(operation: Operation, released: frozenset[LockedKey] | None) -> bool:

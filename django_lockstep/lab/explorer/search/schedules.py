@@ -5,21 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Sequence
 from string import ascii_uppercase
-from typing import Protocol
+from typing import Any, Protocol
 
 from django_lockstep.lab.explorer.errors import ScheduleError
 from django_lockstep.lab.explorer.search.branches import Move, State
-
-__all__ = [
-    "Chooser",
-    "Follow",
-    "Schedule",
-    "SearchStrategy",
-    "SinglePreemption",
-    "parse_schedule",
-    "serial_order",
-    "write_schedule",
-]
 
 
 def write_schedule(moves: Sequence[int]) -> str:
@@ -73,29 +62,44 @@ class SinglePreemption:
     can; then it goes on itself. An actor that waits is passed over, and goes on later.
     """
 
+    states: Sequence[State] = ()
+
     def __init__(self, actor: int, *, steps: int | None, actors: int) -> None:
-        self._actor = actor
-        self._steps = steps
+        self.actor = actor
+        self.steps = steps
+        self.moves: list[Move] = []
         self._others = [(actor + number) % actors for number in range(1, actors)]
-        self._before = True
-        self._meanwhile = True
-        self._previous = actor
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the schedule, or start it again."""
+        self.moves.clear()
+        self._left = self.steps
+        self._before = self._meanwhile = True
+        self._previous = self.actor
 
     def choose(self, enabled: Collection[int]) -> int:
         """Return the actor that moves."""
         chosen = self._in_phase(enabled)
-        if chosen == self._actor and self._steps is not None:
-            self._steps -= 1
+        if chosen == self.actor and self._left is not None:
+            self._left -= 1
         self._previous = chosen
         return chosen
 
+    def record(self, move: Move) -> None:
+        """Keep the move."""
+        self.moves.append(move)
+
+    def give_up(self) -> None:
+        """Do nothing: a schedule too few changes no verdict of a search that proves nothing."""
+
     def _in_phase(self, enabled: Collection[int]) -> int:
-        self._before = self._before and self._steps != 0 and self._actor in enabled
+        self._before = self._before and self._left != 0 and self.actor in enabled
         if self._before:
-            return self._actor
+            return self.actor
         # Once all the others stand, the interruption is over, even if some could go on later.
-        self._meanwhile = self._meanwhile and any(other in enabled for other in self._others)
-        order = self._others if self._meanwhile else [self._actor, *self._others]
+        self._meanwhile = self._meanwhile and any(actor in enabled for actor in self._others)
+        order = self._others if self._meanwhile else [self.actor, *self._others]
         if self._previous in order and self._previous in enabled:
             return self._previous
         return next(actor for actor in order if actor in enabled)
@@ -114,10 +118,11 @@ class Chooser(Protocol):
 class Schedule(Chooser, Protocol):
     """Chooses the moves of one schedule, and can choose the same ones again: `choose` and `record` for each move."""
 
-    symmetric: bool
-    """Whether actors with one function begin to write in their order only."""
+    @property
+    def states(self) -> Sequence[State]:
+        """The states that it has reached; none of a search without a tree."""
 
-    def begin(self) -> object:
+    def begin(self) -> None:
         """Start the schedule, or start it again."""
 
     def record(self, move: Move) -> None:
@@ -127,8 +132,8 @@ class Schedule(Chooser, Protocol):
         """Note that the schedule cannot be run, because the server never chose as it would have to."""
 
 
-class SearchStrategy(Schedule, Protocol):
-    """Chooses one schedule after another: `begin`, then those of `Schedule`, then `finish`."""
+class SearchStrategy(Protocol):
+    """Says which schedules to run: `take` one after another, and `add` each that was run."""
 
     exhaustive: bool
     """Whether a search with nothing left has covered every interleaving, up to the order of independent steps."""
@@ -137,15 +142,11 @@ class SearchStrategy(Schedule, Protocol):
     def left(self) -> int:
         """Schedules known and not yet run; each may lead to more."""
 
-    @property
-    def states(self) -> Sequence[State]:
-        """The states that the current schedule has reached; none of a search without a tree."""
+    def take(self) -> Schedule | None:
+        """Return a schedule to run; None if there is none."""
 
-    def begin(self) -> bool:
-        """Start the next schedule, or the current one again if it was not finished; False if there is none."""
-
-    def finish(self) -> None:
-        """End the schedule, and derive from it which others have to be run."""
+    def add(self, schedule: Any, /) -> None:
+        """Derive from a schedule that was run which others have to be."""
 
     def start_over(self) -> None:
         """Forget what rests on the footprints of earlier moves, because they touched more than those say."""

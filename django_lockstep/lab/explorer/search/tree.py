@@ -13,9 +13,7 @@ from typing import Literal
 from django_lockstep.lab.explorer.search.branches import State
 from django_lockstep.lab.explorer.search.schedules import write_schedule
 
-__all__ = ["Cut", "TreeBuilder", "TreeLine"]
-
-Reason = Literal["asleep", "independent", "bound", "left"]
+Reason = Literal["asleep", "independent", "left"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +25,7 @@ class Cut:
     reason: Reason
     """``asleep``: what begins so was run from an equivalent state, and nothing since depends on the move.
     ``independent``: in no run that passed here did the order of the actor's next move and the others' matter.
-    ``left``: the search ended before. ``bound``: it would be one preemption too many, or the search ended before.
+    ``left``: the search ended before.
     """
 
 
@@ -89,12 +87,12 @@ class TreeBuilder:
             node = node.children.setdefault(state.chosen, _TreeNode())
         node.end = end
 
-    def build(self, outcomes: Mapping[Hashable, int], *, finished: bool, bounded: bool) -> tuple[TreeLine, ...]:
+    def build(self, outcomes: Mapping[Hashable, int], *, finished: bool) -> tuple[TreeLine, ...]:
         """Return the tree, each line before those that it leads to; ``outcomes`` are the positions by key.
 
-        ``finished``: no branch is left, so that what was not run is not needed. ``bounded``: preemptions are limited.
+        ``finished``: no branch is left, so that what was not run is not needed.
         """
-        otherwise: Reason = "bound" if bounded else "independent" if finished else "left"
+        otherwise: Reason = "independent" if finished else "left"
         lines: list[TreeLine] = []
         # A stack instead of recursion: runs may have more forks than the interpreter has frames.
         waiting: list[tuple[_TreeNode, str, str, int]] = [(self._root, "", "", 0)]
@@ -131,6 +129,6 @@ def _summed(lines: Sequence[TreeLine]) -> list[TreeLine]:
     for line in reversed(lines):
         ends = below.pop(line.depth + 1, Counter()) if line.fork else Counter(line.ends)
         below[line.depth].update(ends)
-        ordered = dict(sorted(ends.items(), key=lambda each: (each[0] is None, each[0] or 0)))
+        ordered = dict(sorted(ends.items(), key=lambda item: (item[0] is None, item[0] or 0)))
         summed.append(replace(line, ends=ordered))
     return summed[::-1]

@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from django_lockstep.lab.explorer.search.branches import Move, related
 
-__all__ = ["Contest", "Waits", "first_ones", "has_cycle", "met_by_chance", "overtaken"]
-
 Waits = Mapping[int, frozenset[int]]
 """The actors that each waiting actor waits for."""
 
@@ -79,8 +77,8 @@ def first_ones(begun: Mapping[int, int], moves: Sequence[Move]) -> frozenset[int
     """
     firsts: set[int] = set()
     together: list[int] = []
-    for actor in sorted(begun, key=lambda each: begun[each]):
-        if not together or any(_is_cut_off(begun[each], begun[actor], begun, moves) for each in together):
+    for actor in sorted(begun, key=lambda waiter: begun[waiter]):
+        if not together or any(_is_cut_off(begun[waiter], begun[actor], begun, moves) for waiter in together):
             firsts.add(actor)
             together = []
         together.append(actor)

@@ -16,8 +16,6 @@ from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.effects.operations import TOKEN, Operation
 from django_lockstep.lab.explorer.errors import NotWritable
 
-__all__ = ["SCHEMA", "Permutation", "block", "escape_braces"]
-
 SCHEMA = "race"
 """The schema that a spec creates for its tables, so that it can run in any database."""
 _WORD = re.compile(r"[A-Za-z]\w*")
@@ -81,7 +79,7 @@ class Permutation:
         """Return the session of the actor's connection; a connection that was reopened is another session."""
         key = (actor, operation.alias, operation.pid)
         if key not in self._sessions:
-            earlier = sum(known[0] == actor for known in self._sessions)
+            earlier = sum(session_key[0] == actor for session_key in self._sessions)
             session = _Session(self._actors[actor] + (f" {earlier + 1}" if earlier else ""))
             # By default every session looks for a deadlock after a second, and whichever is first to look loses.
             if self._deadlocks:
@@ -166,13 +164,13 @@ def escape_braces(sql: str) -> str:
     return TOKEN.sub(_without_brace, sql) if "}" in sql else sql
 
 
-def _without_brace(found: re.Match[str]) -> str:
-    token = found[0]
+def _without_brace(match: re.Match[str]) -> str:
+    token = match[0]
     if "}" not in token:
         return token
-    if found["name"]:
+    if match["name"]:
         return "U&" + token.replace("\\", "\\\\").replace("}", "\\007D")
-    if found["escaped"]:
+    if match["escaped"]:
         return token.replace("}", "\\x7D")
-    text = found["body"].replace("'", "''") if found["dollar"] else token[1:-1]
+    text = match["body"].replace("'", "''") if match["dollar"] else token[1:-1]
     return "E'" + text.replace("\\", "\\\\").replace("}", "\\x7D") + "'"

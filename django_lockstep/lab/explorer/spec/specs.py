@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -23,8 +23,6 @@ from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, parse
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.spec.permutations import SCHEMA, Permutation, block
 from django_lockstep.lab.scenario import Scenario
-
-__all__ = ["SCHEMA", "Spec", "write_spec"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +83,7 @@ class _Recorder:
         self._words: set[str] = set()
 
     def spec(self, chooser: Chooser) -> Spec:
-        copied = Scenario(
-            set_up=self._set_up,
-            actors=self._scenario.actors,
-            invariant=self._scenario.invariant,
-            observe=self._scenario.observe,
-        )
-        with exploration_session(copied, self._options) as session:
+        with exploration_session(replace(self._scenario, set_up=self._set_up), self._options) as session:
             return session.run_until_stable(lambda: self._record(session, chooser))
 
     def _record(self, session: ExplorationSession, chooser: Chooser) -> Spec:
@@ -318,8 +310,8 @@ class Dump:
 
     def _next(self, sequence: str) -> int:
         """Return the next value of the sequence (a quoted name)."""
-        asked = f"SELECT {_NEXT} FROM {sequence}, pg_sequence WHERE seqrelid = %s::regclass"
-        ((following,),) = self._query(asked, sequence)
+        query = f"SELECT {_NEXT} FROM {sequence}, pg_sequence WHERE seqrelid = %s::regclass"
+        ((following,),) = self._query(query, sequence)
         return int(following)
 
 

@@ -20,17 +20,6 @@ from psycopg.pq import TransactionStatus
 from django_lockstep.lab.explorer.effects.catalog import Catalog
 from django_lockstep.lab.explorer.errors import NotExplorable
 
-__all__ = [
-    "BLOCKED",
-    "IDLE",
-    "ControlSession",
-    "IdlePool",
-    "catalog_of",
-    "close_idle_sessions",
-    "control_session",
-    "database_key",
-]
-
 BLOCKED = b"blocked"
 """Name of the prepared statement that returns which of the given server processes wait, and for which others."""
 # The second function: a SERIALIZABLE READ ONLY DEFERRABLE transaction waits for a safe snapshot, which is not a lock.
@@ -254,8 +243,8 @@ def control_session(alias: str) -> ControlSession:
 def catalog_of(session: ControlSession) -> Catalog:
     """Return the database's catalog, which is read again only after a change of the schema."""
     schema = session.driver.execute(_SCHEMA).fetchone()
-    known, catalog = _catalogs.get(session.key, (None, None))
-    if catalog is None or known != schema:
+    fingerprint, catalog = _catalogs.get(session.key, (None, None))
+    if catalog is None or fingerprint != schema:
         catalog = Catalog.load(session.driver.cursor())
         _catalogs.pop(session.key, None)
         _catalogs[session.key] = schema, catalog

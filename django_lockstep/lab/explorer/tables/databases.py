@@ -12,19 +12,6 @@ from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.errors import NotExplorable
 
-__all__ = [
-    "SCRATCH_PREFIX",
-    "claim",
-    "is_forbidden",
-    "is_scratch",
-    "is_test_database",
-    "other_sessions",
-    "release",
-    "require_committed_data",
-    "require_connections",
-    "require_disposable",
-]
-
 SCRATCH_PREFIX = "lockstep_scratch_"
 """Prefix of the names of the databases that the explorer creates and drops."""
 
@@ -61,9 +48,9 @@ def is_test_database(connection: BaseDatabaseWrapper) -> bool:
     utils = sys.modules.get("django.test.utils")  # a test runner has imported it
     if utils is None or not hasattr(utils._TestState, "saved_data"):
         return False
-    name, given = str(connection.settings_dict["NAME"]), connection.settings_dict["TEST"]["NAME"]
+    name, test_name = str(connection.settings_dict["NAME"]), connection.settings_dict["TEST"]["NAME"]
     # Copies for parallel runs have a suffix.
-    return name.startswith(TEST_DATABASE_PREFIX) or bool(given and name.startswith(str(given)))
+    return name.startswith(TEST_DATABASE_PREFIX) or bool(test_name and name.startswith(str(test_name)))
 
 
 def is_forbidden(connection: BaseDatabaseWrapper) -> bool:

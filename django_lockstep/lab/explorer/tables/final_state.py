@@ -9,24 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-__all__ = [
-    "FIRST_KEY",
-    "REMOVED",
-    "FinalState",
-    "Labels",
-    "Makers",
-    "StateRow",
-    "comparison_text",
-    "describe_difference",
-    "describe_state",
-    "differing_columns",
-    "label_keys",
-    "label_text",
-    "row_key",
-    "with_labels",
-    "without_columns",
-]
-
 StateRow = Mapping[str, Any]
 FinalState = str | Mapping[str, Sequence[StateRow]]
 """What ``observe`` returned, as text; without it the rows of each table by which it differs from before."""
@@ -71,20 +53,20 @@ def _column(table: str, name: str) -> str:
     return f"{table.removesuffix(REMOVED)}.{name}"
 
 
-def differing_columns(one: FinalState, other: FinalState) -> set[str]:
+def differing_columns(state: FinalState, second: FinalState) -> set[str]:
     """Return the columns whose values differ between two states.
 
     Empty if the states have other tables or other numbers of rows: then not only columns differ.
     """
-    if isinstance(one, str) or isinstance(other, str) or one.keys() != other.keys():
+    if isinstance(state, str) or isinstance(second, str) or state.keys() != second.keys():
         return set()
-    if any(len(one[table]) != len(other[table]) for table in one):
+    if any(len(state[table]) != len(second[table]) for table in state):
         return set()
     return {
         _column(table, name)
-        for table, rows in one.items()
+        for table, rows in state.items()
         for name in {name for row in rows for name in row}
-        if _values(rows, name) != _values(other[table], name)
+        if _values(rows, name) != _values(second[table], name)
     }
 
 
@@ -113,25 +95,27 @@ def _value(value: Any) -> str:
     return "NULL" if value is None else str(value) or "''"
 
 
-def describe_difference(found: FinalState, expected: FinalState) -> list[str]:
+def describe_difference(state: FinalState, expected: FinalState) -> list[str]:
     """Return in words how the state differs from the expected one, one text for each difference."""
-    if isinstance(found, str) or isinstance(expected, str):
-        return [] if found == expected else [f"{describe_state(found)} instead of {describe_state(expected)}"]
+    if isinstance(state, str) or isinstance(expected, str):
+        return [] if state == expected else [f"{describe_state(state)} instead of {describe_state(expected)}"]
     return [
         f"{table}: {text}"
-        for table in sorted(found.keys() | expected.keys())
-        for text in _table_difference(found.get(table, ()), expected.get(table, ()))
+        for table in sorted(state.keys() | expected.keys())
+        for text in _table_difference(state.get(table, ()), expected.get(table, ()))
     ]
 
 
-def _table_difference(found: Sequence[StateRow], expected: Sequence[StateRow]) -> Iterator[str]:
-    surplus, missing = _only_in(found, expected), _only_in(expected, found)
+def _table_difference(rows: Sequence[StateRow], expected: Sequence[StateRow]) -> Iterator[str]:
+    surplus, missing = _only_in(rows, expected), _only_in(expected, rows)
     # Greedy: the two most similar rows are taken for one row that was changed. A guess, for the text only.
     while surplus and missing:
-        ours, theirs = min(((one, other) for one in surplus for other in missing), key=lambda pair: len(_unlike(*pair)))
+        ours, theirs = min(
+            ((row, second) for row in surplus for second in missing), key=lambda pair: len(_unlike(*pair))
+        )
         surplus.remove(ours)
         missing.remove(theirs)
-        yield _row_difference(ours, theirs, alone=len(found) == 1)
+        yield _row_difference(ours, theirs, alone=len(rows) == 1)
     yield from (f"one row more, {_filled(row)}" for row in surplus)
     yield from (f"one row less, {_filled(row)}" for row in missing)
 
@@ -152,8 +136,8 @@ def _only_in(rows: Sequence[StateRow], others: Sequence[StateRow]) -> list[State
     return kept
 
 
-def _unlike(one: StateRow, other: StateRow) -> list[str]:
-    return [name for name in one if one[name] != other.get(name)]
+def _unlike(row: StateRow, second: StateRow) -> list[str]:
+    return [name for name in row if row[name] != second.get(name)]
 
 
 def _row_difference(ours: StateRow, theirs: StateRow, *, alone: bool) -> str:

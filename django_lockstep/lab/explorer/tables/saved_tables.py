@@ -16,7 +16,7 @@ from typing import Any
 from psycopg import Error as DriverError
 from psycopg import OperationalError
 
-from django_lockstep.lab.explorer.effects.catalog import Catalog, Column, TableLayout, quote_literal, quote_name
+from django_lockstep.lab.explorer.effects.catalog import Catalog, TableLayout, quote_literal, quote_name
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.tables.control_session import ControlSession
 from django_lockstep.lab.explorer.tables.final_state import (
@@ -29,8 +29,6 @@ from django_lockstep.lab.explorer.tables.final_state import (
     with_labels,
 )
 from django_lockstep.lab.explorer.tables.storage import Storage
-
-__all__ = ["LARGE", "SavedTables"]
 
 NEW = ", new"
 """Suffix of a table's name for the keys of its new rows."""
@@ -59,10 +57,6 @@ class TableCopy:
     """Whether a sequence gives its primary keys, which may be any numbers."""
 
     @property
-    def columns(self) -> Sequence[Column]:
-        return self.layout.columns
-
-    @property
     def partial(self) -> bool:
         """Whether only the rows written since are put back."""
         return self.rows >= LARGE and self.pk is not None
@@ -78,7 +72,7 @@ class TableCopy:
         """Return the statement that inserts missing rows from the copy; empty for a table that was empty."""
         if not self.rows:
             return ""
-        stored = ", ".join(quote_name(column.name) for column in self.columns if column.stored)
+        stored = ", ".join(map(quote_name, self.layout.stored))
         # The count costs less than the anti-join, which most schedules do not need.
         gone = f" AND {self._gone}" if self.partial else ""
         return (
@@ -122,7 +116,7 @@ class TableCopy:
 
     def first_rows_sql(self, most: int) -> str:
         """Return the query for its first rows as one JSON array, the primary key's column first, without times."""
-        shown = [column.name for column in self.columns if not column.varying and column.name != self.pk]
+        shown = [name for name in self.layout.shown if name != self.pk]
         names = ", ".join(map(quote_name, [self.pk, *shown] if self.pk else shown)) or "NULL"
         order = f" ORDER BY {quote_name(self.pk)}" if self.pk else ""
         rows = f"SELECT {names} FROM {self._table}{order} LIMIT {most}"
@@ -147,7 +141,7 @@ class TableCopy:
         return f"NOT EXISTS (SELECT FROM ONLY {self._table} AS t WHERE t.{key} = c.{key} AND NOT {self._written})"
 
     def _listed(self, table: str, *, alias: str = "t") -> str:
-        hidden = ", ".join(quote_literal(column.name) for column in self.columns if column.generated or column.varying)
+        hidden = ", ".join(map(quote_literal, self.layout.hidden))
         # The alias with an asterisk is always the row; without one it is a column of that name, if there is one.
         return f"SELECT to_jsonb({alias}.*) - ARRAY[{hidden}]::text[] FROM ONLY {table} AS {alias}"
 
@@ -256,8 +250,8 @@ class SavedTables:
                 raise NotExplorable(f"The rows of table {name} cannot be put back for every schedule: {obstacle}")
         counts = self._counts(names)
         copies = [self._copy(name, layouts[name], rows=counts[name]) for name in names]
-        if made := "; ".join(copy.copy_sql() for copy in copies if copy.rows):
-            self._driver.execute(made.encode())
+        if statements := "; ".join(copy.copy_sql() for copy in copies if copy.rows):
+            self._driver.execute(statements.encode())
         if self._storage is not None:
             rewritten = sum(copy.rows for copy in copies if not copy.partial)
             self._storage.add({quote_name(copy.name): copy.rows for copy in copies}, rewritten=rewritten)
@@ -271,21 +265,27 @@ class SavedTables:
         )
 
     def _layouts(self, names: Sequence[str]) -> Mapping[str, TableLayout]:
-        known = self._catalog.layouts
-        missing = [name for name in names if name not in known]
-        found = {
-            name: TableLayout(oid, tuple(Column(*fact) for fact in json.loads(facts)), obstacle)
-            for name, oid, facts, obstacle in (self._session.query(_LAYOUTS, missing) if missing else ())
-        }
+        remembered = self._catalog.layouts
+        missing = [name for name in names if name not in remembered]
+        new = {}
+        for name, oid, text, obstacle in self._session.query(_LAYOUTS, missing) if missing else ():
+            columns = json.loads(text)
+            new[name] = TableLayout(
+                oid=oid,
+                stored=[column for column, _, stored, _ in columns if stored],
+                hidden=[column for column, generated, _, varying in columns if generated or varying],
+                shown=[column for column, _, _, varying in columns if not varying],
+                obstacle=obstacle,
+            )
         # Others are no tables of this schema, and may be other ones at the next exploration.
-        known.update({name: layout for name, layout in found.items() if self._catalog.get(name)})
-        return {**known, **found}
+        remembered.update({name: layout for name, layout in new.items() if self._catalog.get(name)})
+        return {**remembered, **new}
 
     def _counts(self, names: Sequence[str]) -> dict[str, int]:
         """Return how many rows they have. Raises `NotExplorable` for a table with more than `MOST_ROWS`."""
         counted = "SELECT {}, count(*) FROM (SELECT FROM ONLY {} LIMIT {}) AS rows"
-        asked = [counted.format(quote_literal(name), quote_name(name), MOST_ROWS + 1) for name in names]
-        counts: dict[str, int] = dict(self._session.query(" UNION ALL ".join(asked)))
+        queries = [counted.format(quote_literal(name), quote_name(name), MOST_ROWS + 1) for name in names]
+        counts: dict[str, int] = dict(self._session.query(" UNION ALL ".join(queries)))
         # Refused here rather than slowly: each schedule would read the whole table.
         for name, count in counts.items():
             if count > MOST_ROWS:
@@ -307,8 +307,8 @@ class SavedTables:
             f"::regclass::text, {quote_literal(name)}"
             for name, copy in tables.items()
         )
-        found = self._session.query(" UNION ALL ".join(queries)) if tables else ()
-        return {sequence: tables[name] for sequence, name in found}
+        pairs = self._session.query(" UNION ALL ".join(queries)) if tables else ()
+        return {sequence: tables[name] for sequence, name in pairs}
 
     def _save_sequences(self, names: Iterable[str], numbered: Mapping[str, TableCopy] = MappingProxyType({})) -> None:
         if not (new := sorted(set(names) - self._sequences)):
@@ -358,10 +358,10 @@ class SavedTables:
             self._send(self._empty_sql + self._fill_sql)
             return
         # One round trip: the query on the tables' use runs before they are put back.
-        asked = self._storage.usage_query()
-        found = self._send(self._empty_sql + self._fill_sql, before=asked)
+        usage = self._storage.usage_query()
+        cursor = self._send(self._empty_sql + self._fill_sql, before=usage)
         # Dead rows of earlier explorations fill a page too, and are removed before the next run if they do.
-        if self._storage.needs_vacuum([float(size) for (size,) in found.fetchall()] if asked else ()):
+        if self._storage.needs_vacuum([float(size) for (size,) in cursor.fetchall()] if usage else ()):
             self._send(self._empty_sql)
             self._storage.vacuum()
             self._send(self._fill_sql)

@@ -34,8 +34,6 @@ from django_lockstep.lab.explorer.errors import NotExplorable
 from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from django_lockstep.lab.explorer.tables.databases import SCRATCH_PREFIX, is_scratch
 
-__all__ = ["enter_scratch", "further_copies", "scratch_databases"]
-
 _RUN = "_run_"
 # Locks of the session: the server releases them when the process ends, however it does.
 _LOCK = "SELECT pg_advisory_lock(hashtextextended(%s, 0))"
@@ -63,7 +61,8 @@ def scratch_databases() -> Iterator[None]:
     try:
         with ExitStack() as stack:
             for aliases in groups:
-                stack.enter_context(_scratch(aliases))
+                (name,) = stack.enter_context(_copies(aliases, 1))
+                stack.enter_context(_redirected(aliases, name))
             yield
     finally:
         connection_created.disconnect(_refuse)
@@ -95,13 +94,13 @@ def _groups() -> list[list[str]]:
 
     The default comes first: data migrations of other databases may read it.
     """
-    found: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     for alias in sorted(connections, key=lambda alias: alias != DEFAULT_DB_ALIAS):
         target = connections[connections[alias].settings_dict["TEST"]["MIRROR"] or alias]
         identity = tuple(str(target.settings_dict[part]) for part in ("HOST", "PORT", "NAME"))
         if target.vendor == "postgresql":
-            found.setdefault(identity, []).append(alias)
-    return list(found.values())
+            groups.setdefault(identity, []).append(alias)
+    return list(groups.values())
 
 
 def _refuse(sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
@@ -111,12 +110,6 @@ def _refuse(sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None
             f"There is no scratch database for {connection.alias!r} ({connection.vendor}), and the project's own "
             "database is not used; --database ALIAS --yes-this-database-is-mine runs on the project's own databases."
         )
-
-
-@contextmanager
-def _scratch(aliases: Sequence[str]) -> Iterator[None]:
-    with _copies(aliases, 1) as (name,), _redirected(aliases, name):
-        yield
 
 
 @contextmanager
@@ -202,19 +195,19 @@ def _drop_unused(cursor: Any, project: str, *, template: str) -> None:
 @contextmanager
 def _redirected(aliases: Sequence[str], name: str) -> Iterator[None]:
     """Redirect the aliases to this database; as a test database too, so that backends do not create another."""
-    given: list[tuple[dict[str, Any], Any]] = []
+    originals: list[tuple[dict[str, Any], Any]] = []
     for alias in aliases:
         _disconnect(connections[alias])
-        given += [(values, values["NAME"]) for values in _names_of(alias)]
+        originals += [(values, values["NAME"]) for values in _names_of(alias)]
     try:
-        for values, _ in given:
+        for values, _ in originals:
             values["NAME"] = name
         yield
     finally:
         close_idle_sessions()
         for alias in aliases:
             _disconnect(connections[alias])
-        for values, before in given:
+        for values, before in originals:
             values["NAME"] = before
 
 

@@ -16,8 +16,6 @@ from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.tables.control_session import ControlSession
 
-__all__ = ["Storage", "Usage"]
-
 _MOST_RUNS = 300
 _MOST_DEAD_ROWS = 20_000
 _FEW_ROWS = 20
@@ -25,7 +23,7 @@ _FEW_ROWS = 20
 _PAGE = 8192 - 24
 """Bytes of a page, less its header."""
 _RESERVE = 2048
-"""Bytes that a run finds free at least, as it may write more than those before it."""
+"""Bytes that a run finds free at least; few write as much to one table."""
 _USED = """
 SELECT CASE WHEN max((ctid::text::point)[0]) > 0 THEN 8192
             ELSE coalesce(max((ctid::text::point)[1]) * (avg(pg_column_size(t.*)) + 28), 0) END FROM ONLY {name} t
@@ -50,7 +48,6 @@ class Storage:
         self._rewritten = 0
         self._statistics: list[tuple[Any, ...]] = []
         self._runs = 0
-        self._used = Usage()
 
     def close(self) -> None:
         """Release the snapshot, and restore the planner's statistics."""
@@ -62,14 +59,13 @@ class Storage:
         """Add tables (quoted names) of so many rows, of which ``rewritten`` are rewritten for every run."""
         self._tables.update(tables)
         self._rewritten += rewritten
-        self._used.forget()
-        known = self._cursor.execute(_STATISTICS, [list(tables)]).fetchall()
-        self._statistics += known
-        self._forget_statistics(known)
+        statistics = self._cursor.execute(_STATISTICS, [list(tables)]).fetchall()
+        self._statistics += statistics
+        self._forget_statistics(statistics)
         self._hold_snapshot()
 
-    def _forget_statistics(self, known: Sequence[tuple[Any, ...]]) -> None:
-        self._set_statistics([(0, -1, 0, oid) for *_, oid in known])
+    def _forget_statistics(self, statistics: Sequence[tuple[Any, ...]]) -> None:
+        self._set_statistics([(0, -1, 0, oid) for *_, oid in statistics])
 
     def _set_statistics(self, rows: Sequence[tuple[Any, ...]]) -> None:
         # Only a superuser may write the catalog; for others plans are as stable as autovacuum leaves them.
@@ -87,56 +83,20 @@ class Storage:
         self._session.snapshot_holder.execute("ROLLBACK")
 
     def usage_query(self) -> str:
-        """Return the query for how full the tables are; empty if none is small enough, or none can be full by now."""
-        if self._runs < self._used.due:
-            return ""
-        asked = [_USED.format(name=name) for name, rows in self._tables.items() if rows <= _FEW_ROWS]
-        return f"{' UNION ALL '.join(asked)}; " if asked else ""
+        """Return the query for how full the tables are; empty if none is small enough."""
+        queries = [_USED.format(name=name) for name, rows in self._tables.items() if rows <= _FEW_ROWS]
+        return f"{' UNION ALL '.join(queries)}; " if queries else ""
 
     def needs_vacuum(self, used: Collection[float]) -> bool:
         """Count a run, and return whether to vacuum the tables after it; ``used`` are the bytes of `usage_query`."""
         self._runs += 1
         most = min(_MOST_RUNS, _MOST_DEAD_ROWS / (1 + self._rewritten))
-        full = bool(used) and self._used.note(max(used), runs=self._runs)
-        return full or self._runs >= most
+        return self._runs >= most or _PAGE - max(used, default=0.0) < _RESERVE
 
     def vacuum(self) -> None:
         """Remove dead rows; the snapshot is released for it, because VACUUM keeps the rows that it sees."""
         self._runs = 0
-        self._used.note_vacuum()
         self._release_snapshot()
         self._cursor.execute(f"VACUUM {', '.join(self._tables)}")
         self._forget_statistics(self._statistics)
         self._hold_snapshot()
-
-
-class Usage:
-    """How much of their first page the fullest table's rows fill, and how soon that has to be asked again."""
-
-    def __init__(self) -> None:
-        self.growth: float | None = None
-        """Bytes that a run has added at most, as far as is known."""
-        self._bytes: float | None = None
-        """How many there were after so many runs; None if earlier explorations may have left dead rows."""
-        self._runs = 0
-        self.due = 0
-        """After how many runs to ask again."""
-
-    def forget(self) -> None:
-        """Note that tables were added, which may have dead rows."""
-        self._bytes, self.due = None, 0
-
-    def note_vacuum(self) -> None:
-        """Note that there are no dead rows, and that runs are counted from here."""
-        self._bytes, self._runs, self.due = 0.0, 0, 0
-
-    def note(self, used: float, *, runs: int) -> bool:
-        """Note the bytes after so many runs, and return whether the next run may not find enough room."""
-        if self._bytes is not None:
-            self.growth = max(self.growth or 0.0, (used - self._bytes) / (runs - self._runs))
-        self._bytes, self._runs = used, runs
-        growth = _RESERVE if self.growth is None else self.growth
-        # It is asked before each run, about what those before it have left.
-        reserve, room = max(2 * growth, _RESERVE), _PAGE - used
-        self.due = runs + max(0, int((room - reserve) // (2 * growth or _PAGE)))
-        return room < reserve

@@ -30,7 +30,7 @@ _DRAWN = {"svg": 1, "html": 4}
 """How many runs of a race a format shows."""
 _REFRESH = 0.1
 """Seconds between two lines of progress, at least."""
-_LIMITS = ("directed", "reduction", "preemptions", "max_schedules", "timeout", "processes", "cluster", "audit")
+_LIMITS = ("directed", "reduction", "max_schedules", "timeout", "processes", "cluster", "audit")
 
 
 class Command(BaseCommand):
@@ -60,7 +60,6 @@ class Command(BaseCommand):
             help="run only the schedules that interrupt an actor just before or after one of its writes or locks",
         )
         add("--reduction", choices=get_args(Reduction), default="dpor")
-        add("--preemptions", type=int, help="interrupt actors that could go on at most so many times")
         add("--processes", type=int, default=1, metavar="N", help="explore each race with N processes (default: 1)")
         add(
             "--cluster",
@@ -246,7 +245,7 @@ def _wrong_usage(*errors: type[Exception]) -> Iterator[None]:
 def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
     """Raise ``ValueError`` for options that exclude each other, before anything is run."""
     path, database = options["output"], options["database"]
-    chosen = {name: options[name] for name in ("directed", "reduction", "preemptions", "processes", "cluster")}
+    chosen = {name: options[name] for name in ("directed", "reduction", "processes", "cluster")}
     ExploreOptions(**chosen, audit=options["audit"] or 0)
     _require_one_process(options)
     folder = path is not None and path.is_dir() and options["format"] == "svg"

@@ -14,7 +14,8 @@ from django.db import connection
 from psycopg.conninfo import make_conninfo
 
 from bank.embedded.binaries import installed
-from django_lockstep.lab.explorer.spec.specs import SCHEMA, Spec
+from django_lockstep.lab.explorer.spec.permutations import SCHEMA
+from django_lockstep.lab.explorer.spec.specs import Spec
 
 
 def program() -> Path:

@@ -31,7 +31,6 @@ from tests.django_lockstep.lab.explorer.programs import (
     retried,
     seats,
     total,
-    unnamed_ends,
 )
 from tests.testapps.shop.models import Seat, Ticket
 
@@ -195,20 +194,6 @@ def test_they_agree_on_serializable_transactions_that_insert_last(one: Program, 
 @given(one=inserting_last(most=1), other=briefly_serializable, third=briefly_serializable)
 def test_they_agree_on_three_of_which_one_inserts_last(one: Program, other: Program, third: Program) -> None:
     agree(race(one, other, third), most=2 * MOST)
-
-
-@examples(10)
-@given(program=programs_of(*LEVELS, most=2), actors=st.integers(2, 3))
-def test_they_agree_on_actors_with_one_function_that_change_places(program: Program, actors: int) -> None:
-    scenario = among([retried(program)] * actors)
-    full = explore(scenario, max_schedules=MOST)
-    assume(full.verdict not in {"incomplete", "vacuous"} and not full.unsteerable)
-
-    symmetric = explore(scenario, reduction="symmetric")
-
-    assert full.verdict == symmetric.verdict == "holds", (full.reason, symmetric.reason)
-    assert unnamed_ends(symmetric) == unnamed_ends(full)
-    assert symmetric.schedules <= full.schedules
 
 
 @examples(36)

@@ -14,7 +14,7 @@ from django_lockstep.lab.explorer.audit import RandomWalk, _Node
 from django_lockstep.lab.explorer.options import ExploreOptions
 from django_lockstep.lab.explorer.render.reports import RaceReport, as_text
 from django_lockstep.lab.explorer.search import branches
-from django_lockstep.lab.explorer.tally import ExplorationTally, Vacuity
+from django_lockstep.lab.explorer.tally import ExplorationTally
 from django_lockstep.lab.pytest_plugin import MISSED, RaceFixture
 from tests.django_lockstep.lab.explorer import stories
 
@@ -122,7 +122,7 @@ def test_walks_do_not_go_where_every_schedule_was_run() -> None:
     known.add([0, 0, 1])
     moves = []
     for number in range(8):
-        walk = RandomWalk(str(number), known=known)
+        walk = RandomWalk(str(number), runs=known)
         run = list(walked(walk, [2, 1]))
         known.add([actor for actor, _ in run], [enabled for _, enabled in run])
         moves.append("".join(str(actor) for actor, _ in run))
@@ -146,10 +146,10 @@ def test_a_negative_number_of_walks_is_refused(walks: int) -> None:
 
 
 def test_a_search_that_starts_over_knows_nothing_of_the_runs_before() -> None:
-    tally = ExplorationTally(options=ExploreOptions(), begun=0.0, vacuity=Vacuity(()), tree=None)
-    tally.unordered_locks.add(("A", "shop_seat"))
-    tally.several_locks.add(("B", "shop_seat"))
+    tally = ExplorationTally(options=ExploreOptions(), begun=0.0, names=(), tree=None)
+    tally.observed.unordered_locks.add(("A", "shop_seat"))
+    tally.observed.several_locks.add(("B", "shop_seat"))
 
     tally.start_over()
 
-    assert not tally.unordered_locks | tally.several_locks
+    assert not tally.observed.unordered_locks | tally.observed.several_locks

@@ -240,7 +240,7 @@ def test_one_after_the_other_three_actors_of_ready_made_races_are_right(name: st
 
 def test_three_actors_come_out_as_two_do() -> None:
     assert "queue:skip-locked: holds" in run("queue:skip-locked", "--actors", "3")
-    assert "lost-update:naive: broken" in run("lost-update:naive", "--actors", "3", "--preemptions", "1")
+    assert "lost-update:naive: broken" in run("lost-update:naive", "--actors", "3", "--directed")
 
 
 # Progress
@@ -271,7 +271,7 @@ def test_progress_is_said_on_a_terminal_and_only_there() -> None:
         ([f"{HERE}.LOCKED", "--format", "html", "--output", "."], "is a folder"),
         ([f"{HERE}.LOCKED", "--database", "other"], "--database must be one of"),
         ([f"{HERE}.LOCKED", "--yes-this-database-is-mine"], "needs --database"),
-        ([f"{HERE}.LOCKED", "--directed", "--preemptions", "1"], "cannot be combined"),
+        ([f"{HERE}.LOCKED", "--directed", "--reduction", "none"], "cannot be combined"),
     ],
 )
 def test_wrong_usage_exits_with_2(args: list[str], complaint: str) -> None:

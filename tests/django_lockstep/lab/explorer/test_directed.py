@@ -35,12 +35,13 @@ def move(actor: int, step: str) -> Move:
     return Move(actor=actor, footprint=footprint, writes=True, tables=frozenset({row}))
 
 
-def run(search: DirectedSearch, programs: Programs) -> str:
+def run(chooser: SinglePreemption, programs: Programs) -> str:
+    chooser.begin()
     left = [list(program) for program in programs]
     schedule = ""
     while enabled := [index for index, steps in enumerate(left) if steps]:
-        chosen = search.choose(enabled)
-        search.record(move(chosen, left[chosen].pop(0)))
+        chosen = chooser.choose(enabled)
+        chooser.record(move(chosen, left[chosen].pop(0)))
         schedule += "ABC"[chosen]
     return schedule
 
@@ -49,9 +50,9 @@ def played(programs: Programs, functions: str = "abc", tables: Collection[str] =
     """Return the schedules in the order in which they were run."""
     search = DirectedSearch(functions[: len(programs)], tables=tables)
     schedules = []
-    while search.begin():
-        schedules.append(run(search, programs))
-        search.finish()
+    while chooser := search.take():
+        schedules.append(run(chooser, programs))
+        search.add(chooser)
     return schedules
 
 
@@ -100,10 +101,12 @@ def test_independent_actors_are_not_interrupted() -> None:
 
 def test_a_schedule_that_was_not_finished_is_run_again() -> None:
     search = DirectedSearch("ab")
-    search.begin()
-    search.choose([0, 1])
+    chooser = search.take()
+    assert chooser is not None
+    chooser.choose([0, 1])
 
-    assert (search.begin(), run(search, [["wx"], ["wx"]]), search.left) == (True, "AB", 2)
+    assert search.take() is chooser
+    assert (run(chooser, [["wx"], ["wx"]]), search.left) == ("AB", 2)
 
 
 @pytest.mark.parametrize(
@@ -259,5 +262,3 @@ def test_options_that_exclude_each_other_are_refused() -> None:
 
     with pytest.raises(ValueError, match="cannot be combined with reduction='none'"):
         explore(scenario, directed=True, reduction="none")
-    with pytest.raises(ValueError, match="or with preemptions"):
-        explore(scenario, directed=True, preemptions=1)

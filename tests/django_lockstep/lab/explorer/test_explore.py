@@ -165,7 +165,7 @@ def test_a_schedule_that_does_not_fit_is_refused(schedule: str, complaint: str) 
 def test_limits_make_it_incomplete_and_never_right() -> None:
     scenario = stories.raising(stories.serializable)
 
-    limits: list[dict[str, Any]] = [{"max_schedules": 3}, {"timeout": 0.0}, {"preemptions": 0}]
+    limits: list[dict[str, Any]] = [{"max_schedules": 3}, {"timeout": 0.0}]
     for limited in (explore(scenario, **limit) for limit in limits):
         assert limited.verdict == "incomplete"
         assert limited.left > 0
@@ -173,7 +173,7 @@ def test_limits_make_it_incomplete_and_never_right() -> None:
 
 
 def test_one_preemption_is_enough_for_a_lost_update() -> None:
-    found = explore(stories.raising(stories.naive, actors=3), preemptions=1)
+    found = explore(stories.raising(stories.naive, actors=3))
 
     assert found.verdict == "broken"
     assert found.failure is not None

@@ -39,8 +39,8 @@ def rolled_back() -> Operation:
 def refuse_in_turn(scheduler: FairScheduler, times: int) -> None:
     """A and B are refused, one after the other, each a lock of its own."""
     for _ in range(times):
-        scheduler.note(A, sent("LOCK A", refused=True), wanted=WANTED, released=OTHER)
-        scheduler.note(B, sent("LOCK B", refused=True), wanted=OTHER)
+        scheduler.note(A, sent("LOCK A", refused=True), locks=WANTED, released=OTHER)
+        scheduler.note(B, sent("LOCK B", refused=True), locks=OTHER)
 
 
 LOOP = "SELECT ... NOWAIT"
@@ -49,7 +49,7 @@ LOOP = "SELECT ... NOWAIT"
 def looping() -> FairScheduler:
     """Return a scheduler that knows the statement of a loop, which A has been refused twice."""
     scheduler = FairScheduler({LOOP})
-    again = [scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED) for _ in range(2)]
+    again = [scheduler.note(A, sent(LOOP, refused=True), locks=WANTED) for _ in range(2)]
     assert again == [False, True]
     return scheduler
 
@@ -58,18 +58,18 @@ def test_what_is_refused_again_and_again_is_a_loop() -> None:
     polling: set[str] = set()
     scheduler = FairScheduler(polling)
     for _ in range(_IS_POLLING - 1):
-        assert not scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED)
+        assert not scheduler.note(A, sent(LOOP, refused=True), locks=WANTED)
         scheduler.note(A, rolled_back())
         scheduler.note(B, sent("UPDATE"))
     with pytest.raises(RestartSearch):
-        scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED)
+        scheduler.note(A, sent(LOOP, refused=True), locks=WANTED)
     assert polling == {LOOP}
 
 
 def test_who_gives_up_before_that_may_always_ask_again() -> None:
     scheduler = FairScheduler()
     for _ in range(_IS_POLLING - 1):
-        scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED)
+        scheduler.note(A, sent(LOOP, refused=True), locks=WANTED)
     assert able(scheduler, A, B, sql=LOOP) == {A, B}
 
 
@@ -87,7 +87,7 @@ def test_a_loop_that_is_refused_twice_does_not_ask_again_before_an_unlock() -> N
 
 def test_among_three_it_does_not_ask_a_second_time_before_an_unlock() -> None:
     scheduler = FairScheduler({LOOP}, actors=3)
-    assert scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED)
+    assert scheduler.note(A, sent(LOOP, refused=True), locks=WANTED)
     assert able(scheduler, A, B, C, sql=LOOP) == {B, C}
 
     scheduler.note(B, sent("COMMIT"), released=WANTED)
@@ -107,7 +107,7 @@ def test_what_is_not_understood_may_release_any_lock() -> None:
 def test_a_loop_over_several_locks_is_refused_each_of_them() -> None:
     scheduler = FairScheduler({LOOP})
     for lock in (WANTED, OTHER, WANTED):
-        scheduler.note(A, replace(sent(LOOP, refused=True), params=[str(lock)]), wanted=lock)
+        scheduler.note(A, replace(sent(LOOP, refused=True), params=[str(lock)]), locks=lock)
     asking = [replace(sent(LOOP), params=[str(lock)]) for lock in (WANTED, OTHER)]
     assert [scheduler.enabled({A: operation, B: sent()}) for operation in asking] == [{B}, {A, B}]
 
@@ -136,7 +136,7 @@ def test_two_that_need_the_lock_of_a_third_one_wait_for_its_unlock() -> None:
     scheduler = FairScheduler({LOOP})
     for _ in range(2):
         for actor in (A, B):
-            scheduler.note(actor, sent(LOOP, refused=True), wanted=WANTED)
+            scheduler.note(actor, sent(LOOP, refused=True), locks=WANTED)
             scheduler.note(actor, rolled_back())
     assert able(scheduler, A, B, C, sql=LOOP) == {C}
 
@@ -147,7 +147,7 @@ def test_two_that_need_the_lock_of_a_third_one_wait_for_its_unlock() -> None:
 def test_who_polls_is_not_woken_by_one_that_is_refused() -> None:
     scheduler = FairScheduler({"SELECT 1"})
     assert [scheduler.note(A, polls()) for _ in range(3)] == [False, False, True]
-    scheduler.note(B, sent(LOOP, refused=True), wanted=WANTED)
+    scheduler.note(B, sent(LOOP, refused=True), locks=WANTED)
     scheduler.note(B, rolled_back())
     assert able(scheduler, A, B) == {B}
     scheduler.note(B, sent("UPDATE"))
@@ -162,13 +162,13 @@ def test_one_that_sleeps_is_woken_by_any_move() -> None:
     scheduler = FairScheduler()
     scheduler.note(A, sent(ASLEEP))
     assert able(scheduler, A, B) == {B}
-    scheduler.note(B, sent(refused=True), wanted=WANTED)
+    scheduler.note(B, sent(refused=True), locks=WANTED)
     assert able(scheduler, A, B) == {A, B}
 
 
 def test_locks_that_are_not_known_are_never_waited_for() -> None:
     scheduler = FairScheduler()
-    facts: dict[str, Any] = {"wanted": frozenset()}
+    facts: dict[str, Any] = {"locks": frozenset()}
     for _ in range(2 * _MOST_REFUSALS):
         scheduler.note(A, sent(refused=True), **facts)
         scheduler.note(B, sent())

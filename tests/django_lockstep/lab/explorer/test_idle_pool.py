@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 from django.db import connection
@@ -10,10 +9,9 @@ from django.db.models import F
 from psycopg import IsolationLevel
 
 from django_lockstep.lab.explorer import Scenario, close_idle_sessions, explore
-from django_lockstep.lab.explorer.driver.hooks import SessionState
 from django_lockstep.lab.explorer.tables import control_session
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import PATIENCE, Session, query, until
+from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -121,10 +119,6 @@ def sessions_of_an_actor_that_sends(sql: str) -> int:
     return len(backends)
 
 
-def test_a_session_is_kept_from_run_to_run_after_what_is_not_understood() -> None:
-    assert sessions_of_an_actor_that_sends("DO $$ BEGIN PERFORM set_config('work_mem', '5MB', true); END $$") == 1
-
-
 @pytest.mark.parametrize(
     "sql",
     [
@@ -140,34 +134,6 @@ def test_a_session_is_kept_from_run_to_run_after_what_is_not_understood() -> Non
 )
 def test_a_session_in_which_something_is_left_ends_with_its_run(sql: str) -> None:
     assert sessions_of_an_actor_that_sends(sql) > 1
-
-
-FUNCTION = "CREATE FUNCTION {} RETURNS text LANGUAGE sql AS $$ SELECT set_config('{}', '5', false) $$"
-
-
-def test_what_another_session_has_for_itself_is_no_change_of_this_one(other: Session) -> None:
-    with noted_session() as state:
-        other.run(execute, FUNCTION.format("pg_temp.reckon()", "work_mem"))
-
-        assert state.is_as_noted()
-
-
-def test_a_function_that_was_made_since_may_have_set_anything() -> None:
-    with noted_session() as state:
-        execute(FUNCTION.format("reckon()", "shop.till"))
-        try:
-            assert not state.is_as_noted()
-        finally:
-            execute("DROP FUNCTION reckon()")
-
-
-@contextmanager
-def noted_session() -> Iterator[SessionState]:
-    connection.ensure_connection()
-    state = SessionState(connection.connection)
-    state.note()
-    assert state.is_as_noted()
-    yield state
 
 
 def raise_first(pks: list[int]) -> None:

@@ -16,16 +16,16 @@ def read(sql: str) -> Text:
     ("sql", "parts"),
     [
         ("WITH a AS (SELECT %s), b (x) AS NOT MATERIALIZED (SELECT (%s)) SELECT %s",
-         [("a", "SELECT", False), ("b", "SELECT", True), ("", "SELECT", False)]),
-        ('WITH "a)" AS MATERIALIZED (SELECT ")") DELETE FROM t', [("a)", "SELECT", False), ("", "DELETE", False)]),
-        ("INSERT INTO t VALUES (1)", [("", "INSERT", False)]),
-        ("VALUES (1)", [("", "SELECT", False)]),
+         [("a", "SELECT"), ("b", "SELECT"), ("", "SELECT")]),
+        ('WITH "a)" AS MATERIALIZED (SELECT ")") DELETE FROM t', [("a)", "SELECT"), ("", "DELETE")]),
+        ("INSERT INTO t VALUES (1)", [("", "INSERT")]),
+        ("VALUES (1)", [("", "SELECT")]),
         ("WITH RECURSIVE a AS (SELECT 1) SELECT 2", []),
         ("WITH a AS (WITH b AS (SELECT 1) SELECT 1) SELECT 2", []),
     ],
 )  # fmt: skip
-def test_a_with_statement_is_taken_apart(sql: str, parts: list[tuple[str, str, bool]]) -> None:
-    assert [(part.name, part.verb, part.renamed) for part in read(sql).parts] == parts
+def test_a_with_statement_is_taken_apart(sql: str, parts: list[tuple[str, str]]) -> None:
+    assert [(part.name, part.verb) for part in read(sql).parts] == parts
 
 
 def test_a_part_s_name_is_not_a_table_later() -> None:
@@ -62,17 +62,6 @@ def test_nothing_is_logged_of_statements_that_are_not_about_rows(caplog: pytest.
 def test_words_that_are_neither_tables_nor_columns() -> None:
     assert {"t", "a", "b", "c", "d"}.isdisjoint(read("INSERT INTO t (a, b) SELECT c, 'x' FROM d").names)
     assert {"x", "u"} <= read("SELECT a AS x FROM t u").names
-
-
-@pytest.mark.parametrize(
-    ("sql", "calls"),
-    [
-        ('SELECT f(1), "g"(1), x.h(1), (2) FROM t AS u (a) WHERE a IN (1)', {"f", '"g"', '"h"', "in"}),
-        ("INSERT INTO t (a) VALUES (1)", {"values"}),
-    ],
-)
-def test_calls_are_known_by_what_stands_before_a_parenthesis(sql: str, calls: set[str]) -> None:
-    assert read(sql).calls == calls
 
 
 @pytest.mark.parametrize(

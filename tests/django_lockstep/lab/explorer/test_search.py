@@ -2,7 +2,7 @@
 
 import math
 import pickle
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from random import Random
 
 import pytest
@@ -20,15 +20,15 @@ def writing(rows: str) -> Footprint:
     return Footprint(locks=frozenset(((row, 1), Mode.UPDATE) for row in rows))
 
 
-def run(search: Search | Branch, programs: Programs) -> str | None:
+def run(branch: Branch, programs: Programs) -> str | None:
     """Run one schedule and return it; None if it was abandoned."""
     left = [list(program) for program in programs]
     schedule = ""
     while enabled := [index for index, steps in enumerate(left) if steps]:
-        chosen = search.choose(enabled)
+        chosen = branch.choose(enabled)
         if chosen is None:
             return None
-        search.record(Move(actor=chosen, footprint=writing(left[chosen].pop(0))))
+        branch.record(Move(actor=chosen, footprint=writing(left[chosen].pop(0))))
         schedule += "ABCD"[chosen]
     return schedule
 
@@ -36,9 +36,9 @@ def run(search: Search | Branch, programs: Programs) -> str | None:
 def runs(search: Search, programs: Programs) -> list[str | None]:
     """Run every schedule, one after the other."""
     found = []
-    while search.begin():
-        found.append(run(search, programs))
-        search.finish()
+    while branch := search.take():
+        found.append(run(branch, programs))
+        search.add(branch)
     return found
 
 
@@ -86,37 +86,27 @@ def test_reduction_runs_each_class_of_equivalent_schedules_once(programs: Progra
 
 
 def test_the_first_schedules_have_no_preemption() -> None:
-    search = Search()
-    search.begin()
+    branch = Search().take()
+    assert branch is not None
     order = []
     for enabled in ([0, 1], [0, 1], [1], [1]):
-        order.append(search.choose(enabled))
-        search.record(Move(actor=order[-1] or 0, footprint=writing("x")))
+        order.append(branch.choose(enabled))
+        branch.record(Move(actor=order[-1] or 0, footprint=writing("x")))
 
     assert order == [0, 0, 1, 1]
 
 
-def test_a_bound_of_preemptions_leaves_the_rest_out_and_counts_it() -> None:
-    programs = [["x", "y"], ["y", "x"]]
-    search = Search(preemptions=0)
-
-    assert played(search, programs) == {"AABB", "BBAA"}
-    assert search.left > 0
-    assert played(Search(preemptions=9), programs) == played(Search(reduce=False), programs)
-
-
 def test_other_actors_in_a_known_state_are_nondeterminism() -> None:
     search = Search(reduce=False)
-    search.begin()
-    search.choose([0, 1])
-    search.record(Move(actor=0, footprint=writing("x")))
-    search.choose([1])
-    search.record(Move(actor=1, footprint=writing("x")))
-    search.finish()
-    search.begin()
+    first = search.take()
+    assert first is not None
+    run(first, [["x"], ["x"]])
+    search.add(first)
 
+    second = search.take()
+    assert second is not None
     with pytest.raises(Nondeterminism, match="step 1"):
-        search.choose([1])
+        second.choose([1])
 
 
 # Several branches at the same time
@@ -162,11 +152,10 @@ def test_however_many_run_at_the_same_time_each_class_is_run_and_hardly_any_twic
     assert together <= 1.02 * one_by_one
 
 
-@pytest.mark.parametrize("make", [lambda: Search(reduce=False), lambda: Search(preemptions=1)])
-def test_without_reduction_the_schedules_are_the_same_however_many_run(make: Callable[[], Search]) -> None:
+def test_without_reduction_the_schedules_are_the_same_however_many_run() -> None:
     for programs in PROGRAMS:
-        found = runs_at_the_same_time(make(), programs, most=5, random=Random(5))
-        assert sorted(filter(None, found)) == sorted(played(make(), programs))
+        found = runs_at_the_same_time(Search(reduce=False), programs, most=5, random=Random(5))
+        assert sorted(filter(None, found)) == sorted(played(Search(reduce=False), programs))
 
 
 def test_a_branch_that_was_taken_before_the_search_started_over_is_ignored() -> None:

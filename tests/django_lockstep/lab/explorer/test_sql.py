@@ -162,7 +162,7 @@ def test_a_foreign_key_locks_any_row_if_the_statement_does_not_say_which(facts: 
 
 def test_a_foreign_key_locks_any_row_once_keys_of_its_table_have_changed() -> None:
     catalog = Catalog(TABLES)
-    catalog.note_rekeyed({"seat"})
+    catalog.note("rekeyed", {"seat"})
     statement = parse("INSERT INTO ticket (seat_id, price) VALUES (3, 7)", None, catalog=catalog)
 
     assert (("seat", None), Mode.KEY_SHARE) in statement.locks
@@ -312,40 +312,6 @@ def test_a_with_statement_touches_what_its_parts_touch() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "mine",
-    [
-        'WHERE "seat"."id" = (SELECT "id" FROM locked)',
-        'WHERE "seat"."id" = (SELECT locked."id" FROM locked)',
-        'FROM locked WHERE "seat"."id" = locked."id"',
-    ],
-)
-def test_a_later_part_writes_the_row_that_an_earlier_one_locked(mine: str) -> None:
-    lock = 'SELECT "seat"."id" FROM "seat" WHERE "seat"."id" = %s FOR NO KEY UPDATE OF "seat"'
-
-    found = read(f'WITH locked AS MATERIALIZED ({lock}) UPDATE "seat" SET "price" = %s {mine}', 3, 10)
-
-    assert (found.writes, found.locks) == ({("seat", 3)}, {(("seat", 3), Mode.NO_KEY_UPDATE)})
-
-
-@pytest.mark.parametrize(
-    ("earlier", "key"),
-    [
-        ('locked ("row", "id") AS (SELECT "id", "row" FROM "seat" WHERE "id" = 3)', '"id"'),
-        ('locked AS (SELECT "row" AS "id" FROM "seat" WHERE "id" = 3)', '"id"'),
-        # "id" is then the updated table's own column: every row is meant.
-        ('locked AS (SELECT "id" AS "pk" FROM "seat" WHERE "id" = 3)', '"id"'),
-        ('locked AS (SELECT "id" FROM "seat" WHERE "id" = 3)', '"seat"."id"'),
-        ('locked AS (SELECT max("row") id FROM "seat" WHERE "id" = 3)', '"id"'),
-        ('locked AS (SELECT "seat"."id" FROM "seat" JOIN "ticket" USING ("id") WHERE "seat"."id" = 3)', '"id"'),
-    ],
-)
-def test_any_row_may_be_meant_where_the_key_is_not_certainly_that_of_the_earlier_part(earlier: str, key: str) -> None:
-    found = read(f'WITH {earlier} UPDATE "seat" SET "price" = 1 WHERE "seat"."id" = (SELECT {key} FROM locked)')
-
-    assert found.writes == {("seat", None)}
-
-
 def test_advisory_locks_are_noticed_wherever_they_are_taken() -> None:
     taken = "(SELECT pg_advisory_xact_lock(%s)) IS NOT NULL"
 
@@ -355,29 +321,6 @@ def test_advisory_locks_are_noticed_wherever_they_are_taken() -> None:
     assert write.writes == {("seat", 3)}
     assert write.locks == {(("seat", 3), Mode.NO_KEY_UPDATE), ((ADVISORY, 7), Mode.UPDATE)}
     assert hashed.locks == {((ADVISORY, None), Mode.SHARE)}
-
-
-def named(argument: str, *params: Any, seed: int = 0) -> int | None:
-    """Return the key of an advisory lock on the hash of a name."""
-    ((_, key),) = {
-        row for row, _ in read(f"SELECT pg_advisory_xact_lock(hashtextextended({argument}, {seed}))", *params).locks
-    }
-    return key
-
-
-def test_the_same_name_is_the_same_advisory_lock() -> None:
-    same = [named("%s", "seat:3"), named("'seat:3'"), named("'seat:' || %s", 3), named("(%s::text)", "seat:3")]
-    same.append(named("'seat' || ':' || %s::text", "3"))
-    other = [named("%s", "seat:4"), named("%s", "seat:3", seed=1), named("%s", "seat3"), named("%s", "Seat:3")]
-
-    assert None not in same
-    assert len({*same}) == 1
-    assert len({*same, *other}) == 1 + len(other)
-
-
-@pytest.mark.parametrize("argument", ["upper(%s)", "%s || now()", "%s COLLATE any_case", "%s::varchar(3)"])
-def test_a_name_that_the_server_works_out_is_any_advisory_lock(argument: str) -> None:
-    assert named(argument, "seat") is None
 
 
 @pytest.mark.parametrize("sql", ["SAVEPOINT s1", "RELEASE SAVEPOINT s1", "SET LOCAL lock_timeout = 1"])

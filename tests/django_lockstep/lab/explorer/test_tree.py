@@ -18,11 +18,11 @@ def run(schedule: str, *, enabled: str = "AB", asleep: str = "") -> list[State]:
     return [State(enabled=ready, chosen=move, sleep={} if number else sleeping) for number, move in enumerate(moves)]  # type: ignore[arg-type]
 
 
-def built(*runs: tuple[list[State], str | None], finished: bool = True, bounded: bool = False) -> tuple[TreeLine, ...]:
+def built(*runs: tuple[list[State], str | None], finished: bool = True) -> tuple[TreeLine, ...]:
     builder = TreeBuilder()
     for states, end in runs:
         builder.add(states, end)
-    return builder.build({"right": 0, "wrong": 1}, finished=finished, bounded=bounded)
+    return builder.build({"right": 0, "wrong": 1}, finished=finished)
 
 
 # What it is
@@ -44,9 +44,7 @@ def test_ends_are_counted_upwards() -> None:
     assert (first.ends, first.uniform) == ({0: 1, None: 1}, True)
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"), [({}, "independent"), ({"finished": False}, "left"), ({"bounded": True}, "bound")]
-)
+@pytest.mark.parametrize(("options", "reason"), [({}, "independent"), ({"finished": False}, "left")])
 def test_what_was_not_run_says_why(options: dict[str, bool], reason: Any) -> None:
     whole, *_ = built((run("AA"), "right"), (run("AB"), "right"), **options)
     assert whole.cuts == (Cut(schedule="B", reason=reason),)
@@ -68,7 +66,7 @@ def test_what_was_cleared_is_gone() -> None:
     builder.add(run("A"), "right")
     builder.clear()
     builder.add(run("B"), "wrong")
-    assert builder.build({"wrong": 1}, finished=True, bounded=False)[0].ends == {1: 1}
+    assert builder.build({"wrong": 1}, finished=True)[0].ends == {1: 1}
 
 
 @pytest.mark.slow

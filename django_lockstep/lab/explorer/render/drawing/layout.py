@@ -22,8 +22,6 @@ from django_lockstep.lab.explorer.render.timelines import (
 )
 from django_lockstep.lab.explorer.results import Run, Step
 
-__all__ = ["COLUMN", "LINE", "PAD", "Bar", "Box", "Layout", "Line"]
-
 COLUMN = 7.6
 """Pixels of one column at 12 pixels; the widest common fixed-width fonts have 7.3."""
 _BOLD_COLUMN = 9
@@ -136,13 +134,13 @@ class Layout:
 
     def transactions(self) -> list[Box]:
         """Return the background of each transaction."""
-        found = []
+        boxes = []
         for actor in self.actors:
             for begun, ended in transaction_spans(self.run, actor):
                 top, bottom = self._tops[begun] + 2, self._tops[ended + 1] - _BELOW / 2
                 width = self.lane_width + 2 * PAD
-                found.append(Box(x=self.lane(actor) - PAD, y=top, width=width, height=bottom - top))
-        return found
+                boxes.append(Box(x=self.lane(actor) - PAD, y=top, width=width, height=bottom - top))
+        return boxes
 
     def above(self, move: int) -> float:
         """Return the height of the arrows to actors woken in the move."""
@@ -177,17 +175,13 @@ class Layout:
             return Bar(step=step, classes="step other", head=head, lines=lines, folded=fold.steps)
         texts = self.texts[id(step)]
         head = self._box(step, self._tops[step.begun] + _ABOVE, len(texts.head))
-        bar = Bar(step=step, classes=texts.classes, head=head, lines=texts.head)
-        if not texts.waited:
-            return bar
-        tail = self._box(step, self._tops[step.ended] + _ABOVE, len(texts.tail))
-        wait = Box(x=head.x, y=head.bottom, width=head.width, height=tail.y - head.bottom)
+        tail = self._box(step, self._tops[step.ended] + _ABOVE, len(texts.tail)) if texts.waited else None
         return Bar(
             step=step,
             classes=texts.classes,
             head=head,
             lines=texts.head,
-            wait=wait,
+            wait=Box(x=head.x, y=head.bottom, width=head.width, height=tail.y - head.bottom) if tail else None,
             tail=tail,
             tail_lines=texts.tail,
             waits=texts.waits,

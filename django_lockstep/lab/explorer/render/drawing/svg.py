@@ -19,8 +19,6 @@ from django_lockstep.lab.explorer.render.timelines import describe_end, describe
 from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
 from django_lockstep.lab.explorer.results import Exploration, Run, Step
 
-__all__ = ["STYLE", "add", "svg", "tree_svg", "with_style", "write"]
-
 _LEGEND = (
     ("step read", "reads"),
     ("step write", "writes"),
@@ -127,8 +125,8 @@ class _Drawing:
         layout = self._layout
         if step.ended == step.begun:
             return
-        known = [actor for actor in step.waited_for if actor in layout.actors and actor != step.actor]
-        for index, actor in enumerate(known):
+        actors = [actor for actor in step.waited_for if actor in layout.actors and actor != step.actor]
+        for index, actor in enumerate(actors):
             self._arrow(step.actor, actor, layout.below(step.begun) + 3 * index, "arrow")
         if step.woken_by in layout.actors and step.woken_by != step.actor:
             self._arrow(str(step.woken_by), step.actor, layout.above(step.ended), "wake")
@@ -198,10 +196,10 @@ _INDENT, _LINE, _TOP = 18, 20, 56
 _NARROWEST = 480
 
 
-def tree_svg(found: Exploration, *, title: str) -> str:
+def tree_svg(exploration: Exploration, *, title: str) -> str:
     """Return the tree of an exploration that has kept it; ``title`` is the heading. In English, as all drawings."""
     with translation.override("en"):
-        lines = [(depth, row, row.moves or "Start", row.text) for depth, row in _with_depths(found)]
+        lines = [(depth, row, row.moves or "Start", row.text) for depth, row in _with_depths(exploration)]
     width = max([_NARROWEST, *(_middle(depth, moves) + _width(text) for depth, _, moves, text in lines)])
     described = "; ".join(f"{row.start}{moves}: {text}" for _, row, moves, text in lines)
     height = _TOP + _LINE * len(lines) + MARGIN
@@ -220,9 +218,9 @@ def tree_svg(found: Exploration, *, title: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def _with_depths(found: Exploration) -> Iterator[tuple[int, TreeRow]]:
+def _with_depths(exploration: Exploration) -> Iterator[tuple[int, TreeRow]]:
     depth = 0
-    for row in tree_rows(found):
+    for row in tree_rows(exploration):
         if row.kind == "end":
             depth -= 1
             continue
