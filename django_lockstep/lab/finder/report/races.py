@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from django_lockstep.lab.explorer.effects.statement_text import read_statement
-from django_lockstep.lab.finder.confirm.judging import REMEDIES
+from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.consequences import consequence_sentence
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.errors import NotASuppression

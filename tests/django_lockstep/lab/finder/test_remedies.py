@@ -1,11 +1,15 @@
 """A row that is locked before everything, as a remedy that can be tried."""
 
+import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from django_lockstep.lab.finder.confirm.forks import Fork
-from django_lockstep.lab.finder.confirm.judging import REMEDIES, try_lock
+from django_lockstep.lab.finder.confirm.remedies import REMEDIES, try_lock, try_patches
+from django_lockstep.lab.finder.derive.candidates import Access
+from django_lockstep.lab.finder.record.recording import Site
 from tests.django_lockstep.lab.finder.test_findings import candidate
 from tests.testapps.seeded_shop.racing import services
 from tests.testapps.seeded_shop.racing.models import Basket, Payment, Subscription, Wallet
@@ -74,6 +78,55 @@ def test_candidates_of_one_fork_that_come_to_the_same_row_try_it_once() -> None:
 def test_a_table_without_a_model_has_none() -> None:
     pk = Wallet.objects.create(balance=100).pk
     assert tried(lambda fixture: spend(pk), "elsewhere") == ""
+
+
+SOURCE = """
+from django.db import transaction
+from tests.testapps.seeded_shop.racing.models import Wallet
+
+@transaction.atomic
+def spend(pk):
+    wallet = {query}(pk=pk)
+    wallet.balance -= 30
+    wallet.save()
+
+class Queries:
+    @property
+    def wallets(self):
+        return self
+
+    def get(self, pk):
+        return Wallet.objects.get(pk=pk)
+
+queries = Queries()
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "helps"),
+    # What only looks like a query set has no select_for_update(): the change ends in an error in every order.
+    [("Wallet.objects.get", True), ("queries.wallets.get", False)],
+)
+def test_a_change_helps_only_if_the_code_still_works(
+    query: str, helps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"purse_{helps}"
+    (tmp_path / f"{name}.py").write_text(SOURCE.format(query=query))
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module(name)
+    pk = Wallet.objects.create(balance=100).pk
+    fork = Fork(dict.fromkeys("AB", lambda fixture: module.spend(pk)))
+    exploration = fork.explore(seconds=20)
+    assert exploration.failure
+    accesses = {
+        which: Access(site=Site(path=f"{name}.py", line=line, function="spend"), sql="")
+        for which, line in {"read": 7, "write": 9}.items()
+    }
+    race = candidate("a", kind="read-modify-write", table="racing_wallet", **accesses)
+    diff, schedules = try_patches(race, exploration.failure, fork, exploration=exploration)
+
+    assert bool(diff) == bool(schedules) == helps
+    assert ("select_for_update" in diff) == helps
 
 
 def test_each_kind_has_a_remedy() -> None:
