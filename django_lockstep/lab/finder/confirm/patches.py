@@ -74,7 +74,8 @@ class Patch:
             definition.body = [ast.With(items=[ast.withitem(call)], body=definition.body)]
             ast.fix_missing_locations(tree)
         before, after = (_code_of(compile(code, self.path, "exec"), self.function) for code in (self._tree, tree))
-        functions = [it for it in gc.get_objects() if isinstance(it, FunctionType) and self._is_of(it.__code__, before)]
+        # By the type: isinstance() would have lazy objects evaluated.
+        functions = [it for it in gc.get_objects() if type(it) is FunctionType and self._is_of(it.__code__, before)]
         codes = [function.__code__ for function in functions]
         try:
             for function in functions:

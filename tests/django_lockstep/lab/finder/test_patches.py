@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils.functional import SimpleLazyObject
 
 from django_lockstep.lab.finder.confirm.patches import Patch, patches_for
 from django_lockstep.lab.finder.derive.candidates import Access
@@ -127,7 +128,8 @@ class Rows:
 def test_the_changed_code_runs_meanwhile(module: Any) -> None:
     patch = patches(READ, SAVE, "Shop.book", kind="read-modify-write")[1]
     book = module.Shop.book
-    ends = []
+    lazy = SimpleLazyObject(lambda: pytest.fail("a lazy object of the project's was evaluated"))
+    ends: list[object] = [lazy]
     for _ in range(2):
         module.Seat = Rows()
         with patch.applied() as is_applied:
@@ -138,7 +140,7 @@ def test_the_changed_code_runs_meanwhile(module: Any) -> None:
         book(module.Shop(), 1, "ada")
         ends.append(module.Seat.done)
 
-    assert ends == 2 * [["lock", "save {'update_fields': ['guest', 'free']}"], ["save {}"]]
+    assert ends[1:] == 2 * [["lock", "save {'update_fields': ['guest', 'free']}"], ["save {}"]]
     Path("sold.py").write_text(SOURCE.replace("return seat", "return None"))
     with patches(READ, SAVE, "Shop.book", kind="read-modify-write")[0].applied() as is_applied:
         assert not is_applied
