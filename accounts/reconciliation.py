@@ -18,11 +18,11 @@ __all__ = ["ChainBreak", "breaks_at", "chain_breaks"]
 BreakKind = Literal["opening", "entry", "version", "balance", "count"]
 
 _SENTENCES: dict[BreakKind, str] = {
-    "opening": "first entry {entry} starts from {found}, expected the opening balance {expected}",
-    "entry": "entry {entry} has {found}, expected {expected}",
-    "version": "entry {entry} has version {found}, expected {expected}",
-    "balance": "after its last entry {entry} the balance is {found}, expected {expected}",
-    "count": "the number of entries is {found}, expected {expected}",
+    "opening": "first entry {entry} starts from {stored}, expected the opening balance {expected}",
+    "entry": "entry {entry} has {stored}, expected {expected}",
+    "version": "entry {entry} has version {stored}, expected {expected}",
+    "balance": "after its last entry {entry} the balance is {stored}, expected {expected}",
+    "count": "the number of entries is {stored}, expected {expected}",
 }
 
 
@@ -44,7 +44,7 @@ class ChainBreak:
     """Primary key of the inconsistent entry, or of the account's last one; None if there is none."""
     expected: Decimal | int
     """The value that follows from the account and its other entries; for a version, the nearest valid one."""
-    found: Decimal | int
+    stored: Decimal | int
     """The stored value."""
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class ChainBreak:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields, numbers as strings."""
-        return {**asdict(self), "expected": str(self.expected), "found": str(self.found)}
+        return {**asdict(self), "expected": str(self.expected), "stored": str(self.stored)}
 
 
 def chain_breaks(model: type[AbstractAccount], *, using: str | None = None) -> Iterator[ChainBreak]:
@@ -120,4 +120,4 @@ def breaks_at(row: dict[str, Any]) -> Iterator[ChainBreak]:
         pairs.append(("count", None if opening is None else row["entry_count"], row["chain_length"]))
     for kind, expected, stored in pairs:
         if expected not in (None, stored):
-            yield ChainBreak(kind=kind, account=row["pk"], entry=entry, expected=expected, found=stored)
+            yield ChainBreak(kind=kind, account=row["pk"], entry=entry, expected=expected, stored=stored)

@@ -107,18 +107,18 @@ def opposite_transfers(name: str, text: str, transfer: Callable[[Any, Any, int],
     )
 
 
-def mixed_race(strategy: Strategy, other: Strategy) -> Race:
+def mixed_race(first: Strategy, second: Strategy) -> Race:
     """Return one deposit by either strategy into the same account."""
-    kept = "; both are kept" if not strategy.needs_all_writers else ", whose deposit may be overwritten"
+    kept = "; both are kept" if not first.needs_all_writers else ", whose deposit may be overwritten"
     return pair(
-        f"mixed:{strategy.name}",
-        f"Two deposits into one account, by {strategy.name} and by {other.name}{kept}.",
-        actor=[lambda pk: strategy.deposit(pk, 10) and None, lambda pk: other.deposit(pk, 10) and None],
+        f"mixed:{first.name}",
+        f"Two deposits into one account, by {first.name} and by {second.name}{kept}.",
+        actor=[lambda pk: first.deposit(pk, 10) and None, lambda pk: second.deposit(pk, 10) and None],
         set_up=one_account,
         invariant_of=ends_with(10),
         observe=balances,
-        holds=not strategy.needs_all_writers,
-        code=(type(strategy).change, type(other).change),
+        holds=not first.needs_all_writers,
+        code=(type(first).change, type(second).change),
     )
 
 

@@ -109,6 +109,6 @@ def ends_with(amount: int) -> Callable[[int], Callable[[Any], bool]]:
     return lambda number: lambda pk: accounts(pk).get().balance == 100 + amount * number
 
 
-def balances(made: object) -> list[str]:
+def balances(fixture: object) -> list[str]:
     """Return the balances in the order of keys."""
     return [str(balance) for balance in Account.objects.order_by("pk").values_list("balance", flat=True)]

@@ -47,8 +47,8 @@ def test_an_entry_that_does_not_follow_is_printed(account: Account) -> None:
     code, out, _ = reconcile(format="json")
     assert code == 1
     assert [json.loads(line) for line in out.splitlines()] == [
-        {"kind": "entry", "account": account.pk, "entry": forged.pk, "expected": "120.00", "found": "70.00"},
-        {"kind": "count", "account": account.pk, "entry": forged.pk, "expected": "1", "found": "2"},
+        {"kind": "entry", "account": account.pk, "entry": forged.pk, "expected": "120.00", "stored": "70.00"},
+        {"kind": "count", "account": account.pk, "entry": forged.pk, "expected": "1", "stored": "2"},
     ]
 
 
@@ -142,7 +142,7 @@ def test_an_account_without_entries_has_the_balance_that_it_was_opened_with(acco
         "account": account.pk,
         "entry": None,
         "expected": "100.00",
-        "found": "70.00",
+        "stored": "70.00",
     }
     assert str(found) == f"account {account.pk}: without entries the balance is 70.00, expected 100.00"
 

@@ -65,10 +65,10 @@ def test_the_place_is_there(place: str) -> None:
 
 
 def test_every_mark_is_left_out_and_named(pytestconfig: pytest.Config) -> None:
-    known = {line.partition(":")[0] for line in pytestconfig.getini("markers")}
+    listed = {line.partition(":")[0] for line in pytestconfig.getini("markers")}
     left_out = (ROOT / "pyproject.toml").read_text()
     for name in PLACES:
-        assert name in known
+        assert name in listed
         assert f"not {name}" in left_out
 
 

@@ -31,7 +31,7 @@ def chain_breaks(*, store: str = "dynamodb") -> Iterator[ChainBreak]:
         try:
             account = DynamoAccount.get(pk, store=store)
         except DynamoAccount.DoesNotExist:
-            yield ChainBreak(kind="count", account=pk, entry=None, expected=0, found=entries)
+            yield ChainBreak(kind="count", account=pk, entry=None, expected=0, stored=entries)
         else:
             yield from account_breaks(account, stored=entries)
 
@@ -71,4 +71,6 @@ def account_breaks(account: DynamoAccount, *, stored: int = 0) -> Iterator[Chain
         following = entry and entry.key
     if missing:
         oldest = chain[-1].key if chain else None
-        yield ChainBreak(kind="count", account=account.pk, entry=oldest, expected=account.entry_count, found=len(chain))
+        yield ChainBreak(
+            kind="count", account=account.pk, entry=oldest, expected=account.entry_count, stored=len(chain)
+        )

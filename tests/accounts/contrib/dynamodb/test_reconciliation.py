@@ -45,7 +45,7 @@ def key_of(account: DynamoAccount, amount: int) -> str:
 
 def found(pk: str = "ada") -> list[tuple[str, Any, str, str]]:
     breaks = account_breaks(DynamoAccount.get(pk))
-    return [(each.kind, each.entry, str(each.expected), str(each.found)) for each in breaks]
+    return [(each.kind, each.entry, str(each.expected), str(each.stored)) for each in breaks]
 
 
 @pytest.mark.usefixtures("options")
@@ -105,7 +105,7 @@ class TestOneAccount:
 @pytest.fixture
 def all_books(options: dict[str, Any]) -> Callable[[], list[tuple[str, str, str, str]]]:
     """Return the breaks of all accounts."""
-    return lambda: [(each.account, each.kind, str(each.expected), str(each.found)) for each in chain_breaks()]
+    return lambda: [(each.account, each.kind, str(each.expected), str(each.stored)) for each in chain_breaks()]
 
 
 @pytest.mark.slow
@@ -152,7 +152,13 @@ class TestAllAccounts:
         tamper(account_key("ada"), balance=7)
         code, out, err = reconcile(store="dynamodb", format="json")
         assert (code, err) == (1, "1 break found.\n")
-        line = {"kind": "balance", "account": "ada", "entry": account.last_entry, "expected": "160.00", "found": "7.00"}
+        line = {
+            "kind": "balance",
+            "account": "ada",
+            "entry": account.last_entry,
+            "expected": "160.00",
+            "stored": "7.00",
+        }
         assert json.loads(out) == line
 
     @pytest.mark.django_db
