@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True, reset_sequences=True)
 ROUNDS = int(os.environ.get("RACE_ROUNDS", "2"))
 MOST = 100 if ROUNDS == 2 else None
 """Schedules of a full search; as many as there are in many rounds."""
-MOST_AGAIN = 30 if ROUNDS == 2 else None
+MOST_AGAIN = 12 if ROUNDS == 2 else None
 """Schedules of a race that is explored again."""
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import unittest
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from django_lockstep.lab.explorer import Exploration, timeline
 from django_lockstep.lab.finder.confirm.committed import committed_tests
@@ -211,10 +212,18 @@ class _Place:
 
     def require_no_race(self) -> None:
         """Fail the test unless all schedules ended right."""
-        __tracebackhide__ = True
         exploration, (call, number) = self._exploration, self._place
         if exploration is None:
-            raise AssertionError(f"The test did not reach {call or 'its request'} number {number}")
+            _fail(f"The test did not reach {call or 'its request'} number {number}")
         if exploration.verdict != "nothing found":
             shown = f"\n\n{timeline(exploration.failure)}" if exploration.failure else ""
-            raise AssertionError(f"It races ({exploration.verdict}): {exploration.reason}{shown}")
+            _fail(f"It races ({exploration.verdict}): {exploration.reason}{shown}")
+
+
+def _fail(message: str) -> NoReturn:
+    """Fail the test; pytest shows the message alone, without the code of this module."""
+    if "PYTEST_CURRENT_TEST" in os.environ:
+        import pytest
+
+        pytest.fail(message, pytrace=False)
+    raise AssertionError(message)

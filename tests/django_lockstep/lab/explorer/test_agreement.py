@@ -160,13 +160,13 @@ def raises_unless_issued(pks: list[int]) -> int:
     return Seat.objects.filter(~Exists(Ticket.objects.all()), pk=pks[1]).update(price=F("price") + 1)
 
 
-@examples(30)
+@examples(20)
 @given(one=programs, other=programs)
 def test_reduced_and_full_search_find_the_same_outcomes(one: Program, other: Program) -> None:
     agree(race(one, other))
 
 
-@examples(9)
+@examples(6)
 @given(one=serializable, other=serializable)
 def test_they_agree_on_serializable_transactions_with_a_retry(one: Program, other: Program) -> None:
     agree(among([retried(one), retried(other)]))

@@ -138,7 +138,7 @@ def test_where_the_server_never_chooses_so_the_order_is_said_to_be_its_own(monke
         return winner, losers
 
     monkeypatch.setattr(MoveBuilder, "_competitors", never_the_last)
-    monkeypatch.setattr("django_lockstep.lab.explorer.retries._TURNS", 12)
+    monkeypatch.setattr("django_lockstep.lab.explorer.retries._TURNS", 6)
     run = explore(scenario())
 
     assert run.verdict == "incomplete"
@@ -160,7 +160,7 @@ def adds(pk: int) -> int:
 
 @pytest.mark.slow
 def test_they_are_found_with_and_without_reduction() -> None:
-    racing = Scenario(set_up=stories.one_seat, actors=[adds] * 4, observe=stories.price)
+    racing = Scenario(set_up=stories.one_seat, actors=[adds] * 3, observe=stories.price)
     full, reduced = explore(racing, reduction="none"), explore(racing)
 
     assert full.verdict == reduced.verdict == "holds", (full.reason, reduced.reason)

@@ -127,7 +127,7 @@ def verdicts(printed: str) -> list[str]:
 
     pytest says it a second time in its summary, where that is wide enough or the variable ``CI`` is set.
     """
-    found = re.findall(r"^(?:It races \((.*?)\): (.*)|(The test did not come to .*))$", printed, re.MULTILINE)
+    found = re.findall(r"^(?:It races \((.*?)\): (.*)|(The test did not reach .*))$", printed, re.MULTILINE)
     return [missed or (verdict if verdict == "broken" else f"{verdict}: {reason}") for verdict, reason, missed in found]
 
 
