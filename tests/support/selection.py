@@ -9,7 +9,7 @@ processes share them, and says at the end what was left out.
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,24 +151,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True
 
 
-LONGEST = tuple(
-    f"tests/{name}"
-    for name in (
-        "accounts/races/test_races.py",
-        "bank/test_accessibility.py",
-        "django_lockstep/lab/explorer/test_agreement.py",
-        "django_lockstep/lab/explorer/test_cluster.py",
-        "django_lockstep/lab/explorer/test_contests.py",
-        "django_lockstep/lab/finder/test_find_races",
-        "installed/test_tutorial.py",
-    )
-)
-"""Modules whose tests take minutes: begun last, one of them would go on alone while the other workers have nothing."""
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Mark the tests by their place, before pytest chooses by marks; the longest modules come first."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests by their place, before pytest chooses by marks."""
     for item in items:
         for name in _marks(item.nodeid):
             item.add_marker(name)
@@ -176,8 +161,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if config.getoption("timeout") is None:
             for name in _marks_of(item):
                 item.add_marker(pytest.mark.timeout(_SECONDS[name]))
-    yield
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 def _marks(place: str) -> list[str]:
