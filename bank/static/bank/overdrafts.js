@@ -76,7 +76,8 @@ document.addEventListener("DOMContentLoaded", () => {
       show("");
     });
   };
-  const round = () => (token.value ? extend() : waiting ? open() : look());
+  // Saving ends the check-out: a renewal that is sent meanwhile would be refused.
+  const round = () => (submitting ? undefined : token.value ? extend() : waiting ? open() : look());
 
   edit.addEventListener("click", () => attempt(open));
   stop.addEventListener("click", () => attempt(close));

@@ -10,6 +10,7 @@ import ast
 import difflib
 import gc
 import sys
+import tokenize
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ __all__ = ["Patch", "patches_for"]
 _READS = frozenset({"get", "first", "last", "earliest", "latest"})
 """Methods of query sets that return one row."""
 _SHORTCUT = "get_object_or_404"
+_DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 _IMPORT = "from django.db import transaction"
 
 
@@ -49,7 +51,7 @@ class Patch:
     def _tree(self) -> ast.Module:
         return ast.parse(self.source)
 
-    @property
+    @cached_property
     def diff(self) -> str:
         """The change as ``git apply`` takes it."""
         edits = list(self.edits)
@@ -73,7 +75,9 @@ class Patch:
             call = ast.Call(ast.Name("_lockstep_atomic", ast.Load()), [], [])
             definition.body = [ast.With(items=[ast.withitem(call)], body=definition.body)]
             ast.fix_missing_locations(tree)
-        before, after = (_code_of(compile(code, self.path, "exec"), self.function) for code in (self._tree, tree))
+        # Without the future imports of this module, which change the code.
+        modules = (compile(code, self.path, "exec", dont_inherit=True) for code in (self._tree, tree))
+        before, after = (_code_of(module, self.function) for module in modules)
         # By the type: isinstance() would have lazy objects evaluated.
         functions = [it for it in gc.get_objects() if type(it) is FunctionType and self._is_of(it.__code__, before)]
         codes = [function.__code__ for function in functions]
@@ -104,8 +108,11 @@ def patches_for(candidate: Candidate, *, in_transaction: bool) -> Iterator[Patch
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         return
-    source = file.read_text("utf-8")
+    with tokenize.open(file) as lines:  # in the encoding that the file declares
+        source = lines.read()
     tree = ast.parse(source)
+    if _definition(tree, read.function) is None:
+        return
     saves = list(_update_fields(source, tree, write))[:1]
     locks = list(_locking_read(source, tree, read))[:1]
     patch = Patch(read.path, source, read.function, tuple(saves))
@@ -149,14 +156,12 @@ def _calls_on(tree: ast.Module, line: int) -> list[ast.Call]:
 
 
 def _definition(tree: ast.AST, qualname: str) -> Any:
-    """Return the function of this name; definitions inside of others are named through ``<locals>``."""
+    """Return the function of this name; None of a lambda or a coroutine. ``<locals>`` are those inside of others."""
+    node: ast.AST | None = tree
     for name in qualname.replace(".<locals>", "").split("."):
-        tree = next(
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node is not tree and node.name == name
-        )
-    return tree
+        definitions = (inner for inner in (ast.walk(node) if node else ()) if isinstance(inner, _DEFINITIONS))
+        node = next((inner for inner in definitions if inner is not node and inner.name == name), None)
+    return node
 
 
 def _first_import(tree: ast.Module) -> int:

@@ -45,12 +45,13 @@ _INSERTED = re.compile(r'INSERT INTO "([^"]+)" \(([^)]*)\)')
 _SECONDS = 10.0
 
 
-def _is_remedied(tried: Exploration, exploration: Exploration) -> bool:
-    """Whether all schedules of the second exploration end right, and one of them as a right one of the first."""
+def _right_schedules(candidate: Candidate, fork: Fork, exploration: Exploration) -> int:
+    """Explore the fork with a remedy; return its schedules if all end right, and one as without the remedy; else 0."""
+    tried = fork.explore(seconds=_SECONDS, tables=(candidate.table,), stop=True, before=exploration)
     # Code that a change has broken ends in the same error in every order.
     works = any(ends_as(end, exploration) for end in tried.outcomes)
     # Vacuous: one of the two may be refused in every schedule.
-    return works and tried.verdict in {"nothing found", "vacuous"}
+    return tried.schedules if works and tried.verdict in {"nothing found", "vacuous"} else 0
 
 
 def ends_as(end: RunEnding, exploration: Exploration) -> bool:
@@ -83,9 +84,7 @@ def try_patches(candidate: Candidate, run: Run, fork: Fork, *, exploration: Expl
         key = candidate.table, patch.diff
         if key not in fork.remedies:
             with patch.applied() as is_applied:
-                options: dict[str, Any] = {"tables": (candidate.table,), "stop": True, "before": exploration}
-                tried = fork.explore(seconds=_SECONDS, **options) if is_applied else None
-            fork.remedies[key] = tried.schedules if tried and _is_remedied(tried, exploration) else 0
+                fork.remedies[key] = _right_schedules(candidate, fork, exploration) if is_applied else 0
         if schedules := fork.remedies[key]:
             return patch.diff, schedules
     return "", 0
@@ -99,10 +98,7 @@ def try_lock(candidate: Candidate, run: Run, fork: Fork, *, exploration: Explora
         # Several candidates of one request often come to the same row.
         if lock not in fork.remedies:
             actors = {name: LockFirst(model, pk, actor) for name, actor in fork.actors.items()}
-            tried = replace(fork, actors=actors).explore(
-                seconds=_SECONDS, tables=(candidate.table,), stop=True, before=exploration
-            )
-            fork.remedies[lock] = tried.schedules if _is_remedied(tried, exploration) else 0
+            fork.remedies[lock] = _right_schedules(candidate, replace(fork, actors=actors), exploration)
         if schedules := fork.remedies[lock]:
             return (
                 f"with the row {pk} of {model._meta.label} locked first, in the same transaction, "

@@ -122,7 +122,7 @@ class Command(BaseCommand):
         # The dots of the tests would stand in the line that is rewritten.
         verbosity = 0 if is_terminal else options["verbosity"]
         runner = self._for_runner(options)
-        # What fails only because requests were sent twice is no failure of the project's: it stands in the log.
+        # Failures that only the repeated requests cause belong in the log.
         log = findings.path.with_suffix(".log")
         with log.open("w", encoding="utf-8") as stream:
             confirm_tests(

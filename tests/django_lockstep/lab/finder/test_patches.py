@@ -95,6 +95,8 @@ def test_of_a_shortcut_the_query_locks() -> None:
 def test_code_of_another_form_has_none() -> None:
     assert patches('        """Bücher."""', SAVE, "Shop.book", kind="read-modify-write") == []
     assert list(patches_for(candidate("a"), in_transaction=True)) == []
+    # As of a coroutine, or of a lambda.
+    assert patches(READ, SAVE, "Shop.book.<locals>.<lambda>", kind="whole-row-write") == []
 
 
 def test_the_diff_can_be_applied(module: Any, tmp_path: Path) -> None:
