@@ -1,4 +1,4 @@
-"""The base class of all strategies: account model, database, engine, and entries."""
+"""The base class of all strategies: account model, database, and entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from django.utils import timezone
 from accounts import models
 from accounts.abstract import AccountQuerySet
 from accounts.amounts import parse_amount
-from accounts.engine import EngineName, has_counterpart, run_counterpart, use_engine
 from accounts.models import AbstractAccount
 from django_lockstep.locking.fields import parents_of
 from django_lockstep.locking.retry import retry_on_conflict
@@ -62,8 +61,6 @@ class Strategy:
     """The accounts that it changes; None means `Account`, which need not be installed where another model is used."""
     using: str | None = None
     """The database; None asks the router."""
-    engine: EngineName | None = None
-    """``"plain"`` runs the method, ``"compiled"`` its counterpart; None means the setting ``ACCOUNTS_ENGINE``."""
 
     name: ClassVar[str]
     """The name in commands and reports."""
@@ -89,33 +86,17 @@ class Strategy:
                 f"{self.account_model._meta.label} has its columns in several tables, but update() guards only one"
             )
 
-    def bound(
-        self,
-        *,
-        model: type[AbstractAccount] | None = None,
-        using: str | None = None,
-        engine: EngineName | None = None,
-    ) -> Strategy:
-        """Return the same strategy for another account model, database or engine.
+    def bound(self, *, model: type[AbstractAccount] | None = None, using: str | None = None) -> Strategy:
+        """Return the same strategy for another account model or database.
 
         Raises ``ValueError`` for a model that inherits from another table.
         """
-        return replace(
-            self,
-            account_model=model or self.account_model,
-            using=using or self.using,
-            engine=engine or self.engine,
-        )
+        return replace(self, account_model=model or self.account_model, using=using or self.using)
 
     @property
     def is_installed(self) -> bool:
         """Whether the package is there that it needs."""
         return self.package is None or find_spec(self.package) is not None
-
-    @property
-    def has_counterpart(self) -> bool:
-        """Whether the compiled engine runs it differently from the plain one."""
-        return has_counterpart(type(self))
 
     @property
     def model(self) -> type[AbstractAccount]:
@@ -139,15 +120,11 @@ class Strategy:
         self._run(self._move_once, {source: -moved, target: moved})
 
     def _run(self, work: Callable[..., R], *args: object) -> R:
-        with use_engine(self.engine):
-            return run_retried(work, *args) if self.retries else work(*args)
+        return run_retried(work, *args) if self.retries else work(*args)
 
     def _change_once(self, pk: Any, amount: Decimal) -> AbstractAccount:
-        account: AbstractAccount = run_counterpart(type(self), self, pk, amount)
-        if account is NotImplemented:
-            with self.transaction():
-                account = self.change(pk, amount)
-        return account
+        with self.transaction():
+            return self.change(pk, amount)
 
     def _move_once(self, amounts: Mapping[Any, Decimal]) -> None:
         with self.transaction():

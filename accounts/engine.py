@@ -24,9 +24,7 @@ __all__ = [
     "EngineName",
     "compilable",
     "engine_name",
-    "has_counterpart",
     "register_counterpart",
-    "run_counterpart",
     "use_engine",
 ]
 
@@ -48,31 +46,19 @@ def compilable(method: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = run_counterpart(plain, *args, **kwargs)
-        return method(*args, **kwargs) if result is NotImplemented else result
+        if (_chosen.get() or engine_name()) == "compiled" and plain in _counterparts:
+            # NotImplemented instead of None: a method may return None.
+            result: R = _counterparts[plain](*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        return method(*args, **kwargs)
 
     return run
 
 
-def run_counterpart(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return what the original's counterpart returns; ``NotImplemented`` without one, and for the plain engine."""
-    # NotImplemented instead of None: a method may return None.
-    if (_chosen.get() or engine_name()) == "plain" or original not in _counterparts:
-        return NotImplemented
-    return _counterparts[original](*args, **kwargs)
-
-
 def register_counterpart(original: Callable[..., Any], counterpart: Callable[..., Any]) -> None:
-    """Register the counterpart of a method decorated by `compilable`, or of a strategy's class.
-
-    It takes the arguments of the method, or of the strategy's ``change``.
-    """
+    """Register the counterpart of a method decorated by `compilable`, whose arguments it takes."""
     _counterparts[inspect.unwrap(original)] = counterpart
-
-
-def has_counterpart(original: Callable[..., Any]) -> bool:
-    """Whether a counterpart of the method or of the strategy's class is registered."""
-    return inspect.unwrap(original) in _counterparts
 
 
 @functools.cache  # every change of a balance asks, and a setting that is not there takes Django long to look for

@@ -74,7 +74,7 @@ class ArenaRequest:
         plan, load = self.plan, self.workload
         think_time = f" --think-time {plan.think_time:g}" if plan.think_time else ""
         return (
-            f"python manage.py simulate --strategies {' '.join(self.config.strategies)} --engine plain"
+            f"python manage.py simulate --strategies {' '.join(self.config.strategies)}"
             f" --workers {plan.workers} --accounts {load.accounts} --mix {load.mix}{think_time}"
             f" --duration {plan.duration:g} --rounds {plan.rounds} --seed {load.seed}"
         )

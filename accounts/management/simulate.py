@@ -15,7 +15,6 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import InterfaceError, OperationalError, connections, router
 
 from accounts.binding import account_model
-from accounts.engine import ENGINES
 from accounts.races.fixture import Fixture, PurgeError
 from accounts.races.load import Mix, Workload
 from accounts.races.run import NAMES, RunConfig, run_load, sizes_of
@@ -71,12 +70,6 @@ class Command(BaseCommand):
             help="run nothing; remove the rows left by runs that were killed or used --keep",
         )
         add("--plot", type=Path, metavar="FILE", help="draw the --sweep, too: .svg or .png (needs the extra 'plot')")
-        add(
-            "--engine",
-            choices=[*ENGINES, "both"],
-            help="plain runs the strategies as they are written, compiled their compiled counterparts, both runs "
-            "the two in turn (default: both for a load, plain for a --sweep or --mix-strategies)",
-        )
         load = parser.add_argument_group("load")
         load.add_argument("--workers", type=int, metavar="N", help="processes at the same time (default: 8)")
         load.add_argument("--accounts", type=int, metavar="N", help="accounts they share (default: 1, the hot one)")
@@ -129,8 +122,7 @@ class Command(BaseCommand):
         if interrupt.signal is not None:
             name = signal.Signals(interrupt.signal).name
             raise CommandError(f"Interrupted by {name}", returncode=128 + interrupt.signal)
-        rows = (*report.rows, *report.counterparts)
-        broken = dict.fromkeys(row.strategy for row in rows if row.breaks_promise)
+        broken = dict.fromkeys(row.strategy for row in report.rows if row.breaks_promise)
         if options["check"] and broken:
             raise CommandError(f"Claimed to be safe but was wrong: {', '.join(broken)}", returncode=1)
 
@@ -202,7 +194,7 @@ def build_run(options: dict[str, Any]) -> tuple[Callable[..., LoadReport], str]:
         if options[sweep.axis] is not None:
             raise ValueError(f"--{sweep.axis} is what --sweep varies: name its values there only")
         options = {**options, sweep.axis: max(sweep.values)}
-    config = build_config(options, engine="plain" if sweep or mixed else "both")
+    config = build_config(options)
     plan = _plan(options, seconds=_PAIR_DURATION, rounds=1) if mixed else _plan(options)
     # The smallest size decides what all can do: one account has no transfers.
     workload = _workload(options, fewest=min(sweep.values) if sweep and sweep.axis == "accounts" else None)
@@ -258,8 +250,8 @@ def _workload(options: dict[str, Any], *, fewest: int | None) -> Workload:
     return Workload(accounts=accounts, mix=mix, seed=seed)
 
 
-def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig:
-    """Return which strategies run and where, with this engine by default. Raises ``ValueError`` as `build_run` does."""
+def build_config(options: dict[str, Any]) -> RunConfig:
+    """Return which strategies run and where. Raises ``ValueError`` as `build_run` does."""
     # A pair with a strategy that loses money by itself would say nothing about the pair.
     mixed = bool(options["mix_strategies"])
     by_default = [name for name in NAMES if STRATEGIES[name].is_installed and (STRATEGIES[name].safe or not mixed)]
@@ -271,20 +263,7 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
     using = options["database"] or router.db_for_write(model)
     if using not in connections:
         raise ValueError(f"--database must be one of {', '.join(connections)}, not {using!r}")
-    chosen = options["engine"] or engine
-    # Mixtures and sweeps compare something else; twice as many rows would hide it.
-    if chosen == "both" != engine:
-        raise ValueError("--engine both is for a load without --mix-strategies; all else runs plain or compiled")
-    if chosen == "compiled" and not any(strategy.has_counterpart for strategy in STRATEGIES.values()):
-        raise ValueError("--engine compiled needs 'accounts.contrib.compiled' in INSTALLED_APPS")
-    return RunConfig(
-        strategies=names,
-        model=model,
-        using=using,
-        keep=options["keep"],
-        engines=tuple(name for name in ENGINES if chosen in (name, "both")),
-        mixed=mixed,
-    )
+    return RunConfig(strategies=names, model=model, using=using, keep=options["keep"], mixed=mixed)
 
 
 def _strategies(chosen: Sequence[str]) -> tuple[str, ...]:

@@ -66,16 +66,15 @@ STORIES = (
 
 
 def story_race(story: Story, strategy: Strategy) -> Race:
-    """Return the race of the story by this strategy and its engine."""
-    compiled = strategy.engine == "compiled"
+    """Return the race of the story by this strategy."""
 
     @functools.cache  # one function for one change, so that its actors may be exchanged
     def change(kind: str, amount: Decimal) -> Callable[[Any], None]:
         return lambda pk: getattr(strategy, kind)(pk, amount) and None
 
     return pair(
-        f"{story.name}:{'compiled-' if compiled else ''}{strategy.name}",
-        f"{story.text} {strategy.summary}{' By the compiled engine.' if compiled else ''}",
+        f"{story.name}:{strategy.name}",
+        f"{story.text} {strategy.summary}",
         actor=[change(kind, amount) for kind, amount in story.changes],
         set_up=lambda: open_account(story.balance, overdraft_limit=story.overdraft_limit).pk,
         invariant=story.is_kept_by,
@@ -131,14 +130,12 @@ def unordered_transfer(source: Any, target: Any, amount: int) -> None:
 
 
 def races() -> Iterator[Race]:
-    plain = {name: strategy.bound(engine="plain") for name, strategy in STRATEGIES.items()}
-    compiled = [strategy.bound(engine="compiled") for strategy in STRATEGIES.values() if strategy.has_counterpart]
     for story in STORIES:
-        for strategy in (*plain.values(), *compiled):
+        for strategy in STRATEGIES.values():
             yield story_race(story, strategy)
     for name in ("optimistic", "adaptive", "django_concurrency", "conditional_update", "serializable", "advisory"):
-        yield mixed_race(plain[name], plain["pessimistic"])
-    for name, strategy in plain.items():
+        yield mixed_race(STRATEGIES[name], STRATEGIES["pessimistic"])
+    for name, strategy in STRATEGIES.items():
         if name == "pessimistic_nowait":
             continue  # the same locks as pessimistic, but retries of both actors give ten times the schedules
         text = f"Opposite transfers. {strategy.summary}"
@@ -148,7 +145,7 @@ def races() -> Iterator[Race]:
     yield opposite_transfers(
         "ordered",
         "Opposite transfers that lock both accounts in primary-key order.",
-        plain["pessimistic"].transfer,
+        STRATEGIES["pessimistic"].transfer,
         waits=frozenset({"SELECT"}),
     )
     yield opposite_transfers(

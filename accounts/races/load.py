@@ -18,7 +18,6 @@ from django.db import models, transaction
 from django.db.models import Sum
 from django.db.models.functions import Coalesce
 
-from accounts.engine import EngineName
 from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
 from accounts.races.fixture import Fixture
@@ -182,7 +181,7 @@ class AccountTrial(LoadTrial):
     """A strategy with its accounts, or several that share them, as the simulator measures it."""
 
     strategies: tuple[Strategy, ...]
-    """What is measured, bound to one model, database and engine."""
+    """What is measured, bound to one model and database."""
     fixture: Fixture
     """Where its accounts are opened."""
     workload: Workload
@@ -193,12 +192,6 @@ class AccountTrial(LoadTrial):
     @property
     def name(self) -> str:
         return joint_name(self.strategies)
-
-    @property
-    def engine(self) -> EngineName:
-        """The engine that runs it: the plain one, unless it is bound to the compiled one and has a counterpart."""
-        compiled = any(strategy.engine == "compiled" and strategy.has_counterpart for strategy in self.strategies)
-        return "compiled" if compiled else "plain"
 
     @property
     def safe(self) -> bool:

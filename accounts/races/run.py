@@ -12,7 +12,6 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from accounts.engine import EngineName
 from accounts.models import AbstractAccount
 from accounts.races.fixture import Fixture, PurgeError, mark_running, new_name
 from accounts.races.load import AccountTrial, Workload, joint_name
@@ -57,29 +56,19 @@ class RunConfig:
     """The database."""
     keep: bool = False
     """Whether the accounts are left in the database."""
-    engines: tuple[EngineName, ...] = ("plain",)
-    """What runs them; those without a compiled counterpart run once, by the first."""
     mixed: bool = False
     """Whether all pairs of them race, each on accounts that the two share."""
 
     @property
-    def bound(self) -> list[Strategy]:
-        """The strategies for this model and database, by each engine."""
-        return [
-            STRATEGIES[name].bound(model=self.model, using=self.using, engine=engine)
-            for name in self.strategies
-            for engine in (self.engines if STRATEGIES[name].has_counterpart else self.engines[:1])
-        ]
-
-    @property
     def contenders(self) -> list[tuple[Strategy, ...]]:
-        """What races under a load: strategies, or pairs of them."""
-        return list(combinations(self.bound, 2 if self.mixed else 1))
+        """What races under a load: strategies for this model and database, or pairs of them."""
+        bound = (STRATEGIES[name].bound(model=self.model, using=self.using) for name in self.strategies)
+        return list(combinations(bound, 2 if self.mixed else 1))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the rows of the report are called, each once."""
-        return tuple(dict.fromkeys(map(joint_name, self.contenders)))
+        """What the rows of the report are called."""
+        return tuple(map(joint_name, self.contenders))
 
     @contextlib.contextmanager
     def fixture(self, notes: list[str], *, workers: int) -> Iterator[tuple[Fixture, WorkerConnection, dict[str, Any]]]:
@@ -142,14 +131,8 @@ def run_load(
             if watch:
                 watch.end()
     # They come in the order in which they ran, which differs from size to size.
-    measured.sort(key=lambda row: (row.size or 0, names.index(row.strategy), row.engine != config.engines[0]))
-    first = {(row.size, row.strategy): row for row in reversed(measured)}
-    rows = tuple(row for row in measured if row is first[row.size, row.strategy])
-    counterparts = tuple(row for row in measured if row is not first[row.size, row.strategy])
-    if config.mixed:
-        advice = _advice_on_pairs(rows)
-    else:
-        advice = advice_on_sweep(sweep, rows) if sweep else advice_on_load(rows, counterparts)
+    rows = tuple(sorted(measured, key=lambda row: (row.size or 0, names.index(row.strategy))))
+    alone = advice_on_sweep(sweep, rows) if sweep else advice_on_load(rows)
     _, largest_plan, largest_workload = sizes[-1]
     return LoadReport(
         environment=ran_on,
@@ -158,8 +141,7 @@ def run_load(
         sweep=sweep,
         planned=names,
         rows=rows,
-        advice=advice,
-        counterparts=counterparts,
+        advice=_advice_on_pairs(rows) if config.mixed else alone,
         interrupted=interrupt.name,
         notes=tuple(notes),
     )
@@ -180,8 +162,6 @@ def _trials(
                 fixture=fixture,
                 workload=workload,
             )
-            if trial.engine != "plain":
-                trial.label += f", {trial.engine}"
             if sweep and size:
                 trial.label += f", {sweep.describe(size)}"
             yield trial

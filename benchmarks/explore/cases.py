@@ -27,9 +27,6 @@ _SIMPLE = ("naive", "pessimistic", "optimistic", "conditional_update", "serializ
 """One strategy each for read-modify-write, row lock, version, F() and SERIALIZABLE."""
 
 THREE: Mapping[str, Race] = MappingProxyType(
-    {
-        race.name: race
-        for race in (story_race(_THREE_DEPOSITS, STRATEGIES[name].bound(engine="plain")) for name in _SIMPLE)
-    }
+    {race.name: race for race in (story_race(_THREE_DEPOSITS, STRATEGIES[name]) for name in _SIMPLE)}
 )
 """Three actors, by name."""

@@ -11,7 +11,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.contention import Contention
-from accounts.engine import ENGINES
 from accounts.errors import InsufficientFunds, InvalidAmount
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
@@ -24,18 +23,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 FULL = "99999999999999999.00"
 """A balance that takes no more."""
-COMPILED = [name for name, strategy in STRATEGIES.items() if strategy.has_counterpart]
-WAYS = {
-    f"{name}-{engine}": strategy.bound(engine=engine)
-    for name, strategy in STRATEGIES.items()
-    for engine in ENGINES
-    if engine == "plain" or name in COMPILED
-}
-SAFE = {name: strategy for name, strategy in WAYS.items() if strategy.safe}
-UNSAFE = {name: strategy for name, strategy in WAYS.items() if not strategy.safe}
+SAFE = {name: strategy for name, strategy in STRATEGIES.items() if strategy.safe}
+UNSAFE = {name: strategy for name, strategy in STRATEGIES.items() if not strategy.safe}
 
-every_strategy = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-every = pytest.mark.parametrize("strategy", WAYS.values(), ids=WAYS)
+every = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
 every_safe = pytest.mark.parametrize("strategy", SAFE.values(), ids=SAFE)
 
 
@@ -43,16 +34,7 @@ def test_the_mistakes_come_first() -> None:
     assert [strategy.name for strategy in UNSAFE.values()] == list(STRATEGIES)[:2] == ["naive", "naive_atomic"]
 
 
-@pytest.mark.parametrize("name", COMPILED)
-def test_a_deposit_runs_on_the_engine_that_it_is_bound_to(name: str) -> None:
-    account = AccountFactory.create()
-    for engine in ENGINES:
-        with CaptureQueriesContext(connection) as captured:
-            STRATEGIES[name].bound(engine=engine).deposit(account.pk, 1)
-        assert any(entry["sql"].startswith("WITH ") for entry in captured) is (engine == "compiled")
-
-
-@every_strategy
+@every
 def test_each_says_what_it_is(strategy: Strategy) -> None:
     assert strategy.summary.endswith(".")
     assert strategy.guarantee.endswith(".")

@@ -131,7 +131,7 @@ def test_it_is_watched_lane_by_lane_and_leaves_a_report(store: Store) -> None:
     drawing = ET.fromstring(Client().get(reverse("arena-download", args=["svg"])).content)  # noqa: S314 - our own
     assert [text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")].count("pessimistic") == 1
     assert '<table class="lanes results">' in page()
-    command = "simulate --strategies naive pessimistic --engine plain --workers 2 --accounts 1 --mix 1:1:0 --duration 1"
+    command = "simulate --strategies naive pessimistic --workers 2 --accounts 1 --mix 1:1:0 --duration 1"
     assert command in page()
 
 

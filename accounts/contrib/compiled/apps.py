@@ -10,7 +10,7 @@ class CompiledConfig(AppConfig):
     label = "accounts_compiled"
 
     def ready(self) -> None:
-        from accounts import batches, strategies
+        from accounts import batches
         from accounts.contrib.compiled import counterparts
         from accounts.contrib.compiled.batches import apply_changes
         from accounts.engine import register_counterpart
@@ -19,5 +19,3 @@ class CompiledConfig(AppConfig):
         for method in counterparts.METHODS:
             register_counterpart(getattr(AbstractAccount, method.__name__), method)
         register_counterpart(batches.apply_changes, apply_changes)
-        for name, counterpart in counterparts.STRATEGIES.items():
-            register_counterpart(type(strategies.STRATEGIES[name]), counterpart)

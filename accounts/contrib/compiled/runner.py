@@ -43,20 +43,11 @@ class StatementRunner:
         self._attnames = [field.attname for field in model._meta.concrete_fields]
         self._converters = _converters(model, using)
 
-    def read(self, pk: object) -> AbstractBaseAccount | None:
-        """Return the account, without a lock; None if it does not exist."""
-        return self._account(self.statements.read, {"pk": pk})
-
-    def lock(self, pk: object, *, wait: WaitMode) -> AbstractBaseAccount | None:
-        """Lock the row ``FOR NO KEY UPDATE`` until the transaction ends; return the account, None if it is gone."""
-        return self._account(self.statements.lock[wait], {"pk": pk, "queue": _queue_key(self.model, pk)})
-
-    def change(self, account: AbstractBaseAccount, amount: Decimal, *, compare: bool = True) -> bool:
+    def change(self, account: AbstractBaseAccount, amount: Decimal) -> bool:
         """Write the balance that was read plus the signed amount, with an entry.
 
         The account then holds what was written. False if the row has another version than the account was read with, or
-        does not exist. Waits for sessions that have the row locked. ``compare=False`` does not compare versions, for
-        callers that locked the row. Raises as ``balance_after`` does, before any SQL.
+        does not exist. Waits for sessions that have the row locked. Raises as ``balance_after`` does, before any SQL.
         """
         seen = seen_version(account)
         changes = {
@@ -66,31 +57,26 @@ class StatementRunner:
         }
         row = {"pk": account.pk, "seen": seen, "next": seen + 1, "amount": amount}
         values = {**self._default_values(), **changes, **row}
-        written = write(connections[self.using], self.statements.write[compare], values)
+        written = write(connections[self.using], self.statements.write, values)
         if written:
             apply_written(account, {**changes, "entry_count": account.entry_count + 1})
         return bool(written)
 
-    def add(self, pk: object, amount: Decimal) -> AbstractBaseAccount | None:
-        """Add a signed amount, with its entry, where the overdraft limit and the size of a balance allow it.
-
-        Return the account as written; None where it does not exist or the new balance is not allowed.
-
-        A transaction-level advisory lock on the account is taken before the row lock: all sessions that wait for a row
-        wake at each commit and compete for it, an advisory lock is granted in order of arrival. Only for the first
-        statement of a transaction: a session that already has the row and then requested the advisory lock would
-        deadlock with those that have that and wait for the row.
-        """
-        return self._account(self.statements.add, self._add_values(pk, amount))
-
     def lock_and_add(self, pk: object, amount: Decimal, *, wait: WaitMode = "queue") -> AbstractBaseAccount | None:
-        """Lock the row ``FOR NO KEY UPDATE``, then do as `add`, in one statement."""
-        return self._account(self.statements.lock_and_add[wait], self._add_values(pk, amount))
+        """Lock the row ``FOR NO KEY UPDATE``, and add a signed amount with its entry, in one statement.
 
-    def _add_values(self, pk: object, amount: Decimal) -> dict[str, Any]:
+        Return the account as written; None where it does not exist, or the overdraft limit or the size of a balance do
+        not allow the new one.
+
+        In the ``queue`` a transaction-level advisory lock on the account is taken before the row lock: all sessions
+        that wait for a row wake at each commit and compete for it, an advisory lock is granted in order of arrival.
+        Only for the first statement of a transaction: a session that already has the row and then requested the
+        advisory lock would deadlock with those that have that and wait for the row.
+        """
         limits = {"least": -amount, "bound": TOO_LARGE - amount}
         row = {"pk": pk, "queue": _queue_key(self.model, pk), "amount": amount}
-        return {**self._default_values(), **limits, **auto_now_values(self.model), **row}
+        values = {**self._default_values(), **limits, **auto_now_values(self.model), **row}
+        return self._account(self.statements.lock_and_add[wait], values)
 
     def _default_values(self) -> dict[str, Any]:
         """Return the values of an entry that no caller gives: NULL, and what ``pre_save`` makes for other fields."""

@@ -39,26 +39,8 @@ class Statements:
         self.row = self.rows.filter(pk=parameter(model, "pk"))
 
     @functools.cached_property
-    def read(self) -> Compiled:
-        return compile_select(self.row)
-
-    @functools.cached_property
-    def lock(self) -> dict[WaitMode, Compiled]:
-        """SELECT the row ``FOR NO KEY UPDATE``."""
-        return self._locking(self.read)
-
-    def _locking(self, read: Compiled) -> dict[WaitMode, Compiled]:
-        no_key, nowait = self.ops.for_update_sql(no_key=True), self.ops.for_update_sql(nowait=True, no_key=True)
-        return {
-            # The advisory lock first, the row lock second, in every statement that takes both: two orders would
-            # deadlock.
-            "queue": read + self._queue + f" {no_key}",
-            "nowait": read + f" {nowait}",
-        }
-
-    @functools.cached_property
-    def write(self) -> dict[bool, Compiled]:
-        """UPDATE the row to a balance and INSERT the entry, returning no rows; by whether to compare versions."""
+    def write(self) -> Compiled:
+        """UPDATE the row to a balance if its version is the one read, and INSERT the entry, returning no rows."""
         # compile_update() keeps the WHERE of the query set: the same guard as in the plain methods.
         guarded = self.row.filter(**{self.version: self._parameter(self.version, "seen")})
         changes = {
@@ -67,47 +49,40 @@ class Statements:
             "entry_count": F("entry_count") + 1,
             **self._auto_now_parameters,
         }
-        return {
-            compares: "WITH changed AS ("
-            + self._returning(compile_update(rows, changes), *self._copied_fields.values())
-            + ") "
-            + self._entry_insert
-            for compares, rows in ((True, guarded), (False, self.row))
-        }
-
-    @functools.cached_property
-    def add(self) -> Compiled:
-        """UPDATE the balance by an amount and INSERT the entry, in the queue of the advisory lock."""
-        return "WITH " + self._add_statement(self.row, also=self._queue)
+        update = self._returning(compile_update(guarded, changes), *self._copied_fields.values())
+        return "WITH changed AS (" + update + ") " + self._entry_insert
 
     @functools.cached_property
     def lock_and_add(self) -> dict[WaitMode, Compiled]:
-        """Lock the row, then do the same as `add`."""
-        pk = self.model._meta.pk
-        (key,) = self._columns([pk])
-        table = self.ops.quote_name(self.model._meta.db_table)
-        # The UPDATE depends on the locking CTE, which therefore runs first; MATERIALIZED keeps it from being inlined.
-        # Qualified: a column that `locked` lacked would be the outer table's, and every row would be its own key.
-        mine = f" AND {table}.{key} = (SELECT locked.{key} FROM locked)"
+        """Lock the row, add an amount where overdraft limit and size allow it, INSERT the entry, return the row."""
+        add = self._add()
         return {
-            wait: "WITH locked AS MATERIALIZED (" + lock + "), " + self._add_statement(self.rows, also=mine)
-            # The key alone: nobody reads what the other columns held. Not by values(), which may rename it.
-            for wait, lock in self._locking(compile_select(self.row.only("pk"))).items()
+            # MATERIALIZED keeps the locking CTE from being inlined; the UPDATE depends on it, so that it runs first.
+            wait: "WITH locked AS MATERIALIZED ("
+            + lock
+            + "), changed AS ("
+            + add
+            + "), booked AS ("
+            + self._entry_insert
+            + ") SELECT * FROM changed"
+            for wait, lock in self._locks().items()
         }
 
-    @functools.cached_property
-    def _queue(self) -> Compiled:
-        """A condition that takes the advisory lock: an uncorrelated subquery, run once, before the row is locked."""
-        # A subquery that does not depend on the row is evaluated once (an InitPlan). As a plain condition the function
-        # may be called for every row that is looked at.
+    def _locks(self) -> dict[WaitMode, Compiled]:
+        """Return the statements that lock the row, and wait or do not."""
+        # The key alone: nobody reads what the other columns held. Not by values(), which may rename it.
+        read = compile_select(self.row.only("pk"))
+        # A subquery that does not depend on the row is evaluated once (an InitPlan), and before the row is locked. As a
+        # plain condition the function may be called for every row that is looked at.
         place = Compiled("%s", (Parameter("queue", models.BigIntegerField()),))
-        return " AND (SELECT pg_advisory_xact_lock(" + place + ")) IS NOT NULL"
+        queue = " AND (SELECT pg_advisory_xact_lock(" + place + ")) IS NOT NULL"
+        return {
+            "queue": read + queue + f" {self.ops.for_update_sql(no_key=True)}",
+            "nowait": read + f" {self.ops.for_update_sql(nowait=True, no_key=True)}",
+        }
 
-    def _add_statement(self, rows: models.QuerySet[Any], *, also: Compiled | str) -> Compiled:
-        """Return the parts ``changed`` and ``booked`` of a WITH, and the SELECT of the changed row.
-
-        The UPDATE adds an amount where overdraft limit and size allow it.
-        """
+    def _add(self) -> Compiled:
+        """Return the UPDATE of the row in ``locked``, which returns it."""
         # What the CHECK constraint says, asked beforehand: a violated constraint would be an error and abort the
         # caller's transaction, where no row is an answer.
         allowed = {
@@ -120,9 +95,12 @@ class Statements:
             "entry_count": F("entry_count") + 1,
             **self._auto_now_parameters,
         }
-        update = compile_update(rows.filter(**allowed), changes) + also
-        changed = self._returning(update, *self.model._meta.concrete_fields)
-        return "changed AS (" + changed + "), booked AS (" + self._entry_insert + ") SELECT * FROM changed"
+        (key,) = self._columns([self.model._meta.pk])
+        table = self.ops.quote_name(self.model._meta.db_table)
+        # Qualified: a column that `locked` lacked would be the outer table's, and every row would be its own key.
+        mine = f" AND {table}.{key} = (SELECT locked.{key} FROM locked)"
+        update = compile_update(self.rows.filter(**allowed), changes) + mine
+        return self._returning(update, *self.model._meta.concrete_fields)
 
     def _parameter(self, name: str, called: str | None = None) -> Parameter:
         return parameter(self.model, name, called=called)

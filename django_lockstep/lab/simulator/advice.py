@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 
 from django_lockstep.lab.simulator.load_plan import Sweep
@@ -18,13 +17,12 @@ _DROP = 0.75
 """A rate at the largest size below this share of the best rate is mentioned."""
 
 
-def advice_on_load(rows: Sequence[LoadRow], counterparts: Sequence[LoadRow] = ()) -> tuple[str, ...]:
-    """Return which of the rows' strategies to use for this load, in a few sentences; none if nothing was measured.
-
-    Of ``counterparts``, which another engine ran, only broken promises are told.
-    """
-    others = [replace(row, strategy=f"{row.strategy}, with the {row.engine} engine,") for row in counterparts]
-    return (*_broken_promises([*rows, *others]), *_choice(rows), *_unprotected(rows))
+def advice_on_load(rows: Sequence[LoadRow]) -> tuple[str, ...]:
+    """Return which of the rows' strategies to use for this load, in a few sentences; none if nothing was measured."""
+    broken = (
+        f"{row.strategy} claims to be safe, but {row.loss}: do not use it." for row in rows if row.safe and row.wrong
+    )
+    return (*broken, *_choice(rows), *_unprotected(rows))
 
 
 def advice_on_sweep(sweep: Sweep, rows: Sequence[LoadRow]) -> tuple[str, ...]:
@@ -32,12 +30,6 @@ def advice_on_sweep(sweep: Sweep, rows: Sequence[LoadRow]) -> tuple[str, ...]:
     sizes = {size: list(group) for size, group in groupby(rows, key=lambda row: row.size or 0)}
     chosen = {size: best[0] for size, group in sizes.items() if (best := _best_of(group))}
     return (*_choices(sweep, chosen), *_peaks(sweep, rows, chosen), *_wrong(sweep, rows))
-
-
-def _broken_promises(rows: Iterable[LoadRow]) -> Iterator[str]:
-    for row in rows:
-        if row.safe and row.wrong:
-            yield f"{row.strategy} claims to be safe, but {row.loss}: do not use it."
 
 
 def _choice(rows: Sequence[LoadRow]) -> Iterator[str]:

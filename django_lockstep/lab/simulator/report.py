@@ -17,7 +17,6 @@ __all__ = [
     "build_row",
     "jain_index",
     "merge_rounds",
-    "speedup",
 ]
 
 
@@ -49,8 +48,6 @@ class LoadRow:
     """Whether the run was interrupted while this strategy was measured."""
     guarantee: str
     """What it relies on, in a sentence."""
-    engine: str = ""
-    """What ran it, where the same strategy can be run in several ways."""
     size: int | None = None
     """The number of workers or accounts, where a sweep varies it."""
     verdict: AuditVerdict
@@ -138,18 +135,12 @@ class LoadReport:
     """What was varied."""
     rows: tuple[LoadRow, ...]
     """The strategies measured, by size and in the order of ``planned``."""
-    counterparts: tuple[LoadRow, ...] = ()
-    """The same strategies by another engine, those that have one, measured in the same run."""
 
     @property
     def versions(self) -> list[str]:
         """What it ran on beside the server, in words."""
         django, python, cpus = (self.environment[name] for name in ("django", "python", "cpus"))
         return [f"Django {django}", f"Python {python}", f"{cpus} CPUs"]
-
-    def counterpart(self, row: LoadRow) -> LoadRow | None:
-        """Return the row of the same strategy by the other engine; None where there is none."""
-        return next((twin for twin in self.counterparts if twin.strategy == row.strategy), None)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -159,12 +150,6 @@ class LoadReport:
     def line(self, strategy: str) -> dict[int, LoadRow]:
         """Return the strategy's rows by size."""
         return {row.size: row for row in self.rows if row.strategy == strategy and row.size is not None}
-
-
-def speedup(row: LoadRow, counterpart: LoadRow) -> float | None:
-    """Return the counterpart's operations per second divided by the row's; None where the row has none."""
-    rate = row.operations_per_second
-    return counterpart.operations_per_second / rate if rate else None
 
 
 def jain_index(rates: Sequence[float]) -> float | None:
@@ -183,7 +168,6 @@ def build_row(
     strategy: str,
     safe: bool,
     guarantee: str,
-    engine: str = "",
     size: int | None = None,
     worker_failures: tuple[str, ...] = (),
     cut_short: bool = False,
@@ -201,7 +185,6 @@ def build_row(
         strategy=strategy,
         safe=safe,
         guarantee=guarantee,
-        engine=engine,
         size=size,
         verdict=verdict,
         workers=len(tallies),

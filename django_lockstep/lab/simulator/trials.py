@@ -53,11 +53,6 @@ class LoadTrial(ABC):
     def guarantee(self) -> str:
         """What it relies on, in a sentence."""
 
-    @property
-    @abstractmethod
-    def engine(self) -> str:
-        """What runs it, where there is a choice; empty where there is none."""
-
     @abstractmethod
     def load(self, round_number: int) -> Load:
         """Return what the workers do with the accounts in this round, counted from 0."""
@@ -123,7 +118,6 @@ class LoadTrial(ABC):
             strategy=self.name,
             safe=self.safe,
             guarantee=self.guarantee,
-            engine=self.engine,
             size=self.size,
             worker_failures=self.worker_failures,
             cut_short=self.cut_short or len(self.results) < self.plan.rounds,

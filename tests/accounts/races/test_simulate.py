@@ -61,34 +61,7 @@ def test_by_default_all_strategies_share_a_hot_account(reported: dict[str, Any])
 
 def test_a_default_run_stays_within_a_minute(reported: dict[str, Any]) -> None:
     run()
-    contenders = len(reported["config"].bound)
-    assert len(NAMES) < contenders
-    assert reported["plan"].duration * contenders <= 60  # the rest is for starting and counting
-
-
-@pytest.mark.parametrize(
-    ("engine", "engines"),
-    [
-        (None, ("plain", "compiled")),
-        ("both", ("plain", "compiled")),
-        ("plain", ("plain",)),
-        ("compiled", ("compiled",)),
-    ],
-)
-def test_a_load_shows_both_engines_by_default(
-    reported: dict[str, Any], engine: str | None, engines: tuple[str, ...]
-) -> None:
-    run(engine=engine)
-    assert reported["config"].engines == engines
-
-
-def test_a_sweep_runs_what_is_written(reported: dict[str, Any]) -> None:
-    run(sweep="workers=1,2")
-    assert reported["config"].engines == ("plain",)
-    run(sweep="workers=1,2", engine="compiled")
-    assert reported["config"].engines == ("compiled",)
-    with pytest.raises(CommandError, match="--engine both is for a load"):
-        run(sweep="workers=1,2", engine="both")
+    assert reported["plan"].duration * len(NAMES) <= 60  # the rest is for starting and counting
 
 
 def test_options_reach_the_plan(reported: dict[str, Any]) -> None:
@@ -154,14 +127,14 @@ def test_mixing_races_every_pair_of_the_safe_strategies_for_a_second(reported: d
     config, plan = reported["config"], reported["plan"]
     assert (len(config.names), config.names[0]) == (28, "pessimistic+pessimistic_nowait")
     assert not any("naive" in name for name in config.names)
-    assert (plan.duration, plan.rounds, config.engines) == (1.0, 1, ("plain",))
+    assert (plan.duration, plan.rounds) == (1.0, 1)
 
 
 def test_mixing_takes_the_strategies_that_are_named(reported: dict[str, Any]) -> None:
-    run(mix_strategies=True, strategies=["advisory", "optimistic", "naive"], engine="compiled", rounds=2, duration=4)
+    run(mix_strategies=True, strategies=["advisory", "optimistic", "naive"], rounds=2, duration=4)
     config, plan = reported["config"], reported["plan"]
     assert config.names == ("advisory+optimistic", "advisory+naive", "optimistic+naive")
-    assert (plan.duration, plan.rounds, config.engines) == (4, 2, ("compiled",))
+    assert (plan.duration, plan.rounds) == (4, 2)
 
 
 def test_a_strategy_whose_package_is_missing_is_refused_or_left_out(
@@ -204,7 +177,6 @@ def test_a_strategy_whose_package_is_missing_is_refused_or_left_out(
         (["--sweep", "workers=1,9", "--operations", "5"], "one for each of 9 workers"),
         (["--sweep", "workers=2,4", "--mix-strategies"], "not allowed with argument"),
         (["--sweep", "workers=2,4", "--clean"], "not allowed with argument"),
-        (["--mix-strategies", "--engine", "both"], "--engine both is for a load without --mix-strategies"),
         (["--mix-strategies", "--workers", "1"], "two strategies and two workers, not 8 strategies and 1 worker"),
         (["--mix-strategies", "--strategies", "advisory"], "not 1 strategy and 8 workers"),
         (["--plot", "a.svg"], "--plot goes with --sweep"),

@@ -77,21 +77,6 @@ def test_a_table_shows_verdict_loss_rate_and_latencies() -> None:
     assert text.index("Which should I use?") < text.index("- For this load use pessimistic_nowait")
 
 
-def test_a_report_shows_what_the_other_engine_makes_of_a_strategy() -> None:
-    plain, compiled = row("pessimistic", rate=200.0), row("pessimistic", rate=500.0, engine="compiled")
-    report = replace(load_report(plain, naive()), counterparts=(compiled,))
-    text = as_table(report)
-    assert line_of(text, "pessimistic")[4:7] == ["200", "500", "2.5x"]
-    assert line_of(text, "naive")[4:6] == ["100", "1.5"]
-    assert "compiled: operations per second of the same strategy with the compiled engine" in " ".join(text.split())
-
-    measured, alone = json.loads(as_json(report))["strategies"]
-    assert (measured["counterpart"]["engine"], measured["counterpart"]["speedup"]) == ("compiled", 2.5)
-    assert alone["counterpart"] is None
-    lines = list(csv.DictReader(io.StringIO(as_csv(report))))
-    assert [(line["strategy"], line["engine"]) for line in lines][-1] == ("pessimistic", "compiled")
-
-
 def test_figures_are_never_cut_off() -> None:
     huge = AuditVerdict(entries=10**8, overwritten=10**8 - 1, money_lost=Decimal("1234567890.12"))
     slow = Latency(p50=123456.0, p95=234567.0, p99=345678.0, max=456789.0)
@@ -266,10 +251,8 @@ def test_luck_is_no_recommendation() -> None:
 
 def test_little_to_choose_from() -> None:
     only = "For this load use a: 100/s, p99 10.0 ms, the only one measured that is right."
-    liar = "a, with the compiled engine, claims to be safe, but lost 812 of 1,000 updates"
     assert advice_on_load([]) == ()
     assert advice_on_load([row("a")])[0] == only
-    assert advice_on_load([row("a")], [row("a", engine="compiled", verdict=LOST)])[0].startswith(liar)
     assert advice_on_load([naive()])[0].startswith("Use none of these: all of them are unprotected.")
     unproved = advice_on_load([row("liar", verdict=LOST)])[1]
     assert unproved.startswith("No strategy that claims to be safe proved correct")

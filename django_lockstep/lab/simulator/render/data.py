@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from django_lockstep.lab.simulator.report import LoadReport, LoadRow, speedup
+from django_lockstep.lab.simulator.report import LoadReport, LoadRow
 
 __all__ = ["SCHEMA_VERSION", "as_csv", "as_json"]
 
@@ -41,7 +41,7 @@ def _body(report: LoadReport) -> tuple[str, dict[str, Any]]:
     """Return the kind of the report, and the keys that only that kind has."""
     plan = {**dataclasses.asdict(report.plan), **report.load}
     if report.sweep is None:
-        return "load", {"plan": plan, "strategies": [_with_counterpart(row, report) for row in report.rows]}
+        return "load", {"plan": plan, "strategies": [load_row(row) for row in report.rows]}
     points = [
         {report.sweep.axis: size, "strategies": [load_row(row) for row in report.rows if row.size == size]}
         for size in report.sizes
@@ -50,11 +50,10 @@ def _body(report: LoadReport) -> tuple[str, dict[str, Any]]:
 
 
 def as_csv(report: LoadReport) -> str:
-    """Return a header and one line for each strategy and engine; for a sweep for each size, too."""
+    """Return a header and one line for each strategy; for a sweep for each size, too."""
     sweep = report.sweep
     lines = [
-        {**({"sweep": sweep.axis, "size": row.size} if sweep else {}), **_flat(load_row(row))}
-        for row in (*report.rows, *report.counterparts)
+        {**({"sweep": sweep.axis, "size": row.size} if sweep else {}), **_flat(load_row(row))} for row in report.rows
     ]
     text = io.StringIO()
     fields = list(dict.fromkeys(name for line in lines for name in line))
@@ -64,20 +63,11 @@ def as_csv(report: LoadReport) -> str:
     return text.getvalue().rstrip("\n")
 
 
-def _with_counterpart(row: LoadRow, report: LoadReport) -> dict[str, Any]:
-    """Return a strategy's figures, with those of its counterpart under ``counterpart``, and the ``speedup``."""
-    counterpart = report.counterpart(row)
-    if counterpart is None:
-        return {**load_row(row), "counterpart": None}
-    return {**load_row(row), "counterpart": {**load_row(counterpart), "speedup": _rounded(speedup(row, counterpart))}}
-
-
 def load_row(row: LoadRow) -> dict[str, Any]:
     """Return a strategy's figures as plain values."""
     verdict = row.verdict
     return {
         "strategy": row.strategy,
-        "engine": row.engine,
         "claims_safe": row.safe,
         "verdict": row.status,
         "lost_updates": verdict.lost_updates,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from django_lockstep.lab import tables
-from django_lockstep.lab.simulator.report import LoadReport, LoadRow, speedup
+from django_lockstep.lab.simulator.report import LoadReport, LoadRow
 from django_lockstep.lab.tables import bold, plain_table
 from django_lockstep.lab.wording import counted
 
@@ -50,24 +49,18 @@ def _load_blocks(report: LoadReport) -> Iterable[RenderableType]:
     yield bold(f"{_scope(report)}, {report.plan.extent} per strategy, deposit:withdraw:transfer {report.load['mix']}")
     yield _circumstances(report)
     if report.rows and report.sweep is None:
-        counterparts = {row.engine: partial(_counterpart, report) for row in report.counterparts[:1]}
         yield ""
-        yield _figures(report.rows, {**_RESULTS, **counterparts, **_LATENCIES})
+        yield _figures(report.rows, {**_RESULTS, **_LATENCIES})
         yield ""
         yield _figures(report.rows, _COSTS)
         yield ""
         yield "p50 to max: latency in ms. Fairness between workers: 1.00 is best."
-        for engine in counterparts:
-            yield (
-                f"{engine}: operations per second of the same strategy with the {engine} engine, and how many times as "
-                "many; every other figure is of the strategies as they are written."
-            )
     elif report.rows:
         for title, cell in _GROWING.items():
             yield ""
             yield bold(title)
             yield _growth(report, cell)
-    remarks = [remark for row in (*report.rows, *report.counterparts) for remark in _remarks_on(row, report)]
+    remarks = [remark for row in report.rows for remark in _remarks_on(row, report)]
     yield from ["", *remarks] if remarks else []
 
 
@@ -83,16 +76,8 @@ def _scope(report: LoadReport) -> str:
     return f"{counts['workers']} on {counts['accounts']}"
 
 
-def _counterpart(report: LoadReport, row: LoadRow) -> str:
-    counterpart = report.counterpart(row)
-    if counterpart is None:
-        return ""
-    times = speedup(row, counterpart)
-    # A rate of wrong results is marked where it stands: rates are what readers compare.
-    return _marked_rate(counterpart) + (f" {times:.1f}x" if times else "")
-
-
 def _marked_rate(row: LoadRow) -> str:
+    # A rate of wrong results is marked where it stands: rates are what readers compare.
     return f"{'x ' if row.wrong else ''}{row.operations_per_second:,.0f}"
 
 
