@@ -10,7 +10,7 @@ from django_lockstep.lab.explorer.errors import (
     WorkerDied,
 )
 from django_lockstep.lab.explorer.explore import explore, replay
-from django_lockstep.lab.explorer.render.drawing import svg, tree_svg
+from django_lockstep.lab.explorer.render.drawing import svg
 from django_lockstep.lab.explorer.render.explanations import explain
 from django_lockstep.lab.explorer.render.timelines import timeline
 from django_lockstep.lab.explorer.requests import Response, request_actor
@@ -43,6 +43,5 @@ __all__ = [
     "request_actor",
     "svg",
     "timeline",
-    "tree_svg",
     "write_spec",
 ]

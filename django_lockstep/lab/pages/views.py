@@ -30,7 +30,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from django_lockstep.lab import conf
 from django_lockstep.lab.anomalies import ANOMALIES, LEVELS, POSSIBLE, SOURCES, race_name
-from django_lockstep.lab.explorer import ExplorerError, svg, tree_svg
+from django_lockstep.lab.explorer import ExplorerError, svg
 from django_lockstep.lab.explorer.render.moves import moves_of, outcome_cards
 from django_lockstep.lab.explorer.render.reports import RaceReport, as_html, as_json
 from django_lockstep.lab.explorer.results import Run
@@ -64,7 +64,6 @@ LONGEST = 500
 """Moves that a schedule on a page may have."""
 REPORTS: Mapping[str, Callable[[RaceReport], str]] = {
     "html": lambda report: as_html([report]),
-    "svg": lambda report: tree_svg(report.exploration, title=report.name) if report.exploration else "",
     "json": lambda report: as_json([report]),
 }
 """What the last exploration of a race can be downloaded as."""

@@ -2,15 +2,8 @@
 
 from types import SimpleNamespace
 from typing import Any
-from xml.etree import ElementTree as ET
-
-import pytest
-from django.utils import translation
 
 from django_lockstep.lab.explorer.render import tree_rows as module
-from django_lockstep.lab.explorer.render.drawing import tree_svg
-from django_lockstep.lab.explorer.render.drawing.layout import COLUMN
-from django_lockstep.lab.explorer.render.summaries import display_width
 from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
 from django_lockstep.lab.explorer.search.tree import Cut, TreeLine
 
@@ -92,36 +85,3 @@ def test_each_line_says_what_became_of_its_moves() -> None:
 def test_an_abandoned_schedule_is_marked_as_not_run() -> None:
     (row,) = tree_rows(exploration(line(0, "AB", "AB", abandoned=1)))
     assert (row.look, row.text) == ("cut", "abandoned: an equivalent schedule was run")
-
-
-# As a drawing
-
-
-def drawn(found: Any, title: str = "seats") -> tuple[ET.Element, list[str]]:
-    root = ET.fromstring(tree_svg(found, title=title))  # noqa: S314 - drawn by ourselves
-    return root, [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
-
-
-def test_the_drawing_has_every_line_below_its_title_and_fits() -> None:
-    root, (title, *texts) = drawn(exploration(*LINES))
-    assert title == "seats"
-    assert texts == [text for row in rows() if row.kind != "end" for text in (row.moves, row.text)]
-    marks = [path.get("class", "") for path in root.iter("{http://www.w3.org/2000/svg}path")]
-    assert [mark for mark in marks if mark != "lane"] == [f"branch {row.look}" for row in rows() if row.kind != "end"]
-    width = float(root.get("width", 0))
-    for element in root.iter("{http://www.w3.org/2000/svg}text"):
-        assert float(element.get("x", 0)) + COLUMN * display_width(element.text or "") <= width
-        assert float(element.get("y", 0)) < float(root.get("height", 0))
-
-
-@pytest.mark.parametrize("title", ["<script>alert(1)</script>", "\x00\ud800", "検索"])
-def test_the_drawing_is_well_formed_and_in_english_whatever_the_race_is_called(title: str) -> None:
-    with translation.override("ja"):
-        _, texts = drawn(exploration(*LINES), title)
-    assert texts[1:3] == ["A", "3 schedules: wrong (Outcome 1), right (Outcome 2)"]
-
-
-def test_a_tree_that_begins_with_a_fork_is_drawn() -> None:
-    lines = (line(0, "", "", fork=True, right=2), line(1, "A", "A", right=1), line(1, "B", "B", right=1))
-    _, texts = drawn(exploration(*lines))
-    assert texts[1:3] == ["Start", "2 schedules: right (Outcome 2)"]

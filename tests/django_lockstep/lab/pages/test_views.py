@@ -260,7 +260,6 @@ def test_a_schedule_that_was_run_can_be_downloaded_without_another_run(
     ("form", "content_type", "contents"),
     [
         ("html", "text/html", ("<!DOCTYPE html>", "Every schedule, as a tree", "wrong (Outcome 1)")),
-        ("svg", "image/svg+xml", ("<svg", "wrong (Outcome 1)", "not run: ")),
         ("json", "application/json", ('"verdict": "broken"',)),
     ],
 )

@@ -11,13 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from django.utils import translation
-
-from django_lockstep.lab.explorer.render.drawing.layout import COLUMN, LINE, PAD, Bar, Box, Layout, Line, heading
-from django_lockstep.lab.explorer.render.summaries import clean, describe_result, describe_step, display_width
+from django_lockstep.lab.explorer.render.drawing.layout import LINE, PAD, Bar, Box, Layout, Line, heading
+from django_lockstep.lab.explorer.render.summaries import clean, describe_result, describe_step
 from django_lockstep.lab.explorer.render.timelines import describe_end, describe_wait
-from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
-from django_lockstep.lab.explorer.results import Exploration, Run, Step
+from django_lockstep.lab.explorer.results import Run, Step
 
 _LEGEND = (
     ("step read", "reads"),
@@ -71,9 +68,24 @@ class _Drawing:
         return ET.tostring(self._root, encoding="unicode")
 
     def _start(self, height: float, *, styled: bool) -> ET.Element:
+        """Return the drawing with its title and description, for screen readers."""
         layout, ident = self._layout, self._ident
-        texts = {"title": heading(layout.run), "description": _description(layout.run)}
-        root = start_drawing(layout.width, height, ident=ident, **texts, styled=styled)
+        root = ET.Element("svg")
+        attributes = {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "class": "timeline",
+            "viewBox": f"0 0 {layout.width:g} {height:g}",
+            "width": f"{layout.width:g}",
+            "height": f"{height:g}",
+            "role": "img",
+            "aria-labelledby": f"{ident}-title {ident}-desc",
+        }
+        root.attrib.update(attributes)
+        add(root, "title", id=f"{ident}-title").text = clean(heading(layout.run))
+        add(root, "desc", id=f"{ident}-desc").text = clean(_description(layout.run))
+        if styled:
+            add(root, "style").text = _style()
+        add(root, "rect", class_="paper", width=layout.width, height=height)
         pattern = add(
             add(root, "defs"), "pattern", id=f"{ident}-hatch", width=8, height=8, patternUnits="userSpaceOnUse"
         )
@@ -189,58 +201,6 @@ def _description(run: Run) -> str:
     return " ".join([*parts, *(f"{line}." for line in describe_end(run))])
 
 
-# The schedules of a search as a tree, a line for each run of moves without a fork. Each line says in words what became
-# of it, and what was not run is dotted.
-
-_INDENT, _LINE, _TOP = 18, 20, 56
-_NARROWEST = 480
-
-
-def tree_svg(exploration: Exploration, *, title: str) -> str:
-    """Return the tree of an exploration that has kept it; ``title`` is the heading. In English, as all drawings."""
-    with translation.override("en"):
-        lines = [(depth, row, row.moves or "Start", row.text) for depth, row in _with_depths(exploration)]
-    width = max([_NARROWEST, *(_middle(depth, moves) + _width(text) for depth, _, moves, text in lines)])
-    described = "; ".join(f"{row.start}{moves}: {text}" for _, row, moves, text in lines)
-    height = _TOP + _LINE * len(lines) + MARGIN
-    root = start_drawing(width + MARGIN, height, ident="tree", title=title, description=described)
-    write(root, MARGIN, 28, text=title, kind="head")
-    parents: dict[int, float] = {}
-    """The height of the last line at each depth."""
-    for number, (depth, row, moves, text) in enumerate(lines):
-        y, x = _TOP + _LINE * number, _left(depth)
-        parents[depth] = y
-        if depth:
-            add(root, "path", class_="lane", d=f"M{x - _INDENT + 4:g},{parents[depth - 1] + 8:g} V{y:g}")
-        add(root, "path", class_=f"branch {row.look}", d=f"M{x - _INDENT + 4:g},{y:g} H{x - 4:g}")
-        write(root, x, y + 4, text=moves, kind="moves")
-        write(root, _middle(depth, moves), y + 4, text=text, kind="faint" if row.look == "cut" else "")
-    return ET.tostring(root, encoding="unicode")
-
-
-def _with_depths(exploration: Exploration) -> Iterator[tuple[int, TreeRow]]:
-    depth = 0
-    for row in tree_rows(exploration):
-        if row.kind == "end":
-            depth -= 1
-            continue
-        yield depth, row
-        depth += row.kind == "fork"
-
-
-def _left(depth: int) -> float:
-    return MARGIN + _INDENT * (depth + 1)
-
-
-def _middle(depth: int, moves: str) -> float:
-    """Return where the words behind the moves begin."""
-    return _left(depth) + _width(f"{moves}  ")
-
-
-def _width(text: str) -> float:
-    return display_width(text) * COLUMN
-
-
 STYLE = Path(__file__).parents[3] / "static" / "lockstep_lab" / "timeline.css"
 """The style sheet, shared with pages that have drawings in them."""
 MARGIN = 16
@@ -257,29 +217,6 @@ def add(parent: ET.Element, tag: str, **attributes: str | float) -> ET.Element:
 def write(parent: ET.Element, x: float, y: float, *, text: str, kind: str) -> None:
     """Add a line of text of this CSS class."""
     add(parent, "text", x=x, y=y, class_=kind).text = clean(text)
-
-
-def start_drawing(
-    width: float, height: float, *, ident: str, title: str, description: str, styled: bool = True
-) -> ET.Element:
-    """Return a drawing with its title and description, for screen readers; ``styled``: with its style sheet."""
-    root = ET.Element("svg")
-    attributes = {
-        "xmlns": "http://www.w3.org/2000/svg",
-        "class": "timeline",
-        "viewBox": f"0 0 {width:g} {height:g}",
-        "width": f"{width:g}",
-        "height": f"{height:g}",
-        "role": "img",
-        "aria-labelledby": f"{ident}-title {ident}-desc",
-    }
-    root.attrib.update(attributes)
-    add(root, "title", id=f"{ident}-title").text = clean(title)
-    add(root, "desc", id=f"{ident}-desc").text = clean(description)
-    if styled:
-        add(root, "style").text = _style()
-    add(root, "rect", class_="paper", width=width, height=height)
-    return root
 
 
 def with_style(drawing: str) -> str:
