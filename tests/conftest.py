@@ -15,8 +15,8 @@ from tests.support.emptying import Emptying
 from tests.support.factories import AccountFactory
 from tests.support.sessions import Session
 
-# The suite of a project of its own, which tests.support.seeded_shop runs.
-collect_ignore = ["testapps/seeded_shop"]
+# The suites of projects of their own, which tests.support.seeded_shop runs.
+collect_ignore = ["testapps/seeded_shop", "testapps/seeded_club"]
 
 pytest_plugins = [
     "django_lockstep.lab.pytest_plugin",

@@ -17,11 +17,14 @@ INSTALLED_APPS = [
     "tests.testapps.press",
     "tests.testapps.shop",
     "tests.testapps.purses",
+    "tests.testapps.seeded_club",
     "tests.testapps.seeded_shop.racing",
     "tests.testapps.seeded_shop.correct",
 ]
 # The tables of the test apps have no history: they are made as the models are now.
-MIGRATION_MODULES = dict.fromkeys(("press", "shop", "purses", "racing", "correct"), "tests.testapps.migrations")
+MIGRATION_MODULES = dict.fromkeys(
+    ("press", "shop", "purses", "racing", "correct", "seeded_club"), "tests.testapps.migrations"
+)
 # Tests put the database back as they found it, append-only tables as well, and make roles.
 if DATABASES["default"]["ENGINE"] == "bank.embedded":
     DATABASES["default"]["USER"] = "postgres"

@@ -1,4 +1,4 @@
-"""Starts the seeded shop as a project of its own, and runs its test suite on the server of the test database."""
+"""Starts a seeded project as one of its own, and runs its test suite on the server of the test database."""
 
 import os
 import shutil
@@ -11,21 +11,19 @@ from django.db import connection
 
 from tests.support.pages import ROOT
 
-SHOP = ROOT / "tests" / "testapps" / "seeded_shop"
-
 _PYTEST = """[pytest]
-DJANGO_SETTINGS_MODULE = seeded_shop.settings
+DJANGO_SETTINGS_MODULE = {name}.settings
 pythonpath = .
-testpaths = seeded_shop
+testpaths = {name}
 filterwarnings = error
 """
 
 
-def copy_shop(folder: Path) -> Path:
-    """Make the project in an empty folder, and return it: there nothing says that the shop is part of our tests."""
+def copy_shop(folder: Path, *, name: str = "seeded_shop") -> Path:
+    """Make the project in an empty folder, and return it: there nothing says that it is part of our tests."""
     ignored = shutil.ignore_patterns("__pycache__", "units.py")
-    shutil.copytree(SHOP, folder / SHOP.name, ignore=ignored)
-    (folder / "pytest.ini").write_text(_PYTEST)
+    shutil.copytree(ROOT / "tests" / "testapps" / name, folder / name, ignore=ignored)
+    (folder / "pytest.ini").write_text(_PYTEST.format(name=name))
     return folder
 
 

@@ -48,6 +48,7 @@ PLACES = {
         "tests/django_lockstep/lab/finder/test_find_races_on_cluster.py",
         "tests/django_lockstep/lab/finder/test_partners.py",
         "tests/django_lockstep/lab/finder/test_plugin.py",
+        "tests/django_lockstep/lab/finder/test_seeded_club.py",
         "tests/django_lockstep/lab/test_pool.py",
         "tests/django_lockstep/lab/pages/test_progress.py",
         "tests/django_lockstep/lab/pages/test_views.py",

@@ -67,6 +67,10 @@ def consequence_sentence(differences: Collection[str], *, kind: str, models: Map
     now = [text for text in differences if REMOVED not in text.partition(": ")[0]] or list(differences)
     if not now:
         return ""
+    # What is missing at the end is what the transaction that was ended would have written.
+    deadlock = next((text for text in now if kind == "lock-order" and _consequence(text) == "deadlocks"), "")
+    if deadlock:
+        return f"{deadlock}."
     worst = min(now, key=lambda text: CONSEQUENCES.index(_consequence(text)))
     if _consequence(worst) in _IN_TABLES:
         return _table_sentence(worst, differences, kind=kind, models=models)

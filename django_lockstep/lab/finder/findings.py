@@ -18,6 +18,7 @@ from django_lockstep.lab.wording import counted
 __all__ = [
     "ANOTHER_OBJECT",
     "ANOTHER_USER",
+    "LOWER_LIMIT",
     "OTHER_ORDER",
     "VERDICTS",
     "Against",
@@ -32,8 +33,10 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 ANOTHER_USER: Final = "another user"
 ANOTHER_OBJECT: Final = "another object"
 OTHER_ORDER: Final = "the other order"
-Against = Literal["", "another user", "another object", "the other order"]
-"""How one is raced with itself: the same, by a copy of its user, for another row, with rows that it locks exchanged."""
+LOWER_LIMIT: Final = "a lower limit"
+Against = Literal["", "another user", "another object", "the other order", "a lower limit"]
+"""How one is raced with itself: the same, by a copy of its user, for another row, with rows that it locks exchanged, or
+where the limit of what it counts is lowered for both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from itertools import chain, zip_longest
 from typing import TypeVar
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Run
+from django_lockstep.lab.explorer.effects.statement_text import read_statement
 from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
 from django_lockstep.lab.finder.confirm.judging import Attempts, is_known, subject_of, subjects_taken
@@ -29,6 +30,7 @@ from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import (
     ANOTHER_OBJECT,
     ANOTHER_USER,
+    LOWER_LIMIT,
     OTHER_ORDER,
     Against,
     Finding,
@@ -57,6 +59,7 @@ _SHOWN_AGAINST: Mapping[Against, Collection[str]] = {
     # They may be about how many objects a user may have.
     ANOTHER_OBJECT: ("check-then-insert", "write-skew"),
     OTHER_ORDER: ("lock-order",),
+    LOWER_LIMIT: ("check-then-insert", "check-then-act", "write-skew"),
 }
 """Which kinds a request may show that is raced with itself where something differs."""
 _Paired = tuple[Pairing, AbstractContextManager[Fork], list[Candidate]]
@@ -402,10 +405,16 @@ class Confirmation:
                     with_earlier(earlier, actor),
                     [candidate for candidate in pair if candidate.may_race(*names)],
                 )
-        if candidates and isinstance(actor, RequestActor):
-            for against, kinds in _SHOWN_AGAINST.items():
-                if shown := [candidate for candidate in candidates if candidate.kind in kinds]:
-                    yield Pairing(kind=point.kind, against=against), AGAINST[against](actor), shown
+        ways: Iterable[Against] = _SHOWN_AGAINST if isinstance(actor, RequestActor) else (LOWER_LIMIT,)
+        for against in ways:
+            if shown := [candidate for candidate in candidates if _may_show_against(candidate, against)]:
+                yield Pairing(kind=point.kind, against=against), AGAINST[against](actor), shown
+
+
+def _may_show_against(candidate: Candidate, against: Against) -> bool:
+    if against == LOWER_LIMIT and not (candidate.read and read_statement(candidate.read.sql).looks == "aggregate"):
+        return False
+    return candidate.kind in _SHOWN_AGAINST[against]
 
 
 def _note_obstacle(open_attempts: Sequence[Attempts], pairing: Pairing, reason: str, *, place: Place) -> None:

@@ -99,11 +99,14 @@ class Fork:
     remedies: dict[tuple[str, ...], int] = field(default_factory=dict)
     """Schedules around writes of a table that all end right with a remedy, by the table and the change of the code, or
     the model's label and the key of the row that was locked first; 0 if one ends wrong."""
+    circumstance: str = ""
+    """What was changed for all of them, such as a limit."""
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What each actor does, such as ``A: POST seats/7/book``."""
-        return tuple(f"{name}: {actor.title}" for name, actor in self.actors.items() if isinstance(actor, Actor))
+        """What each actor does, such as ``A: POST seats/7/book``, and what was changed for them."""
+        titles = [f"{name}: {actor.title}" for name, actor in self.actors.items() if isinstance(actor, Actor)]
+        return (*titles, *filter(None, [self.circumstance]))
 
     def explore(
         self,

@@ -6,16 +6,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
 
 from django_lockstep.lab.finder.confirm.clones import clone_user, session_of, session_user
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.confirm.forks import Actor, Fork, Point, RequestActor, require_committed
+from django_lockstep.lab.finder.confirm.limits import find_limit
 from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, for_another_object, in_other_order
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.findings import ANOTHER_OBJECT, ANOTHER_USER, OTHER_ORDER, Against
+from django_lockstep.lab.finder.findings import ANOTHER_OBJECT, ANOTHER_USER, LOWER_LIMIT, OTHER_ORDER, Against
 from django_lockstep.lab.finder.record.requests import current_request
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "with_another_user",
     "with_earlier",
     "with_itself",
+    "with_lower_limit",
     "with_other_order",
     "with_partner",
 ]
@@ -38,6 +41,7 @@ _IN_WORDS = {
     ANOTHER_USER: "the request by two users",
     ANOTHER_OBJECT: "the request for two objects",
     OTHER_ORDER: "the request twice, with the rows that it locks exchanged",
+    LOWER_LIMIT: "the same twice, with the limit of what is counted lowered",
 }
 
 
@@ -111,6 +115,19 @@ def with_other_order(request: RequestActor) -> Iterator[Fork]:
 
 
 @contextmanager
+def with_lower_limit(actor: Actor) -> Iterator[Fork]:
+    """Pair two of the same that may add one more row until a limit is reached. Raises `CannotClone` if there is none.
+
+    The tests of a project stay far below most limits, so that no order of two exceeds them.
+    """
+    with put_back() as before:
+        limit = find_limit(actor)
+        before.restore()
+        with limit.lowered():
+            yield Fork({"A": actor, "B": actor}, circumstance=str(limit))
+
+
+@contextmanager
 def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
     """Pair it with an earlier one of the test, from where the test was before that.
 
@@ -159,12 +176,13 @@ def _tried_alone(request: RequestActor) -> Iterator[DryRun]:
         yield trial
 
 
-AGAINST: Mapping[Against, Callable[[RequestActor], AbstractContextManager[Fork]]] = {
+AGAINST: Mapping[Against, Callable[[Any], AbstractContextManager[Fork]]] = {
     ANOTHER_USER: with_another_user,
     ANOTHER_OBJECT: with_another_object,
     OTHER_ORDER: with_other_order,
+    LOWER_LIMIT: with_lower_limit,
 }
-"""How a request is paired with itself where something differs."""
+"""How a request is paired with itself where something differs; a call only with `LOWER_LIMIT`."""
 
 
 def _require_meeting(moved: RequestActor, trial: DryRun) -> None:

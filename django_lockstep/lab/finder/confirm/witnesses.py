@@ -57,8 +57,8 @@ def raced(
     function that ``call`` names, such as ``shop.services.withdraw``. It is raced with itself, with the one numbered
     ``after`` before it (of the function ``after_call``, if that is another one), with the same ``against`` what differs
     (``"another user"``, a copy of its own; ``"another object"``, another row of a table; ``"the other order"``, with
-    the rows that it locks exchanged), or with a request of another test: ``partner`` is that test, its method if it has
-    one, and the request's number.
+    the rows that it locks exchanged; ``"a lower limit"``, of what both count), or with a request of another test:
+    ``partner`` is that test, its method if it has one, and the request's number.
     The test fails with a timeline if a schedule ends as no serial order does, and if the other tests do not come to
     the requests. It commits, so it must not be in a transaction: a function asks for pytest-django's
     ``transactional_db``.
@@ -206,7 +206,7 @@ class _Place:
             return with_earlier(self._earlier, point.actor)
         if isinstance(point.actor, RequestActor) and self._partner is not None:
             return with_partner(self._partner, point.actor)
-        if isinstance(point.actor, RequestActor) and self._against:
+        if self._against:
             return AGAINST[self._against](point.actor)
         return with_itself(point.actor)
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from django_lockstep.lab.explorer.effects.statement_text import read_statement
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.consequences import consequence_sentence
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.errors import NotASuppression
-from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
+from django_lockstep.lab.finder.findings import LOWER_LIMIT, VERDICTS, Finding, Findings
 from django_lockstep.lab.wording import counted
 
 __all__ = [
@@ -140,7 +139,9 @@ class Report:
         return tuple(Race(title=self._title(entries[0]), entries=tuple(entries)) for entries in groups.values())
 
     def _title(self, entry: Entry) -> str:
-        return consequence_sentence(entry.finding.differences, kind=entry.candidate.kind, models=self.models)
+        # Beyond a limit, equal rows are not what is wrong.
+        kind = "" if entry.finding.against == LOWER_LIMIT else entry.candidate.kind
+        return consequence_sentence(entry.finding.differences, kind=kind, models=self.models)
 
     def rest(self) -> dict[str, dict[str, list[Entry]]]:
         """Return the other candidates by verdict, and by what could be tried yet, or why there is nothing to find.
@@ -178,23 +179,15 @@ class Report:
 
 
 def _reasons(entry: Entry) -> Iterable[str]:
-    finding, read = entry.finding, entry.candidate.read
+    finding = entry.finding
     if finding.verdict == "not decided":
         return ["more is left to try, with a larger budget"]
     # The names of both requests, which a pairing with another test begins with, would keep like reasons apart.
     pairs = (obstacle.partition(": ") for obstacle in finding.obstacles)
     reasons = [f"not {'with another test' if pair.startswith('`') else pair}: {reason}" for pair, _, reason in pairs]
-    if finding.verdict == "not confirmed" and read and read_statement(read.sql).looks == "aggregate":
-        reasons.append(_FAR_AWAY)
     return dict.fromkeys(reasons) or [
         finding.reason if finding.verdict == "not tried" else "all that was to be raced was raced"
     ]
-
-
-_FAR_AWAY = (
-    "what is counted may be far from its limit in these tests, so that no order exceeds it: have one count up to one "
-    "below the limit"
-)
 
 
 def report_on(findings: Findings, suppressed: Sequence[Suppression], *, root: Path, tried: bool = True) -> Report:

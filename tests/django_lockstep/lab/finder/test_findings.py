@@ -279,17 +279,6 @@ def test_the_rest_stands_by_reason_and_first_what_can_be_changed(tmp_path: Path)
     assert list(rest) == ["not tried", "not decided", "not confirmed"]
 
 
-def test_of_what_was_counted_it_is_said_that_the_limit_may_be_far_away(tmp_path: Path) -> None:
-    count = Access(site=site(3), sql='SELECT COUNT(*) AS "__count" FROM "seat" WHERE "seat"."show_id" = %s')
-    found = Findings(tmp_path / "findings", [candidate("a", read=count), candidate("b")])
-    for name in "ab":
-        found.add(Finding(candidate=name, verdict="not confirmed", reason="4 schedules"))
-    reasons = report_on(found, [], root=tmp_path).rest()["not confirmed"]
-
-    (far,) = (reason for reason in reasons if "far from its limit" in reason)
-    assert [entry.candidate.id for entry in reasons[far]] == ["a"]
-
-
 @pytest.mark.parametrize(
     ("kind", "differences", "sentence"),
     [
@@ -311,6 +300,11 @@ def test_of_what_was_counted_it_is_said_that_the_limit_may_be_far_away(tmp_path:
             for text in ("B returned status 200 instead of status 409", "A returned nothing instead of raising NoSeat")
         ),
         ("x", ["B raised 23505"], "B raised 23505: an error that no order of the two, one after the other, ends with."),
+        (
+            "lock-order",
+            ["a: number 4 instead of 3", "Deadlock of A, B, in which the server ended the transaction of A"],
+            "Deadlock of A, B, in which the server ended the transaction of A.",
+        ),
         ("x", [], ""),
     ],
 )  # fmt: skip
