@@ -99,7 +99,7 @@ def test_all_that_people_ask_is_there() -> None:
 
 
 def test_each_term_of_the_glossary_names_its_source() -> None:
-    rows = re.findall(r"^\| (.+) \| .+ \| (.+) \|$", (DOCS / "learn" / "glossary.md").read_text(), re.MULTILINE)[1:]
+    rows = re.findall(r"^\| (.+) \| .+ \| (.+) \|$", (DOCS / "reference" / "glossary.md").read_text(), re.MULTILINE)[1:]
     assert len(rows) == 25
     assert [term.lower() for term, _ in rows] == sorted(term.lower() for term, _ in rows)
     assert all("](https://" in source for _, source in rows)
