@@ -156,7 +156,7 @@ class MoveBuilder:
 
     def _row_wanted(self, actor: int) -> FootprintKey | None:
         operation = self.state.current[actor].operation
-        return self.transaction(actor, operation).statement(operation).only_row
+        return self.transaction(actor, operation).statement(operation).row_awaited
 
     def _note_unsteerable(self, parts: Mapping[int, Footprint], chosen: int, *, was_waiting: Waits) -> None:
         """Note that only the server decides the order; ``parts`` are the footprints of ended steps."""

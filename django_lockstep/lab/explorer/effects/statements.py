@@ -167,6 +167,13 @@ class Statement:
         return rows[0] if self.locks_only_rows and len(rows) == 1 and rows[0][1] is not None else None
 
     @cached_property
+    def row_awaited(self) -> FootprintKey | None:
+        """The row for which it may wait, as `only_row`; of an upsert, whose row has no key yet, any row of the table."""
+        if self.only_row is None and self.kind == "INSERT":
+            return next((key for key, mode in self.locks if mode is Mode.UPDATE), None)
+        return self.only_row
+
+    @cached_property
     def tables_read(self) -> frozenset[str] | None:
         """The tables of which it reads rows; None if that is not known."""
         return None if self.kind == "UNKNOWN" else frozenset(table for table, _ in self.reads)

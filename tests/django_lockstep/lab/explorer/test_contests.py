@@ -252,3 +252,30 @@ def test_three_who_wait_for_one_key_or_row_and_then_do_nothing_go_on_in_any_orde
     race = explore(Scenario(set_up=seat_and_host, actors=[waits] * 3), audit=20)
 
     assert (race.verdict, race.unsteerable) == ("holds", 0), race.reason
+
+
+def upserts(letter: str) -> Callable[[Any], None]:
+    """Add a letter to the name of a group that none has made yet; the next statement comes under its lock."""
+
+    def run(_: object) -> None:
+        sql = "INSERT INTO auth_group (name) VALUES (%s) ON CONFLICT (name) DO UPDATE SET name = auth_group.name"
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(sql, ["guests"])
+            cursor.execute("UPDATE auth_user SET username = username || %s", [letter])
+
+    return run
+
+
+@pytest.mark.slow
+def test_three_upserts_of_a_new_row_are_found_in_every_order() -> None:
+    actors = [upserts(letter) for letter in "abc"]
+    scenario = Scenario(
+        set_up=lambda: User.objects.create(username="") and None,
+        actors=actors,
+        observe=lambda _: User.objects.get().username,
+    )
+    full, reduced = explore(scenario, reduction="none"), explore(scenario)
+
+    assert (full.verdict, reduced.verdict) == ("holds", "holds"), (full.reason, reduced.reason)
+    assert {str(outcome.state) for outcome in reduced.outcomes} == {"abc", "acb", "bac", "bca", "cab", "cba"}
+    assert {str(outcome.state) for outcome in full.outcomes} == {str(outcome.state) for outcome in reduced.outcomes}
