@@ -168,7 +168,7 @@ class Statement:
 
     @cached_property
     def row_awaited(self) -> FootprintKey | None:
-        """The row for which it may wait, as `only_row`; of an upsert, whose row has no key yet, any row of the table."""
+        """The row for which it may wait, as `only_row`; of an upsert, whose row may be new, any row of the table."""
         if self.only_row is None and self.kind == "INSERT":
             return next((key for key, mode in self.locks if mode is Mode.UPDATE), None)
         return self.only_row
