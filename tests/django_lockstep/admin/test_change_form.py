@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db import connection
 from django.test import Client
 
 from tests.django_lockstep.admin.browsing import change, choose, conflict_of, fill, messages_of, text_of, url
@@ -139,6 +140,12 @@ class TestConflict:
         assert admin_client.post(url(seat), fill(page, guest="Bob", _saveasnew="1")).status_code == 302
         assert {guest for (guest,) in Seat.objects.values_list("guest")} == {"Eve", "Bob"}
 
+    def test_a_row_that_begins_at_version_0_is_compared_too(self, admin_client: Client, seat: Seat) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE shop_seat SET version = 0")
+        assert conflict_of(admin_client, seat, {"guest": "Eve"}, guest="Bob").status_code == 409
+        assert stored(seat).guest == "Eve"
+
 
 class TestDeletedMeanwhile:
     def test_what_was_typed_is_shown(self, admin_client: Client, seat: Seat) -> None:
@@ -167,6 +174,13 @@ class TestBetweenCleanAndSave:
     def save_gated(self, client: Client, obj: Any, other: Session, meanwhile: Any, **typed: Any) -> Any:
         page = client.get(url(obj))
         return overtaken(other, Gate('UPDATE "shop_'), meanwhile, client.post, url(obj), fill(page, **typed))
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_change_is_shown_and_nothing_else_is_told(self, admin_client: Client, seat: Seat, other: Session) -> None:
+        meanwhile = partial(change, Seat, seat.pk, guest="Eve")
+        response = self.save_gated(admin_client, seat, other, meanwhile, guest="Bob")
+        assert (response.status_code, stored(seat).guest) == (409, "Eve")
+        assert (messages_of(admin_client, response), LogEntry.objects.count()) == ([], 0)
 
     @pytest.mark.django_db(transaction=True)
     def test_a_deletion_is_shown(self, admin_client: Client, seat: Seat, other: Session) -> None:

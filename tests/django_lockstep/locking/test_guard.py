@@ -45,6 +45,13 @@ def test_an_update_of_the_query_set_raises_it_once(make: Any) -> None:
     assert version(row) == 2
 
 
+def test_a_bulk_update_raises_it() -> None:
+    seat = Seat.objects.create()
+    seat.guest = "Ada"
+    Seat.objects.bulk_update([seat], ["guest"])
+    assert version(seat) == 2
+
+
 def test_a_writer_that_sets_the_version_is_not_counted_twice() -> None:
     seat = Seat.objects.create()
     sql("UPDATE shop_seat SET guest = 'Ada', version = version + 1 WHERE id = %s", seat.pk)

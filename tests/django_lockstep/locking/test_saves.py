@@ -227,6 +227,14 @@ def test_refreshing_the_version_with_the_same_value_is_fine(seat: Seat) -> None:
     seat.save()
 
 
+def test_refreshing_the_version_alone_does_not_hide_a_conflict(seat: Seat) -> None:
+    stale = fresh(seat)
+    assert seat.update_if_unchanged(row="B")
+    stale.refresh_from_db(fields=["version"])
+    with pytest.raises(ValueError, match="version"):
+        stale.save()
+
+
 # Ways to create
 
 

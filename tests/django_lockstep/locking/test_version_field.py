@@ -98,6 +98,14 @@ def test_it_is_a_plain_column() -> None:
     assert isinstance(field, models.PositiveBigIntegerField)
 
 
+def test_its_options_are_obeyed_or_refused() -> None:
+    field = VersionField(editable=False, db_index=True)
+    assert (field.editable, field.db_index) == (False, True)
+    assert field.deconstruct()[3].items() >= {"editable": False, "db_index": True}.items()
+    with pytest.raises(TypeError, match="unique"):
+        VersionField(unique=True)  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize(("steps", "rewrites"), [(["clock"], True), ([1, "clock"], False)])
 def test_a_table_that_gets_a_clock_in_two_steps_is_not_rewritten(steps: list[Any], rewrites: bool) -> None:
     def filenode() -> int:
