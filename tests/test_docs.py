@@ -19,7 +19,7 @@ SETTING = r'"((?:LOCKSTEP|ACCOUNTS)_[A-Z_]+)"'
 
 
 def mentioned(pattern: str) -> list[str]:
-    return sorted({found for source in SOURCES for found in re.findall(pattern, source)})
+    return sorted({name for source in SOURCES for name in re.findall(pattern, source)})
 
 
 def described_checks() -> list[str]:
@@ -33,12 +33,6 @@ def test_every_setting_has_its_section_with_its_default(setting: str) -> None:
     section = (DOCS / "use" / "settings.md").read_text().partition(f"\n### {setting}\n")[2]
     assert section.strip().startswith("Default: ")
     assert f"{setting} = " in section.partition("\n##")[0]  # an example
-
-
-def test_there_are_checks_and_settings_to_look_for() -> None:
-    for package in ("lockstep", "accounts"):
-        assert any(identifier.startswith(package) for identifier in mentioned(CHECK))
-        assert any(setting.startswith(package.upper()) for setting in mentioned(SETTING))
 
 
 def test_nothing_is_described_that_is_not_there() -> None:

@@ -41,8 +41,8 @@ _IS_FILE = re.compile(r"# \S+\.py\n")
 def blocks() -> Iterator[Any]:
     """Yield the blocks that are not files, by their page and number."""
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        found = [dedent(text) for _, text in _BLOCK.findall(page.read_text("utf-8"))]
-        for number, text in enumerate(text for text in found if not _IS_FILE.match(text)):
+        texts = [dedent(text) for _, text in _BLOCK.findall(page.read_text("utf-8"))]
+        for number, text in enumerate(text for text in texts if not _IS_FILE.match(text)):
             name = f"{page.relative_to(ROOT).with_suffix('')}-{number}"
             yield pytest.param(page, text, id=name, marks=[pytest.mark.slow] if _is_about_dynamodb(page) else [])
 

@@ -210,13 +210,13 @@ def make_rows() -> Any:
 def needs(recording: Recording) -> list[str]:
     """Return the words for what the recorded operation needs."""
     texts = [re.sub(r"--.*|'[^']*'", "''", text) for text in recording.texts]
-    found = [
+    words = [
         *["transaction"] * recording.in_transaction,
         *["trigger"] * recording.runs_trigger,
         *["PL/pgSQL"] * recording.runs_plpgsql,
         *(need for need, pattern in NEEDS.items() if any(re.search(pattern, text) for text in texts)),
     ]
-    return found or [PLAIN if texts else NO_SQL]
+    return words or [PLAIN if texts else NO_SQL]
 
 
 def needs_alone(operation: Callable[[Any], object]) -> list[str]:

@@ -68,8 +68,8 @@ def test_a_transfer_moves_between_two_accounts(db: None) -> None:
 
 
 def test_a_transfer_locks_both_rows_in_primary_key_order_in_one_statement(db: None) -> None:
-    one, two = AccountFactory.create(balance=10), AccountFactory.create(balance=10)
-    for source, target in [(one, two), (two, one)]:
+    first, second = AccountFactory.create(balance=10), AccountFactory.create(balance=10)
+    for source, target in [(first, second), (second, first)]:
         with CaptureQueriesContext(connection) as captured:
             Account.transfer(source.pk, target.pk, 1)
         (locking,) = [entry["sql"] for entry in captured if "FOR NO KEY UPDATE" in entry["sql"]]

@@ -42,12 +42,6 @@ def test_another_operation_is_refused(account: Account) -> None:
         Account.objects.get().try_withdraw(40, idempotency_key="k")
 
 
-def test_keys_of_other_accounts_are_other_keys(account: Account) -> None:
-    another = AccountFactory.create()
-    Account.deposit(account.pk, 40, idempotency_key="k")
-    assert Account.deposit(another.pk, 5, idempotency_key="k").balance == 5
-
-
 def test_a_refused_change_leaves_its_key_free(account: Account) -> None:
     with pytest.raises(InsufficientFunds):
         Account.withdraw(account.pk, 500, idempotency_key="k")

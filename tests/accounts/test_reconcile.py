@@ -59,7 +59,7 @@ def test_every_break_of_every_account_is_found_in_one_statement() -> None:
         Entry.objects.create(account=account, amount=Decimal(1), balance_after=Decimal(0), version_after=3)
     with CaptureQueriesContext(connection) as captured:
         breaks = list(chain_breaks(Account))
-    assert [found.kind for found in breaks] == ["entry", "version", "balance", "count"] * 5
+    assert [gap.kind for gap in breaks] == ["entry", "version", "balance", "count"] * 5
     assert len(captured) == 1
 
 
@@ -107,7 +107,7 @@ def test_changed_terms_break_nothing(entries: list[Entry]) -> None:
 )
 def test_entries_that_are_gone_are_found(entries: list[Entry], gone: list[int], kinds: set[str]) -> None:
     past_the_models("DELETE FROM accounts_entry WHERE id = ANY(%s)", [entries[index].pk for index in gone])
-    assert {found.kind for found in chain_breaks(Account)} == kinds
+    assert {gap.kind for gap in chain_breaks(Account)} == kinds
 
 
 @pytest.mark.parametrize(
@@ -122,42 +122,42 @@ def test_entries_that_are_gone_are_found(entries: list[Entry], gone: list[int], 
 )
 def test_an_entry_that_was_changed_is_found(entries: list[Entry], change: str, index: int, kinds: set[str]) -> None:
     past_the_models(f"UPDATE accounts_entry SET {change} WHERE id = %s", entries[index].pk)
-    assert {found.kind for found in chain_breaks(Account)} == kinds
+    assert {gap.kind for gap in chain_breaks(Account)} == kinds
 
 
 def test_books_that_were_moved_as_a_whole_do_not_fit_the_opening_balance(entries: list[Entry]) -> None:
     past_the_models("UPDATE accounts_entry SET balance_after = balance_after + 1")
     Account.objects.update(balance=F("balance") + 1)
-    (found,) = chain_breaks(Account)
-    assert str(found) == (
-        f"account {found.account}: first entry {entries[0].pk} starts from 101.00, expected the opening balance 100.00"
+    (gap,) = chain_breaks(Account)
+    assert str(gap) == (
+        f"account {gap.account}: first entry {entries[0].pk} starts from 101.00, expected the opening balance 100.00"
     )
 
 
 def test_an_account_without_entries_has_the_balance_that_it_was_opened_with(account: Account) -> None:
     Account.objects.update(balance=70)
-    (found,) = chain_breaks(Account)
-    assert found.as_dict() == {
+    (gap,) = chain_breaks(Account)
+    assert gap.as_dict() == {
         "kind": "balance",
         "account": account.pk,
         "entry": None,
         "expected": "100.00",
         "stored": "70.00",
     }
-    assert str(found) == f"account {account.pk}: without entries the balance is 70.00, expected 100.00"
+    assert str(gap) == f"account {account.pk}: without entries the balance is 70.00, expected 100.00"
 
 
 def test_it_says_how_many_entries_are_gone(entries: list[Entry]) -> None:
     past_the_models("DELETE FROM accounts_entry WHERE id >= %s", entries[2].pk)
-    (found,) = chain_breaks(Account)
-    assert str(found) == f"account {found.account}: the number of entries is 2, expected 4"
+    (gap,) = chain_breaks(Account)
+    assert str(gap) == f"account {gap.account}: the number of entries is 2, expected 4"
 
 
 def test_an_account_whose_opening_is_not_known_is_not_accused(entries: list[Entry]) -> None:
     Account.objects.update(opening_balance=None, entry_count=0)
     assert not list(chain_breaks(Account))
     past_the_models("UPDATE accounts_entry SET amount = amount + 1 WHERE id = %s", entries[1].pk)
-    assert [found.kind for found in chain_breaks(Account)] == ["entry"]
+    assert [gap.kind for gap in chain_breaks(Account)] == ["entry"]
 
 
 def test_books_that_are_known_to_be_right_can_be_taken_over(entries: list[Entry]) -> None:
@@ -213,11 +213,11 @@ def loaded_alone(account: Account) -> list[Account]:
 @pytest.mark.parametrize("make", [bulk_created, copied, bulk_copied, written_in_sql, loaded_alone])
 def test_no_account_is_accused_however_it_was_made(account: Account, make: Callable[[Account], list[Account]]) -> None:
     Account.deposit(account.pk, 50)
-    made = make(account)
+    accounts = make(account)
     assert not list(chain_breaks(Account))
-    for each in made:
-        Account.deposit(each.pk, 5)
-        Account.objects.get(pk=each.pk).try_deposit(5)
+    for row in accounts:
+        Account.deposit(row.pk, 5)
+        Account.objects.get(pk=row.pk).try_deposit(5)
     assert not list(chain_breaks(Account))
 
 
@@ -229,4 +229,4 @@ def test_a_dump_brings_its_books_along(entries: list[Entry]) -> None:
         row.save()
     assert not list(chain_breaks(Account))
     past_the_models("DELETE FROM accounts_entry WHERE id >= %s", entries[2].pk)
-    assert [found.kind for found in chain_breaks(Account)] == ["count"]
+    assert [gap.kind for gap in chain_breaks(Account)] == ["count"]

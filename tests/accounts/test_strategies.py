@@ -108,11 +108,11 @@ def test_the_overdraft_limit_holds(strategy: Strategy) -> None:
 
 @every_safe
 def test_a_transfer_without_cover_changes_nothing(strategy: Strategy) -> None:
-    one, two = AccountFactory.create(), AccountFactory.create()
-    for source, target in [(one, two), (two, one)]:
+    first, second = AccountFactory.create(), AccountFactory.create()
+    for source, target in [(first, second), (second, first)]:
         with pytest.raises(InsufficientFunds):
             strategy.transfer(source.pk, target.pk, 30)
-    assert (balance(one), balance(two), Entry.objects.count()) == (0, 0, 0)
+    assert (balance(first), balance(second), Entry.objects.count()) == (0, 0, 0)
 
 
 @every

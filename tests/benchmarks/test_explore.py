@@ -21,25 +21,25 @@ def run(*only: str, repeat: int = 1) -> tuple[dict[str, object], bool, list[str]
 def test_right_and_wrong_code_show_as_such() -> None:
     data, sound, titles = run("write-skew:*")
     two: dict[str, dict[str, dict[str, object]]] = data["two"]  # type: ignore[assignment]
-    assert {name: each["reduced"]["verdict"] for name, each in two.items()} == {
+    assert {name: figures["reduced"]["verdict"] for name, figures in two.items()} == {
         "write-skew:unlocked": "broken",
         "write-skew:locked": "holds",
     }
-    assert all(each["same_ends"] for each in two.values())
+    assert all(figures["same_ends"] for figures in two.values())
     assert sound
     assert titles[0] == "Two actors"
 
 
 def test_long_code_is_searched_around_its_writes() -> None:
     data, sound, titles = run("long:*")
-    (found,) = data["long"].values()  # type: ignore[attr-defined]
-    assert (found["verdict"], found["statements"] > 110, sound) == ("nothing found", True, True)
+    (figures,) = data["long"].values()  # type: ignore[attr-defined]
+    assert (figures["verdict"], figures["statements"] > 110, sound) == ("nothing found", True, True)
     assert titles == ["Long code, directed"]
 
 
 def test_out_of_time_leaves_the_rest_without_a_verdict() -> None:
-    found = measure_race(RACES["lost-update:serializable"], timeout=0)
-    assert (found.verdict, found.complete, found.expected) == ("incomplete", False, True)
+    figures = measure_race(RACES["lost-update:serializable"], timeout=0)
+    assert (figures.verdict, figures.complete, figures.expected) == ("incomplete", False, True)
 
 
 def test_repeating_the_ready_made_set_gives_the_same_results() -> None:

@@ -20,7 +20,7 @@ def searched(
     monkeypatch: pytest.MonkeyPatch, confirmed: list[Any], others: list[Any], *, rounds: int = 1, missed_by_two: int = 0
 ) -> Section:
     """Return the section for a search that ends so, by two processes with so many less; the shop's suite is not run."""
-    found = [(unit, "confirmed") for unit in confirmed] + [(unit, "not confirmed") for unit in others]
+    verdicts = [(unit, "confirmed") for unit in confirmed] + [(unit, "not confirmed") for unit in others]
     candidates = [
         {
             "kind": unit.kind,
@@ -30,7 +30,7 @@ def searched(
             "schedules": 4,
             "seconds": 0.5,
         }
-        for unit, verdict in found
+        for unit, verdict in verdicts
     ]
 
     def run_suite(folder: Path, *options: str, url: str) -> CompletedProcess[str]:

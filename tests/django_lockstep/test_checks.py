@@ -31,7 +31,7 @@ def without(settings: Any) -> Any:
     return take_out
 
 
-def found(messages: list[Any]) -> list[tuple[str, str]]:
+def hints_of(messages: list[Any]) -> list[tuple[str, str]]:
     return [(message.id, message.hint) for message in messages]
 
 
@@ -44,26 +44,26 @@ def test_the_versioned_admin_needs_the_library(without: Any) -> None:
     admin = VersionedModelAdmin(Seat, AdminSite())
     assert admin.check() == []
     without("django_lockstep")
-    assert found(admin.check()) == [("lockstep.E030", "Add 'django_lockstep' to INSTALLED_APPS.")]
+    assert hints_of(admin.check()) == [("lockstep.E030", "Add 'django_lockstep' to INSTALLED_APPS.")]
 
 
 def test_edit_locked_models_need_their_app(without: Any) -> None:
     without("django_lockstep.editing")
     expected = ("lockstep.E024", "Add 'django_lockstep.editing' to INSTALLED_APPS.")
-    assert expected in found(Author.check())
+    assert expected in hints_of(Author.check())
 
 
 def test_the_middleware_of_editing_needs_its_app(without: Any, settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, MIDDLEWARE]
     assert check_middleware(None) == []
     without("django_lockstep.editing")
-    assert found(check_middleware(None)) == [("lockstep.E025", "Add 'django_lockstep.editing' to INSTALLED_APPS.")]
+    assert hints_of(check_middleware(None)) == [("lockstep.E025", "Add 'django_lockstep.editing' to INSTALLED_APPS.")]
 
 
 def test_the_pages_of_the_lab_need_their_app(without: Any, settings: Any) -> None:
     without("django_lockstep.lab")
     settings.ROOT_URLCONF = __name__
-    assert found(check_lab_pages(None)) == [("lockstep.E031", "Add 'django_lockstep.lab' to INSTALLED_APPS.")]
+    assert hints_of(check_lab_pages(None)) == [("lockstep.E031", "Add 'django_lockstep.lab' to INSTALLED_APPS.")]
 
 
 def test_a_project_without_pages_of_the_lab_needs_no_lab(without: Any, settings: Any) -> None:
@@ -75,7 +75,9 @@ def test_a_project_without_pages_of_the_lab_needs_no_lab(without: Any, settings:
 def test_leases_need_their_app(without: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_lease_functions(None) == []
     without("django_lockstep.leases")
-    assert found(check_lease_functions(None)) == [("lockstep.W022", "Add 'django_lockstep.leases' to INSTALLED_APPS.")]
+    assert hints_of(check_lease_functions(None)) == [
+        ("lockstep.W022", "Add 'django_lockstep.leases' to INSTALLED_APPS.")
+    ]
     monkeypatch.delitem(sys.modules, "django_lockstep.leases.stores")
     assert check_lease_functions(None) == []
 

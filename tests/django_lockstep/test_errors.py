@@ -48,10 +48,10 @@ def test_the_drawn_tree_is_the_real_one() -> None:
     drawn: dict[str, str | None] = {}
     path: list[str] = []
     for line in (errors.__doc__ or "").splitlines():
-        if found := re.match(r"    ((?:[│├└─ ]{4})*)([A-Z]\w+)", line):
-            depth = len(found[1]) // 4
-            path[depth:] = [found[2]]
-            drawn[found[2]] = path[depth - 1] if depth else None
+        if match := re.match(r"    ((?:[│├└─ ]{4})*)([A-Z]\w+)", line):
+            depth = len(match[1]) // 4
+            path[depth:] = [match[2]]
+            drawn[match[2]] = path[depth - 1] if depth else None
     ours = {error for error in below(LockstepError) if error.__module__ in ROOMS}
     assert drawn.pop("LockstepError") is None
     assert drawn == {
@@ -63,8 +63,8 @@ def test_the_drawn_tree_is_the_real_one() -> None:
 def test_every_room_raises_errors_of_the_tree() -> None:
     for name in ROOMS:
         room = importlib.import_module(name)
-        public = [getattr(room, each) for each in room.__all__]
-        assert all(issubclass(each, LockstepError) for each in public if isinstance(each, type))
+        public = [getattr(room, value) for value in room.__all__]
+        assert all(issubclass(value, LockstepError) for value in public if isinstance(value, type))
 
 
 FACTS: dict[str, Any] = {"model": Account, "pk": 7, "expected": 1, "found": 2, "sqlstate": "40001"}
@@ -106,8 +106,8 @@ HOLDER = Holder(
 )
 def test_errors_survive_pickling(error: Exception) -> None:
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    facts, kept = ({key: value for key, value in vars(each).items() if key != "target"} for each in (error, copy))
-    assert (type(copy), str(copy), kept) == (type(error), str(error), facts)
+    data, kept = ({key: value for key, value in vars(item).items() if key != "target"} for item in (error, copy))
+    assert (type(copy), str(copy), kept) == (type(error), str(error), data)
 
 
 def test_a_holder_is_named_to_people() -> None:
@@ -178,11 +178,11 @@ def test_a_busy_sqlite_is_a_lock_that_was_not_to_be_had(tmp_path: Path) -> None:
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(tmp_path / "db", timeout=0, isolation_level=None)
 
-    with closing(connect()) as one, closing(connect()) as two:
-        one.execute("BEGIN IMMEDIATE")
+    with closing(connect()) as first, closing(connect()) as second:
+        first.execute("BEGIN IMMEDIATE")
         with pytest.raises(LockNotAvailable), translated_errors():
             try:
-                two.execute("BEGIN IMMEDIATE")
+                second.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
                 raise OperationalError(*error.args) from error
 

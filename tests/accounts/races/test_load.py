@@ -34,8 +34,8 @@ def client(mix: Mix, *, seed: object = 0) -> tuple[AccountClient, RecordingStrat
 
 
 def drawn(mix: Mix, *, seed: object = 0) -> tuple[list[LoadOperation], list[tuple[Any, ...]]]:
-    made, recorder = client(mix, seed=seed)
-    operations = [made.next_operation() for _ in range(200)]
+    worker, recorder = client(mix, seed=seed)
+    operations = [worker.next_operation() for _ in range(200)]
     for operation in operations:
         operation.perform()
     return operations, recorder.calls
@@ -77,10 +77,10 @@ def test_the_same_seed_draws_the_same() -> None:
 
 
 def test_retries_are_conflicts_or_deadlocks() -> None:
-    made, _ = client(Mix())
+    worker, _ = client(Mix())
     for error in (StaleVersionError(), DeadlockDetected(), StaleVersionError()):
-        made.count_retry(error=error, attempt=1, wait=0.0)
-    assert (made.conflicts, made.deadlocks) == (2, 1)
+        worker.count_retry(error=error, attempt=1, wait=0.0)
+    assert (worker.conflicts, worker.deadlocks) == (2, 1)
 
 
 def test_transfers_need_two_accounts() -> None:

@@ -86,9 +86,9 @@ def test_rounds_take_turns_and_another_one_begins_each(monkeypatch: pytest.Monke
     seen: list[tuple[str, int]] = []
     plain = LoadTrial.run
 
-    def noted(trial: LoadTrial, round_number: int, **facts: Any) -> None:
+    def noted(trial: LoadTrial, round_number: int, **options: Any) -> None:
         seen.append((trial.label, round_number))
-        plain(trial, round_number, **facts)
+        plain(trial, round_number, **options)
 
     monkeypatch.setattr(LoadTrial, "run", noted)
     first, second = load("advisory", "pessimistic", operations=40, rounds=2).rows

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.test import Client
 
-from tests.support.factories import UserFactory
+from tests.support.factories import UserFactory, client_of
 from tests.testapps.press.models import Article, Author
 
 
@@ -17,8 +16,7 @@ class Person:
         self.user = UserFactory.create(username=name, is_staff=True)
         press = Permission.objects.filter(content_type__app_label="press")
         self.user.user_permissions.add(*press, *Permission.objects.filter(codename__in=permissions))
-        self.client = Client()
-        self.client.force_login(self.user)
+        self.client = client_of(self.user)
 
     def opens(self, instance: Any) -> Any:
         return self.client.get(change(instance))

@@ -11,7 +11,7 @@ from django_lockstep.editing.results import EditResult, TableStatus
 
 def statuses(result: EditResult) -> dict[str, str]:
     """Return the statuses of what is referred to, by name."""
-    return {f"{one.table_name}:{one.record}".rstrip(":"): one.current_status for one in result.fk_current_status}
+    return {f"{row.table_name}:{row.record}".rstrip(":"): row.current_status for row in result.fk_current_status}
 
 
 def expire(*results: EditResult) -> None:

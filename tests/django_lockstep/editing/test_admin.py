@@ -163,7 +163,7 @@ LIST = "/admin/press/article/"
 
 def rows(*articles: Article, **titles: str) -> dict[str, Any]:
     data: dict[str, Any] = {"form-TOTAL_FORMS": len(articles), "form-INITIAL_FORMS": len(articles), "_save": "Save"}
-    for number, row in enumerate(sorted(articles, key=lambda one: -one.pk)):
+    for number, row in enumerate(sorted(articles, key=lambda article: -article.pk)):
         data |= {f"form-{number}-id": row.pk, f"form-{number}-title": titles.get(row.title, row.title)}
     return data
 

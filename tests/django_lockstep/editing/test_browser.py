@@ -49,14 +49,6 @@ def test_two_people_and_one_who_takes_over(logged_in: Enter, article: Article) -
     assert held() == set()
 
 
-def test_without_the_permission_there_is_nothing_to_take_over_with(logged_in: Enter, article: Article) -> None:
-    check_out(article, user("ada"), note="back at three")
-    bob = logged_in(user("bob"))
-    bob.goto(change(article))
-    expect(bob.locator("#edit-lock")).to_contain_text("back at three")
-    expect(bob.get_by_role("button", name="Take over")).to_have_count(0)
-
-
 def test_leaving_the_page_gives_it_back(logged_in: Enter, article: Article) -> None:
     ada = logged_in(user("ada"))
     ada.goto(change(article))

@@ -202,9 +202,9 @@ def test_an_unknown_table_is_an_error(ada: Any, name: str) -> None:
 def test_somebody_else_or_a_wrong_token_is_an_error(ada: Any, bob: Any, operation: Any) -> None:
     token = check_out(Article, ada).token
     before = held()
-    for editor, given, error in [(bob, None, NotTheEditor), (bob, token, NotTheEditor), (ada, "x", WrongToken)]:
+    for editor, passed, error in [(bob, None, NotTheEditor), (bob, token, NotTheEditor), (ada, "x", WrongToken)]:
         with pytest.raises(error):
-            operation(Article, editor, token=given)
+            operation(Article, editor, token=passed)
     assert held() == before
 
 

@@ -118,13 +118,6 @@ def test_unknown_tables_are_unknown(caller: Caller) -> None:
     assert held() == set()
 
 
-def test_references_of_references_may_be_locked(caller: Caller) -> None:
-    both = ("press.comment", "press.author", "press.article")
-    assert caller.post("/transition", **with_references(OPENING, *both)).status_code == 200
-    assert caller.post("/transition", **with_references(CLOSING, *both)).status_code == 200
-    assert held() == set()
-
-
 def test_a_table_that_refers_to_itself_may_be_named(caller: Caller) -> None:
     named = ("press.comment", "press.comment", "press.article")
     assert caller.post("/transition", **with_references(OPENING, *named)).status_code == 200

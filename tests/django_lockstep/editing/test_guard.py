@@ -74,9 +74,9 @@ def test_the_name_of_who_has_it_lets_nobody_pass(ada: Any, review: Review) -> No
 @pytest.mark.parametrize("column", ["digest", "pass_digest"])
 def test_nor_does_what_the_database_knows(ada: Any, review: Review, column: str) -> None:
     check_out(review, ada)
-    known = f"SELECT set_config('lockstep.edit_token', (SELECT {column} FROM lockstep_editing_checkout), true)"
+    setting = f"SELECT set_config('lockstep.edit_token', (SELECT {column} FROM lockstep_editing_checkout), true)"
     with pytest.raises(OperationalError):
-        sql(known, WRITES["update"])
+        sql(setting, WRITES["update"])
 
 
 def test_an_editor_without_a_token_passes_checked_write(ada: Any, review: Review) -> None:

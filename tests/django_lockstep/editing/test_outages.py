@@ -39,8 +39,8 @@ def test_a_connection_that_died(ask: Callable[[], Any], other: Session) -> None:
 def no_connection_left(account: Account, other: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the server refuse every new connection, as it does where there are too many."""
     role = f"{connection.settings_dict['NAME']}_crowded"
-    made = f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN CONNECTION LIMIT 0"
-    other.run(lambda: connection.cursor().execute(made))
+    statements = f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN CONNECTION LIMIT 0"
+    other.run(lambda: connection.cursor().execute(statements))
     connection.close()
     with monkeypatch.context() as patch:
         patch.setattr(connection, "get_new_connection", lambda params: psycopg.connect(**{**params, "user": role}))

@@ -113,14 +113,14 @@ def test_both_share_what_they_refer_to(race: RaceFixture) -> None:
 
 @pytest.mark.parametrize("what", [ARTICLES, lambda press: press.article], ids=["its table", "the record"])
 def test_a_save_while_somebody_checks_out(race: RaceFixture, what: Any) -> None:
-    found = race(
+    exploration = race(
         checks_out(what, "ada", read=True),
         saves,
         set_up=Press,
         invariant=nothing_changed_behind_the_editor,
         observe=lambda press: press.seen["saved"],
     )
-    assert {outcome.state for outcome in found.outcomes} == {"True", "False"}
+    assert {outcome.state for outcome in exploration.outcomes} == {"True", "False"}
 
 
 def test_a_late_save_while_somebody_else_checks_out(race: RaceFixture) -> None:
@@ -292,8 +292,8 @@ def test_two_editors_who_write_what_the_other_has_are_both_refused_without_a_dea
         press = Press()
         press.seen["author"] = Author.objects.create()
         press.seen["tokens"] = [
-            check_out(one, who, related="none").token
-            for one, who in [(press.article, press.ada), (press.seen["author"], press.bob)]
+            check_out(target, who, related="none").token
+            for target, who in [(press.article, press.ada), (press.seen["author"], press.bob)]
         ]
         return press
 

@@ -37,13 +37,6 @@ def test_opening_checks_out_and_a_save_checks_in(ada: Person, article: Any) -> N
     assert (fresh(article).title, status_of(article).holder) == ("New", None)
 
 
-def test_a_second_user_sees_the_page_read_only(ada: Person, bob: Person, article: Any) -> None:
-    ada.opens(article)
-    text = bob.opens(article).content.decode()
-    assert "<strong>ada</strong> has been editing since" in text
-    assert 'name="title"' not in text
-
-
 def test_a_save_without_a_check_out_is_refused(ada: Person, bob: Person, article: Any) -> None:
     page = bob.opens(article)
     CheckOut.objects.all().delete()

@@ -173,8 +173,10 @@ def test_those_who_write_different_records_do_not_wait_for_each_other() -> None:
         author = Author.objects.create(name="Ada")
         return [Article.objects.create(title=title, author=author) for title in "AB"]
 
-    found = explore(Scenario(set_up=two, actors=[checked_write(0), checked_write(1)], invariant=lambda articles: True))
-    assert (found.verdict, found.deadlocks, found.waits) == ("holds", 0, {})
+    exploration = explore(
+        Scenario(set_up=two, actors=[checked_write(0), checked_write(1)], invariant=lambda articles: True)
+    )
+    assert (exploration.verdict, exploration.deadlocks, exploration.waits) == ("holds", 0, {})
 
 
 def test_a_fence_for_nothing_asks_nothing(ada: Any, article: Article) -> None:

@@ -101,17 +101,17 @@ class TestCreate:
     def test_the_transaction_of_the_request_outlives_a_lost_race(self, monkeypatch: Any, db: None) -> None:
         monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
         Seat.objects.create(pk=4711)
-        found = iter([None, Seat.objects.get(pk=4711)])
-        monkeypatch.setattr("tests.django_lockstep.http.views.Seat.objects.filter", lambda **_: _First(found))
+        answers = iter([None, Seat.objects.get(pk=4711)])
+        monkeypatch.setattr("tests.django_lockstep.http.views.Seat.objects.filter", lambda **_: _First(answers))
         assert put("/plain/4711", **{"If-None-Match": "*"}).status_code == 412
 
 
 class _First:
-    def __init__(self, found: Any) -> None:
-        self._found = found
+    def __init__(self, answers: Any) -> None:
+        self._answers = answers
 
     def first(self) -> Any:
-        return next(self._found)
+        return next(self._answers)
 
 
 @pytest.mark.parametrize("kind", ["plain", "generic"])

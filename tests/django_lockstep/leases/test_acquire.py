@@ -1,7 +1,6 @@
 """One holder a key, by the database's clock; tokens rise and never return; a refusal writes nothing."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -61,9 +60,9 @@ def test_a_token_does_not_return_with_a_rollback() -> None:
     assert attempt_inside(claim("k", 60)).token > first.token
 
 
-def attempt_inside(wanted: Claim) -> Any:
+def attempt_inside(request: Claim) -> Any:
     """Attempt on this connection, whatever is open there."""
-    return store_on().take_here(wanted)
+    return store_on().take_here(request)
 
 
 # Refusals
@@ -115,9 +114,6 @@ def wal_bytes() -> int:
         ("k", 0, {}, "ttl must be finite and greater than zero, not 0"),
         ("k", float("inf"), {}, "ttl must be finite"),
         ("k", 1e12, {}, "ttl must be at most 3155760000 seconds"),
-        ("k", timedelta.max, {}, "ttl must be at most"),
-        ("k", 60, {"wait": 1e12}, "wait must be at most"),
-        ("k", 60, {"at_least": 1e12}, "at_least must be at most"),
         ("k", 60, {"owner": "a\0"}, "owner must not contain NUL"),
         ("k", "60", {}, "ttl must be a timedelta or a number of seconds, not '60'"),
         ("k", 60, {"owner": ""}, "owner must have 1 to 255 characters"),
@@ -195,8 +191,8 @@ def test_without_autocommit_it_is_refused() -> None:
 
 
 def test_an_acquire_whose_answer_was_lost_is_found_again() -> None:
-    wanted = claim("k", 60)
-    first, second = store_on().take(wanted), store_on().take(wanted)
+    request = claim("k", 60)
+    first, second = store_on().take(request), store_on().take(request)
     assert (first.token, first.since) == (second.token, second.since)  # type: ignore[union-attr]
 
 
@@ -242,8 +238,8 @@ def refresh(handle: LeaseHandle) -> bool:
 def test_an_expired_lease_has_one_taker_and_no_late_refresh(
     race: RaceFixture, first: Callable[[LeaseHandle], bool]
 ) -> None:
-    found = race(first, take, set_up=expired, invariant=lambda handle: Lease.objects.holder("k") is not None)
-    assert all(list(outcome.results.values()).count("True") == 1 for outcome in found.outcomes)
+    exploration = race(first, take, set_up=expired, invariant=lambda handle: Lease.objects.holder("k") is not None)
+    assert all(list(outcome.results.values()).count("True") == 1 for outcome in exploration.outcomes)
 
 
 def expired() -> LeaseHandle:

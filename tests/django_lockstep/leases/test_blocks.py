@@ -18,16 +18,6 @@ def holds(key: str) -> bool:
     return Lease.objects.holder(key) is not None
 
 
-def test_who_is_refused_learns_who_holds_it() -> None:
-    with lease("k", ttl=60, owner="ada"):
-        said = r"Lease 'k' has been held by ada since .* and expires in \d+\.\d s"
-        with pytest.raises(LeaseNotAcquired, match=said) as caught, lease("k", ttl=60):
-            pytest.fail("the block must not run")
-        assert caught.value.holder is not None
-        assert (caught.value.key, caught.value.holder.owner) == ("k", "ada")
-        assert holds("k")
-
-
 def test_it_can_be_used_again_but_not_inside_itself() -> None:
     block = lease("k", ttl=60)
     for _ in range(2):
@@ -49,18 +39,6 @@ def test_the_key_is_made_of_the_arguments() -> None:
         assert bill(7) == "billed 7"
         with pytest.raises(LeaseNotAcquired):
             bill(7, month=(2,))
-
-
-def test_a_function_can_be_skipped(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="lockstep.leases")
-    calls = []
-    nightly = exclusive("nightly", ttl=60, skip=True)(lambda: calls.append(1))
-    with lease("nightly", ttl=60, owner="ada"):
-        assert nightly() is None
-    assert calls == []
-    assert "Skipped: Lease 'nightly' has been held by ada" in caplog.text
-    nightly()
-    assert calls == [1]
 
 
 def test_a_refusal_inside_the_function_is_the_functions_own() -> None:

@@ -97,22 +97,6 @@ def test_a_refresh_may_change_at_least(handle: LeaseHandle) -> None:
     assert 590 < holder.remaining <= 600
 
 
-def test_what_is_noted_is_seen_by_others_and_found_by_the_next(handle: LeaseHandle) -> None:
-    handle.note({"row": 7})
-    holder = holder_of("k")
-    assert handle.data == holder.data == {"row": 7}
-    handle.release()
-    assert acquired().data == {"row": 7}
-
-
-def test_who_lost_it_notes_nothing(handle: LeaseHandle) -> None:
-    handle.note(1)
-    steal("k")
-    with pytest.raises(LeaseLost):
-        handle.note(2)
-    assert row().data == 1
-
-
 def test_what_json_cannot_hold_is_not_noted(handle: LeaseHandle) -> None:
     with CaptureQueriesContext(connection) as sent, pytest.raises(TypeError):
         handle.note(object())

@@ -178,15 +178,6 @@ def test_who_does_not_listen_is_killed_after_the_grace() -> None:
         assert ended(process)[0] == 70
 
 
-def test_children_of_the_command_are_ended_too(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    script = f"sh -c 'trap \"\" TERM; echo $$ > {pid}; echo here; while :; do sleep 0.05; done' & wait"
-    with running("k", "--ttl", "1.5", "--grace", "0.1", "--", "sh", "-c", script) as process:
-        steal("k")
-        ended(process)
-        until(lambda: not alive(int(pid.read_text())), "the grandchild's end")
-
-
 LEAVES = "sh -c 'trap \"\" TERM; echo $$ > {pid}; while :; do sleep 0.05; done' & until [ -s {pid} ]; do :; done; "
 
 
@@ -226,13 +217,6 @@ def test_wrong_usage_is_2(args: list[str], said: str) -> None:
     with pytest.raises(CommandError, match=said) as caught:
         call_command("run_exclusive", *args)
     assert caught.value.returncode in {1, 2}
-
-
-def test_in_process(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit) as ended:
-        call_command("run_exclusive", "k", "--ttl", "60", "--", "echo", str(os.getpid()))
-    assert ended.value.code == 0
-    assert capfd.readouterr().out == f"{os.getpid()}\n"
 
 
 # leases, purge_leases

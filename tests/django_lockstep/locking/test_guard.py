@@ -13,7 +13,6 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.state import ProjectState
 from django.test.utils import isolate_apps
 
-from accounts.models import Account
 from django_lockstep.editing import AddEditGuard
 from django_lockstep.locking import AddVersionGuard, VersionedModel, VersionField, lock_row
 from django_lockstep.locking.checks import check_tables
@@ -105,12 +104,6 @@ def test_instances_that_write_both_tables_are_counted_once() -> None:
 
 
 # The account
-
-
-def test_the_account_is_guarded(account: Account) -> None:
-    Account.objects.filter(pk=account.pk).update(overdraft_limit=5)
-    assert version(account) == 2
-    assert not account.try_deposit(1)
 
 
 # The operation

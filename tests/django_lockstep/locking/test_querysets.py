@@ -112,9 +112,9 @@ def test_those_that_lost_are_told_the_others_are_written(seats: list[Seat]) -> N
 
 
 def test_values_of_every_kind_arrive(db: None) -> None:
-    one, two = UuidSeat.objects.create(), UuidSeat.objects.create()
-    assert UuidSeat.objects.update_many_if_unchanged([(str(one.pk), 1, {"guest": "Ada"})]) == []
-    assert (fresh(one).guest, fresh(two).guest) == ("Ada", "")
+    first, second = UuidSeat.objects.create(), UuidSeat.objects.create()
+    assert UuidSeat.objects.update_many_if_unchanged([(str(first.pk), 1, {"guest": "Ada"})]) == []
+    assert (fresh(first).guest, fresh(second).guest) == ("Ada", "")
     seat = Seat.objects.create()
     assert Seat.objects.update_many_if_unchanged([(seat.pk, 1, {"wishes": ["x", {"y": None}]})]) == []
     assert fresh(seat).wishes == ["x", {"y": None}]
@@ -171,8 +171,8 @@ def test_batches_in_opposite_order_never_deadlock(seats: list[Seat], open_sessio
         return len(Seat.objects.update_many_if_unchanged([(pk, rows[pk].version, {"guest": "x"}) for pk in pks]))
 
     pks = [seat.pk for seat in seats]
-    one, two = open_session(), open_session()
-    ends = [end for _ in range(25) for end in (one.start(write, pks), two.start(write, pks[::-1]))]
+    first, second = open_session(), open_session()
+    ends = [end for _ in range(25) for end in (first.start(write, pks), second.start(write, pks[::-1]))]
     assert all(end.result() in {0, 1, 2, 3} for end in ends)
 
 

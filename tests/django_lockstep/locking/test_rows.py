@@ -70,8 +70,8 @@ def test_opposite_orders_never_deadlock(seats: list[Seat], open_session: Callabl
             return len(lock_rows(Seat, pks))
 
     pks = [seat.pk for seat in seats]
-    one, two = open_session(), open_session()
-    ends = [end for _ in range(25) for end in (one.start(lock, pks), two.start(lock, pks[::-1]))]
+    first, second = open_session(), open_session()
+    ends = [end for _ in range(25) for end in (first.start(lock, pks), second.start(lock, pks[::-1]))]
     assert {end.result() for end in ends} == {3}
 
 

@@ -9,7 +9,7 @@ from django.db import OperationalError
 
 from django_lockstep.monitor import lock_report, waits
 from django_lockstep.monitor.trees import trees
-from tests.django_lockstep.monitor.lock_situations import LockSituation, execute, facts, lock, run, shape
+from tests.django_lockstep.monitor.lock_situations import LockSituation, execute, lock, run, shape, values_of
 from tests.support.sessions import Session, query
 from tests.testapps.shop.models import Ticket
 
@@ -22,8 +22,8 @@ def test_a_row_is_named_and_its_holder_is_reported_with_its_last_statement(
     holder = situation.hold("web-1", lock, Group, group.pk)
     situation.wait("web-2", lock, Group, group.pk)
     (wait,) = waits()
-    assert facts(wait, "kind", "model", "table", "pk") == ("row", "auth.Group", "auth_group", group.pk)
-    assert facts(wait, "mode", "pk_unknown", "key") == ("FOR NO KEY UPDATE", None, None)
+    assert values_of(wait, "kind", "model", "table", "pk") == ("row", "auth.Group", "auth_group", group.pk)
+    assert values_of(wait, "mode", "pk_unknown", "key") == ("FOR NO KEY UPDATE", None, None)
     assert wait.waiter.application == "web-2"
     assert wait.waiter.statement
     assert wait.waiter.statement.endswith("FOR NO KEY UPDATE")
@@ -41,7 +41,7 @@ def test_a_uuid_is_a_primary_key(situation: LockSituation) -> None:
     situation.hold("web-1", lock, Ticket, ticket.pk)
     situation.wait("web-2", Ticket.objects.filter(pk=ticket.pk).delete)
     (wait,) = waits()
-    assert facts(wait, "model", "pk", "mode") == ("shop.Ticket", ticket.pk, "FOR UPDATE")
+    assert values_of(wait, "model", "pk", "mode") == ("shop.Ticket", ticket.pk, "FOR UPDATE")
 
 
 def test_automatic_many_to_many_tables_have_a_model(group: Group, situation: LockSituation) -> None:
@@ -50,14 +50,14 @@ def test_automatic_many_to_many_tables_have_a_model(group: Group, situation: Loc
     situation.hold("web-1", user.groups.clear)
     situation.wait("web-2", user.groups.clear)
     (wait,) = waits()
-    assert facts(wait, "model", "pk") == ("auth.User_groups", User.groups.through.objects.get().pk)
+    assert values_of(wait, "model", "pk") == ("auth.User_groups", User.groups.through.objects.get().pk)
 
 
 def test_any_name_and_any_primary_key_of_a_table_will_do(odd_table: str, situation: LockSituation) -> None:
     situation.hold("web-1", execute, f"UPDATE {odd_table} SET n = 1")
     situation.wait("web-2", execute, f"UPDATE {odd_table} SET n = 2")
     (wait,) = waits()
-    assert facts(wait, "model", "table", "pk") == (None, 'My "odd" table, 100%', "it's")
+    assert values_of(wait, "model", "table", "pk") == (None, 'My "odd" table, 100%', "it's")
     assert 'for My "odd" table, 100% pk="it\'s" (FOR NO KEY UPDATE)' in run()
 
 
@@ -67,8 +67,8 @@ def test_a_table_of_another_schema_is_not_taken_for_the_models(group: Group, sit
         situation.hold("web-1", execute, "UPDATE attic.auth_group SET a = 1")
         situation.wait("web-2", execute, "UPDATE attic.auth_group SET a = 1")
         (wait,) = waits()
-        assert facts(wait, "model", "table") == (None, "attic.auth_group")
-        assert facts(wait, "pk", "pk_unknown") == (None, "the table has no primary key")
+        assert values_of(wait, "model", "table") == (None, "attic.auth_group")
+        assert values_of(wait, "pk", "pk_unknown") == (None, "the table has no primary key")
     finally:
         situation.end()
         execute("DROP SCHEMA attic CASCADE")
@@ -80,7 +80,7 @@ def test_a_commit_can_wait_for_a_row_too(group: Group, situation: LockSituation)
     adder = situation.hold("web-2", user.groups.add, group)
     situation.go_on(adder, execute, "COMMIT")
     (wait,) = waits()
-    assert facts(wait, "model", "pk", "mode") == ("auth.Group", group.pk, "FOR KEY SHARE")
+    assert values_of(wait, "model", "pk", "mode") == ("auth.Group", group.pk, "FOR KEY SHARE")
     assert wait.waiter.statement == "COMMIT"
 
 
@@ -88,8 +88,8 @@ def test_of_a_unique_key_the_table_is_reported(situation: LockSituation) -> None
     situation.hold("web-1", lambda: Group.objects.create(name="A"))
     situation.wait("web-2", lambda: Group.objects.create(name="A"))
     (wait,) = waits()
-    assert facts(wait, "kind", "model", "mode") == ("row", "auth.Group", None)
-    assert facts(wait, "pk", "pk_unknown") == (None, "the server does not say which")
+    assert values_of(wait, "kind", "model", "mode") == ("row", "auth.Group", None)
+    assert values_of(wait, "pk", "pk_unknown") == (None, "the server does not say which")
     assert "for a row or unique value of auth.Group (the server does not say which)" in run()
 
 
@@ -104,7 +104,7 @@ def test_of_a_row_that_has_just_changed_hands_the_table_is_reported(group: Group
     gate.run(execute, "SELECT pg_advisory_unlock(9)")
     late.wait_until_blocked()
     (wait,) = waits()
-    assert facts(wait, "model", "pk") == ("auth.Group", None)
+    assert values_of(wait, "model", "pk") == ("auth.Group", None)
     assert wait.blockers[0].application == "holder"
 
 
@@ -119,22 +119,22 @@ def test_a_migration_waits_for_a_reader_and_the_next_reader_for_the_migration(
     situation.wait("web", Group.objects.count)
     assert shape(trees(waits())) == [("reader", 2, [("migrate", 1, [("web", 0, [])])])]
     first, second = waits()
-    assert facts(first, "kind", "model", "pk", "mode") == ("table", "auth.Group", None, "ACCESS EXCLUSIVE")
-    assert facts(second, "kind", "model", "pk", "mode") == ("table", "auth.Group", None, "ACCESS SHARE")
+    assert values_of(first, "kind", "model", "pk", "mode") == ("table", "auth.Group", None, "ACCESS EXCLUSIVE")
+    assert values_of(second, "kind", "model", "pk", "mode") == ("table", "auth.Group", None, "ACCESS SHARE")
 
 
 def test_the_report_does_not_wait_behind_a_migration(group: Group, situation: LockSituation) -> None:
     situation.hold("a", lock, Group, group.pk)
     situation.wait("b", lock, Group, group.pk)
     situation.wait("migrate", execute, "ALTER TABLE auth_group ADD COLUMN n int")
-    assert facts(waits()[0], "model", "pk", "pk_unknown") == ("auth.Group", None, "the table is locked")
+    assert values_of(waits()[0], "model", "pk", "pk_unknown") == ("auth.Group", None, "the table is locked")
 
 
 def test_an_index_stands_for_its_table(odd_table: str, situation: LockSituation) -> None:
     situation.hold("reader", execute, f"SELECT FROM {odd_table}")
     situation.wait("dba", execute, 'REINDEX INDEX "My ""odd"" table, 100%_pkey"')
     (wait,) = waits()
-    assert facts(wait, "kind", "table") == ("table", 'My "odd" table, 100%')
+    assert values_of(wait, "kind", "table") == ("table", 'My "odd" table, 100%')
 
 
 def test_a_concurrent_index_waits_for_transactions(odd_table: str, situation: LockSituation) -> None:
@@ -152,10 +152,10 @@ def test_advisory_locks_have_the_key_that_was_given(arguments: str, key: Any, si
     situation.hold("beat-1", execute, f"SELECT pg_advisory_lock({arguments})", begin=False)
     situation.wait("beat-2", execute, f"SELECT pg_advisory_xact_lock({arguments})")
     report = lock_report()
-    assert facts(report.waits[0], "kind", "key", "mode") == ("advisory", key, "EXCLUSIVE")
+    assert values_of(report.waits[0], "kind", "key", "mode") == ("advisory", key, "EXCLUSIVE")
     (held,) = report.advisory_locks
     assert (held.key, held.mode) == (key, "EXCLUSIVE")
-    assert [one.application for one in (*held.holders, *held.waiters)] == ["beat-1", "beat-2"]
+    assert [session.application for session in (*held.holders, *held.waiters)] == ["beat-1", "beat-2"]
 
 
 def test_a_shared_advisory_lock_has_many_holders(situation: LockSituation) -> None:
@@ -193,7 +193,7 @@ def test_a_prepared_transaction_is_named(prepared: str, open_session: Callable[[
     future = waiter.start(execute, statement)
     waiter.wait_until_blocked()
     (wait,) = waits()
-    assert [(one.gid, one.state, one.pid) for one in wait.blockers] == [(prepared, "prepared", None)]
+    assert [(session.gid, session.state, session.pid) for session in wait.blockers] == [(prepared, "prepared", None)]
     assert f"prepared transaction {prepared!r}" in run()
     assert "ROLLBACK PREPARED 'it''s';" in run()
     query("SELECT pg_cancel_backend(%s)", waiter.pid)

@@ -96,8 +96,8 @@ def test_an_acquire_is_recognised(dynamodb: DynamoStore, faults: Callable[..., N
 
 
 def test_an_acquire_of_an_earlier_attempt_is_recognised(dynamodb: DynamoStore) -> None:
-    wanted = claim("k", 60)
-    first, again = dynamodb.acquire(wanted), dynamodb.acquire(wanted)
+    request = claim("k", 60)
+    first, again = dynamodb.acquire(request), dynamodb.acquire(request)
     assert isinstance(first, Grant)
     assert isinstance(again, Grant)
     assert again.token == first.token

@@ -197,9 +197,9 @@ def test_transactions_of_one_token_at_once_are_done_once(
 
 def test_crossing_transactions_both_end(store: DynamoStore, open_session: Callable[[], Session]) -> None:
     a, b = put(store, "a"), put(store, "b")
-    one = [Update("a", {"by": 1}, a), Update("b", {"by": 1}, b)]
-    two = [Update("b", {"by": 2}, b), Update("a", {"by": 2}, a)]
-    answers = [open_session().start(store.transact, writes) for writes in (one, two)]
+    first = [Update("a", {"by": 1}, a), Update("b", {"by": 1}, b)]
+    second = [Update("b", {"by": 2}, b), Update("a", {"by": 2}, a)]
+    answers = [open_session().start(store.transact, writes) for writes in (first, second)]
     assert [bool(answer.result(20)) for answer in answers].count(True) == 1
     assert attributes_of(store, "a") == attributes_of(store, "b")
 

@@ -62,12 +62,6 @@ class TellerTests(TestCase):
         self.assertEqual((self.balance(), Entry.objects.count()), (Decimal(110), 2))
         self.assertContains(self.client.get(admin_url(self.account)), "110")
 
-    def test_a_withdrawal_stops_at_the_limit(self) -> None:
-        Account.withdraw(self.account.pk, 100)
-        with self.assertRaises(InsufficientFunds):
-            Account.withdraw(self.account.pk, 1)
-        self.assertEqual(self.balance(), 0)
-
     def test_a_transfer_moves_money_once(self) -> None:
         for _ in range(2):
             source, target = Account.transfer(self.account.pk, self.savings.pk, 30, idempotency_key="once")
