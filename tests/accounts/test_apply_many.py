@@ -2,7 +2,6 @@
 
 import pickle
 import uuid
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -19,7 +18,7 @@ from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
 from django_lockstep.locking import SerializationFailure, isolated_transaction
 from tests.support.factories import AccountFactory
-from tests.support.sessions import Session
+from tests.support.sessions import Session, heard
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("engine")]
 
@@ -176,20 +175,6 @@ def test_a_key_that_was_used_while_it_waited_is_left_out(other: Session) -> None
     assert state(account) == ("111.00", 3)
 
 
-def test_batches_in_opposite_orders_do_not_deadlock(open_session: Callable[[], Session]) -> None:
-    pks = [AccountFactory.create().pk for _ in range(5)]
-    lists = [[(pk, 1) for pk in order] for order in (pks, pks[::-1])] * 2
-
-    def work(changes: list[Any]) -> None:
-        for _ in range(10):
-            Account.apply_many(changes)
-
-    for end in [open_session().start(work, changes) for changes in lists]:
-        end.result()
-    assert set(Account.objects.values_list("balance", "version")) == {(40, 41)}
-    assert not list(chain_breaks(Account))
-
-
 def test_the_callers_transaction_stays_usable_after_a_refusal() -> None:
     account = AccountFactory.create(balance=10)
     Account.apply_many([BalanceChange(account.pk, 1, idempotency_key="k")])
@@ -220,17 +205,9 @@ def test_above_read_committed_a_change_since_the_snapshot_is_a_serialization_fai
 
 def test_receivers_of_signals_are_called_for_each_entry() -> None:
     account = AccountFactory.create()
-    told: list[Decimal] = []
-
-    def listen(instance: Entry, **_: object) -> None:
-        told.append(instance.amount)
-
-    post_save.connect(listen, sender=Entry)
-    try:
+    with heard(post_save, Entry) as messages:
         answers = Account.apply_many([(account.pk, 1), (account.pk, 2)])
-    finally:
-        post_save.disconnect(listen, sender=Entry)
-    assert told == [1, 2]
+    assert [message["instance"].amount for message in messages] == [1, 2]
     assert [answer.entry for answer in answers] == list(Entry.objects.values_list("pk", flat=True))
 
 

@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 from django.core import serializers
 from django.core.management import CommandError
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
+from accounts.errors import EntryIsFinal
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
 from tests.support.factories import AccountFactory
 from tests.support.reconcile import reconcile
+from tests.support.sessions import query
 
 pytestmark = pytest.mark.django_db
 
@@ -72,11 +74,10 @@ def test_another_kind_of_model_is_wrong_usage(label: str) -> None:
 
 def past_the_models(sql: str, *params: Any) -> None:
     """Change entries as the owner of the table can: with the trigger off that refuses it."""
-    with connection.cursor() as cursor:
-        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        cursor.execute("ALTER TABLE accounts_entry DISABLE TRIGGER USER")
-        cursor.execute(sql, params)
-        cursor.execute("ALTER TABLE accounts_entry ENABLE TRIGGER USER")
+    query("SET CONSTRAINTS ALL IMMEDIATE")
+    query("ALTER TABLE accounts_entry DISABLE TRIGGER USER")
+    query(sql, *params)
+    query("ALTER TABLE accounts_entry ENABLE TRIGGER USER")
 
 
 @pytest.fixture
@@ -164,8 +165,7 @@ def test_books_that_are_known_to_be_right_can_be_taken_over(entries: list[Entry]
     text = (Path(__file__).parents[2] / "docs" / "use" / "account.md").read_text()
     (take_over,) = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     Account.objects.update(opening_balance=None, entry_count=0)
-    with connection.cursor() as cursor:
-        cursor.execute(take_over)
+    query(take_over)
     account = Account.objects.get()
     assert (str(account.opening_balance), account.entry_count) == ("100.00", 4)
     Account.deposit(account.pk, 1)
@@ -190,13 +190,9 @@ def bulk_copied(account: Account) -> list[Account]:
 
 
 def written_in_sql(account: Account) -> list[Account]:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO accounts_account (user_id, balance, overdraft_limit, updated_at) VALUES (%s, 7, 0, now()) "
-            "RETURNING id",
-            [account.user_id],
-        )
-        return [Account.objects.get(pk=cursor.fetchone()[0])]
+    columns = "user_id, balance, overdraft_limit, updated_at"
+    insert = f"INSERT INTO accounts_account ({columns}) VALUES (%s, 7, 0, now()) RETURNING id"
+    return [Account.objects.get(pk=query(insert, account.user_id))]
 
 
 def loaded_alone(account: Account) -> list[Account]:
@@ -230,3 +226,67 @@ def test_a_dump_brings_its_books_along(entries: list[Entry]) -> None:
     assert not list(chain_breaks(Account))
     past_the_models("DELETE FROM accounts_entry WHERE id >= %s", entries[2].pk)
     assert [gap.kind for gap in chain_breaks(Account)] == ["count"]
+
+
+# What the database refuses to every writer: entries are for ever, and balances keep their limits
+
+
+@pytest.fixture
+def entry(account: Account) -> Entry:
+    Account.deposit(account.pk, 50)
+    return Entry.objects.get()
+
+
+ORM: list[Callable[[Entry], Any]] = [
+    lambda entry: entry.save(),
+    lambda entry: entry.save(update_fields=["amount"]),
+    lambda entry: entry.delete(),
+    lambda entry: Entry.objects.update(amount=1),
+    lambda entry: Entry.objects.all().delete(),
+    lambda entry: Entry.objects.bulk_update([entry], ["amount"]),
+    lambda entry: Entry.objects.filter(pk=entry.pk).delete(),
+    lambda entry: Entry._base_manager.filter(pk=entry.pk).update(amount=1),
+]
+
+
+@pytest.mark.parametrize("change", ORM, ids=range(len(ORM)))
+def test_the_orm_refuses(entry: Entry, change: Callable[[Entry], Any]) -> None:
+    with pytest.raises(EntryIsFinal):
+        change(entry)
+    assert list(Entry.objects.values_list("amount", flat=True)) == [50]
+
+
+@pytest.mark.parametrize("sql", ["UPDATE accounts_entry SET amount = 1", "DELETE FROM accounts_entry"])
+def test_the_database_refuses(entry: Entry, sql: str) -> None:
+    with pytest.raises(IntegrityError, match="rows of accounts_entry are append-only"), transaction.atomic():
+        query(sql)
+    assert list(Entry.objects.values_list("amount", flat=True)) == [50]
+
+
+def test_an_upsert_that_would_change_an_entry_is_refused(entry: Entry) -> None:
+    entry.amount = 1
+    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+        Entry.objects.bulk_create([entry], update_conflicts=True, unique_fields=["id"], update_fields=["amount"])
+
+
+def test_an_account_with_entries_cannot_be_deleted(entry: Entry) -> None:
+    with pytest.raises(IntegrityError):
+        entry.account.delete()
+
+
+def test_an_entry_says_what_it_did(entry: Entry) -> None:
+    assert str(entry) == "+50.00 = 150.00"
+
+
+# Accounts: the rules that the methods check too, with better errors.
+
+
+@pytest.mark.parametrize("values", [{"balance": -1}, {"overdraft_limit": -1}, {"balance": -6, "overdraft_limit": 5}])
+def test_the_database_refuses_what_the_rules_forbid(account: Account, values: dict[str, int]) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Account.objects.filter(pk=account.pk).update(**values)
+
+
+def test_a_user_with_an_account_cannot_be_deleted(account: Account) -> None:
+    with pytest.raises(IntegrityError):
+        account.user.delete()

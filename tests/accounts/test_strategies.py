@@ -18,7 +18,7 @@ from accounts.reconciliation import chain_breaks
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.locking import retrying
 from tests.support.factories import AccountFactory
-from tests.support.sessions import Gate, Session, gated, until
+from tests.support.sessions import Gate, Session, gated, heard, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,15 +50,6 @@ def test_a_deposit_runs_on_the_engine_that_it_is_bound_to(name: str) -> None:
         with CaptureQueriesContext(connection) as captured:
             STRATEGIES[name].bound(engine=engine).deposit(account.pk, 1)
         assert any(entry["sql"].startswith("WITH ") for entry in captured) is (engine == "compiled")
-
-
-@every_strategy
-def test_each_says_what_it_is(strategy: Strategy) -> None:
-    assert strategy.summary.endswith(".")
-    assert strategy.guarantee.endswith(".")
-    same = [other for other in STRATEGIES.values() if strategy.summary == other.summary]
-    assert [other.name for other in same] == [strategy.name]
-    assert len({other.guarantee for other in STRATEGIES.values()}) == len(STRATEGIES)
 
 
 def balance(account: Account) -> Decimal:
@@ -149,16 +140,10 @@ def test_a_key_in_another_spelling_is_the_same_lock(account: Account) -> None:
 
 
 @pytest.fixture
-def conflicts() -> Iterator[list[object]]:
+def conflicts() -> Iterator[list[Any]]:
     """The conflicts of all sessions, as they happen."""
-    met: list[object] = []
-
-    def listen(error: Exception, **_: object) -> None:
-        met.append(error)
-
-    retrying.connect(listen)
-    yield met
-    retrying.disconnect(listen)
+    with heard(retrying) as messages:
+        yield messages
 
 
 def race(strategy: Strategy, account: Any, sessions: list[Session], conflicts: list[object]) -> list[object]:

@@ -5,9 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from django_lockstep.lab.pages.store import open_store
 from tests.support.browser import OpenPage, chromium, expect_no_run, open_page, overflows
-from tests.support.sessions import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["chromium", "open_page"]
@@ -134,14 +132,6 @@ def test_a_slider_and_its_number_move_together(open_page: OpenPage) -> None:
     expect(slider).to_have_value("9")
 
 
-def test_a_run_ends_when_its_pages_are_closed(open_page: OpenPage) -> None:
-    page = open_page()
-    start_all(page)
-    is_told(page)
-    page.close()
-    until(lambda: (run := open_store().run()) is not None and run.state == "stopped", "the run to end", patience=60)
-
-
 # The front page and the race page in a real browser, wide and narrow, with and without script
 
 
@@ -191,17 +181,6 @@ def test_the_idioms_are_in_sight_and_stepping_keeps_the_drawing_where_it_is(open
     page.keyboard.press("ArrowLeft")
     expect(column.locator(".now > li:visible")).to_contain_text("Step 3 of 8: Ada")
     assert drawing.bounding_box() == place
-
-
-def test_something_moves_before_the_server_has_answered(open_page: OpenPage) -> None:
-    page = open_page()
-    page.goto("/")
-    # As if the answer took for ever.
-    page.evaluate("document.querySelector('.start').addEventListener('submit', event => event.preventDefault())")
-    page.get_by_role("button", name="Race them").click()
-    moving = "getComputedStyle(document.querySelector('.start.sent'), '::after').animationName"
-    expect(page.locator(".start.sent")).to_be_visible()
-    assert page.evaluate(moving) == "to-and-fro"
 
 
 def test_a_shared_link_leads_to_the_same_step(open_page: OpenPage) -> None:

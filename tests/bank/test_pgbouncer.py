@@ -203,6 +203,3 @@ def test_waiters_leave_sessions_to_the_holder_of_the_lease(pooled: None, url: st
     for waiter in waiters:
         waiter.join(60)
     assert len(tokens) == 8
-
-
-# PgBouncer in transaction mode in front of the test database: Debian's, where it is installed

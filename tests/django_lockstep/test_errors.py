@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from concurrency.exceptions import RecordModifiedError
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, transaction
 
 import django_lockstep
 from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
@@ -29,6 +29,7 @@ from django_lockstep.locking import (
     StaleVersionError,
     translated_errors,
 )
+from tests.support.sessions import query
 from tests.testapps.press.models import Report
 
 ROOMS = [
@@ -148,13 +149,8 @@ def test_a_stale_version_is_still_what_django_concurrency_raises() -> None:
     ("sqlstate", "kind"), [("55P03", LockNotAvailable), ("40P01", DeadlockDetected), ("40001", SerializationFailure)]
 )
 def test_errors_are_translated_by_sqlstate(sqlstate: str, kind: type[ConcurrencyError]) -> None:
-    with (
-        pytest.raises(kind) as caught,
-        translated_errors(model=Account, pk=7),
-        transaction.atomic(),
-        connection.cursor() as cursor,
-    ):
-        cursor.execute(f"DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '{sqlstate}'; END $$")
+    with pytest.raises(kind) as caught, translated_errors(model=Account, pk=7), transaction.atomic():
+        query(f"DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '{sqlstate}'; END $$")
     assert (caught.value.sqlstate, caught.value.model, caught.value.pk) == (sqlstate, Account, 7)
     assert isinstance(caught.value.__cause__, OperationalError)
 
@@ -192,7 +188,7 @@ def test_other_errors_pass_untouched() -> None:
     with pytest.raises(ZeroDivisionError), translated_errors():
         _ = 1 / 0
     with pytest.raises(Exception, match="no_such_table"), translated_errors(), transaction.atomic():
-        connection.cursor().execute("SELECT * FROM no_such_table")
+        query("SELECT * FROM no_such_table")
 
 
 def test_an_error_that_was_translated_is_not_translated_again() -> None:

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 
 from accounts.models import Account, Entry
 from accounts.races.fixture import Fixture, PurgeError, mark_running, new_name
@@ -131,15 +131,15 @@ def test_rows_of_others_stay_and_stay_protected(fixture: Fixture) -> None:
     used(fixture)
     fixture.purge()
     assert Entry.objects.get().account_id == theirs.pk
-    with pytest.raises(IntegrityError, match="append-only"), connection.cursor() as cursor:
-        cursor.execute("DELETE FROM accounts_entry")
+    with pytest.raises(IntegrityError, match="append-only"):
+        query("DELETE FROM accounts_entry")
 
 
 def test_no_trigger_no_trouble(fixture: Fixture) -> None:
     used(fixture)
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("ALTER TRIGGER accounts_append_only ON accounts_entry RENAME TO another_name")
-        cursor.execute("ALTER TABLE accounts_entry DISABLE TRIGGER another_name")
+    with transaction.atomic():
+        query("ALTER TRIGGER accounts_append_only ON accounts_entry RENAME TO another_name")
+        query("ALTER TABLE accounts_entry DISABLE TRIGGER another_name")
         fixture.purge()
         transaction.set_rollback(True)
     fixture.purge()

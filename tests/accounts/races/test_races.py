@@ -53,34 +53,6 @@ def test_a_race_that_waits_where_it_should_not_is_not_as_expected() -> None:
     assert not replace(free, waits=frozenset({"COMMIT"})).as_expected(exploration_without)
 
 
-def test_the_names_stay() -> None:
-    rooms = ("lost-update", "overdraft", "transfers", "lock", "refresh", "on-commit", "child-insert", "write-skew")
-    more = (
-        "queue",
-        "f-expression",
-        "save",
-        "get-or-create",
-        "update-or-create",
-        "check-then-create",
-        "deposit",
-        "mixed",
-        "lease-takeover",
-        "apply-many",
-    )
-    assert {name.partition(":")[0] for name in RACES} == {*rooms, *more}
-    assert {
-        "transfers:ordered",
-        "transfers:unordered",
-        "write-skew:unlocked",
-        "write-skew:locked",
-        "get-or-create:unique",
-        "get-or-create:not-unique",
-        "queue:skip-locked",
-        "queue:unlocked",
-        "deposit:idempotent",
-    } <= RACES.keys()
-
-
 @every
 def test_full_and_reduced_search_agree(name: str) -> None:
     full, reduced = explore(RACES[name].scenario, reduction="none", max_schedules=MOST), explored(name)

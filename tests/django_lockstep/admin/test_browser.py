@@ -41,22 +41,6 @@ def save(page: Page) -> None:
     page.locator("input[name=_save]").first.click()
 
 
-def test_two_edits_are_merged(two: Pages, seat: Seat) -> None:
-    ann, bob = both_open(two, url(seat))
-    ann.get_by_label("Guest").fill("Ann's guest")
-    save(ann)
-    bob.get_by_label("Guest").fill("Bob's guest")
-    bob.get_by_label("Price").fill("12.00")
-    save(bob)
-    expect(bob.get_by_role("heading", name="Not saved: it was changed in the meantime")).to_be_visible()
-    expect(bob.get_by_text("ann: Changed Guest.")).to_be_visible()
-    expect(bob.get_by_role("radio", name="12.00")).to_be_checked()
-    bob.get_by_role("radio", name="Bob's guest").check()
-    bob.get_by_role("button", name="Save this").click()
-    expect(bob.get_by_text("was changed successfully")).to_be_visible()
-    assert Seat.objects.values_list("guest", "price").get() == ("Bob's guest", 12)
-
-
 def test_nothing_is_sent_before_it_is_decided(two: Pages, seat: Seat) -> None:
     ann, bob = both_open(two, url(seat))
     for page, guest in ((ann, "Ann's guest"), (bob, "Bob's guest")):

@@ -128,11 +128,6 @@ class TestNamedByAnotherField:
         admin_client.post(again, fill(admin_client.get(again)))
         assert Seat.objects.count() == 0
 
-    def test_who_changed_it_is_told(self, admin_client: Client, seat: Seat) -> None:
-        address, page = self.confirmation(admin_client, "Ada")
-        admin_client.post(url(seat), fill(admin_client.get(url(seat)), price="12"))
-        assert ", admin: Changed Price." in text_of(admin_client.post(address, fill(page)))
-
     def test_another_object_that_has_the_value_as_its_key_is_not_meant(self, admin_client: Client, seat: Seat) -> None:
         named = Seat.objects.create(guest=str(seat.pk))
         address, page = self.confirmation(admin_client, named.guest)

@@ -49,13 +49,6 @@ class TestEditing:
         assert "1 seat was changed successfully." in text
         assert LogEntry.objects.get().object_id == str(seats[1].pk)
 
-    def test_if_none_was_saved_nothing_says_so(self, admin_client: Client, seats: list[Seat]) -> None:
-        page = admin_client.get(LIST)
-        change(Seat, seats[0].pk, guest="Eve")
-        response = edit(admin_client, page, form__0__guest="Ann")
-        assert (response.status_code, messages_of(admin_client, response)) == (409, [])
-        assert "successfully" not in text_of(response)
-
     @pytest.mark.parametrize(("decision", "guest"), [("mine", "Cleo"), ("theirs", "Eve")])
     def test_the_others_are_decided_on_the_page(
         self, admin_client: Client, seats: list[Seat], decision: str, guest: str

@@ -7,14 +7,15 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import connection
 from django.test import Client
 
 from django_lockstep.editing import check_out
 from django_lockstep.editing.tokens import issue
 from django_lockstep.errors import DeadlockDetected
-from tests.django_lockstep.editing.callers import API, Caller, allow
-from tests.django_lockstep.editing.story import expire, held
+from tests.django_lockstep.editing.people import API, Caller, allow, expire, held
 from tests.support.factories import client_of
+from tests.support.sessions import Session, query
 from tests.testapps.press.models import Article, Author, Cell, Tag
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
@@ -274,3 +275,15 @@ def test_openapi_tells_of_refusals(editor: Any) -> None:
     assert set(operation["responses"]) >= {"200", "401", "403", "404", "409", "422", "423"}
     assert operation["security"]
     assert len(paths) == 13
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("path", ["/tables", "/openapi.json"])
+def test_a_connection_that_died_is_an_outage_and_the_next_one_answers(editor: Any, other: Session, path: str) -> None:
+    caller, pid = Caller(editor), query("SELECT pg_backend_pid()")
+    other.run(lambda: query("SELECT pg_terminate_backend(%s, 20000)", pid))
+    answer = caller.get(path)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1"), answer.content
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    connection.close()
+    assert caller.get(path).status_code == 200

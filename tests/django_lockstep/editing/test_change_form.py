@@ -9,9 +9,8 @@ from django.http import HttpRequest
 
 from django_lockstep.editing import check_in, status_of
 from django_lockstep.editing.write_checks import require_editable
-from tests.django_lockstep.editing.people import Person, ada, article, bob, change, filled, fresh
+from tests.django_lockstep.editing.people import Person, ada, article, bob, change, expire, filled, fresh, held
 from tests.django_lockstep.editing.site import ArticleAdmin
-from tests.django_lockstep.editing.story import expire, held
 from tests.support.factories import client_of_staff
 from tests.testapps.press.models import Article, Author, LongRead, Tag
 

@@ -12,7 +12,7 @@ from django.contrib.auth.models import AnonymousUser
 from django_lockstep.editing import EditLockLost, check_in, check_out, extend, plans, status_of, take_over
 from django_lockstep.editing.errors import NotTheEditor, TakeOverNotAllowed, UnknownRecord, UnknownTable, WrongToken
 from django_lockstep.editing.models import CheckOut, EditLock
-from tests.django_lockstep.editing.story import expire, held, table
+from tests.django_lockstep.editing.people import expire, held, table
 from tests.testapps.press.models import Article, Author, Review, Tag
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from django_lockstep.editing import EditLockedModel, check_in, check_out, status
 from django_lockstep.editing.checks import check_databases, check_middleware, check_order_of_bases
 from django_lockstep.editing.conf import check_settings
 from django_lockstep.editing.models import CheckOut
-from tests.django_lockstep.editing.story import expire, held
+from tests.django_lockstep.editing.people import expire, held
 from tests.testapps.press.models import Article, Author
 
 MIDDLEWARE = "django_lockstep.editing.writers.EditLockMiddleware"

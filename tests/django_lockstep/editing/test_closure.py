@@ -10,7 +10,7 @@ from django.db.transaction import atomic
 from django_lockstep.editing import check_in, check_out, status_of, take_over, writing
 from django_lockstep.editing.errors import UnknownRecord, UnknownTable, UnrelatedTarget
 from django_lockstep.editing.targets import record
-from tests.django_lockstep.editing.story import held, statuses, table
+from tests.django_lockstep.editing.people import held, statuses, table
 from tests.support.sessions import Session
 from tests.testapps.press.models import Article, Author, Cell, City, Comment, Country, Draft, LongRead, Review, Tag
 

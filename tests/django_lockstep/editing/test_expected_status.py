@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from django_lockstep.editing import check_out
-from tests.django_lockstep.editing.callers import CLOSING, OPENING, Caller, allow
-from tests.django_lockstep.editing.story import expire, held
+from tests.django_lockstep.editing.people import CLOSING, OPENING, Caller, allow, expire, held
 from tests.testapps.press.models import Article, Author, Review
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]

@@ -23,7 +23,7 @@ from django_lockstep.editing.errors import ReferencesChanged
 from django_lockstep.editing.expected_status import StatusTransition, transition
 from django_lockstep.editing.targets import target_of
 from django_lockstep.lab.pytest_plugin import RaceFixture
-from tests.django_lockstep.editing.story import expire, held
+from tests.django_lockstep.editing.people import expire, held
 from tests.support.sessions import Session, until
 from tests.testapps.press.models import Article, Author, Review
 
@@ -271,20 +271,6 @@ def test_check_in_waits_for_nobody(other: Session) -> None:
     with transaction.atomic():
         require_editable(Review)
         assert other.run(check_in, press.article, press.ada).lock_result
-
-
-def test_check_outs_of_the_same_tables_in_any_order_never_deadlock(open_session: Callable[[], Session]) -> None:
-    press, sessions = Press(), [open_session(), open_session()]
-    tables = [Article, Review]
-    with transaction.atomic():
-        require_editable(Author)  # both come as far as here
-        answers = [
-            session.start(check_out, what, press.ada, shared_references=True)
-            for session, what in zip(sessions, tables, strict=True)
-        ]
-        for session in sessions:
-            session.wait_until_blocked()
-    assert [answer.result(20).lock_result for answer in answers] == [True, True]
 
 
 def test_two_editors_who_write_what_the_other_has_are_both_refused_without_a_deadlock(race: RaceFixture) -> None:

@@ -14,8 +14,7 @@ from django_lockstep.editing.errors import UnknownRecord
 from django_lockstep.editing.writers import EditLockMiddleware, current_writer
 from django_lockstep.lab.explorer import Scenario, explore
 from django_lockstep.locking import StaleVersionError
-from tests.django_lockstep.editing.people import fresh
-from tests.django_lockstep.editing.story import expire
+from tests.django_lockstep.editing.people import expire, fresh
 from tests.testapps.press.models import Article, Author, Comment, LongRead
 
 pytestmark = pytest.mark.django_db

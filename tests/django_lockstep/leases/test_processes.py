@@ -1,17 +1,13 @@
 """Real processes hold, stop, die and contend."""
 
-import json
 import math
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -19,11 +15,11 @@ from django.db import transaction
 
 from bank.embedded import locks
 from django_lockstep.leases.models import Lease
-from tests.accounts.races.commands import ROOT, environment
+from tests.accounts.races.commands import environment
 from tests.bank.conftest import remove, stop
 from tests.bank.processes import User, data_of, postmaster, socket_of, wait_for_servers_end
 from tests.django_lockstep.leases.holding import acquired
-from tests.support.processes import assert_clean, run
+from tests.support.processes import Program, assert_clean, run
 from tests.support.sessions import until
 from tests.testapps.press.models import Note
 
@@ -33,42 +29,10 @@ SECONDS = os.environ.get("LEASES_CONTENTION_SECONDS", "2")
 """How long the processes contend; 60 for the long run."""
 
 
-class Program:
-    """A program of this module in a process, spoken to line by line."""
-
-    module = "tests.django_lockstep.leases.programs"
-
-    def __init__(self, *args: str, **env: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", self.module, *args],
-            cwd=ROOT,
-            env=environment(**env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def send(self, line: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def answer(self) -> dict[str, Any]:
-        assert self.process.stdout
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return answer
-
-
 @contextmanager
-def program(*args: str, **env: str) -> Iterator[Program]:
-    """Run the program for the length of a block."""
-    with running(Program(*args, **env)) as started:
-        yield started
-
-
-@contextmanager
-def running(started: Program) -> Iterator[Program]:
-    """End the program after a block."""
+def program(*args: str, module: str = "tests.django_lockstep.leases.programs", **env: str) -> Iterator[Program]:
+    """Run a program of the module for the length of a block."""
+    started = Program("-m", module, *args, env=environment(**env))
     try:
         yield started
     finally:

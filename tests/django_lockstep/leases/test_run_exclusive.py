@@ -17,10 +17,10 @@ from django.core.management import CommandError, call_command
 from django_lockstep.leases.jobs import Job
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import steal
-from tests.accounts.races.commands import ROOT, any_left, environment
+from tests.accounts.races.commands import any_left, environment
 from tests.django_lockstep.leases.holding import acquired, holder_of, lock_rows
 from tests.django_lockstep.leases.test_waiting import queued
-from tests.support.processes import alive
+from tests.support.processes import alive, start
 from tests.support.sessions import Session, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -32,16 +32,7 @@ STUBBORN = ["sh", "-c", "trap '' TERM; echo here; while :; do sleep 0.05; done"]
 
 def run_exclusive(*args: str, **env: str) -> "subprocess.Popen[str]":
     """Start the command in a process group of its own."""
-    return subprocess.Popen(
-        [sys.executable, "manage.py", "run_exclusive", *args],
-        cwd=ROOT,
-        env=environment(**env),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    return start("manage.py", "run_exclusive", *args, env=environment(**env), stderr=subprocess.PIPE)
 
 
 @contextmanager
@@ -265,10 +256,7 @@ def test_purge_wants_a_duration(text: str) -> None:
         call_command("purge_leases", "--older-than", text)
 
 
-# A command's end, where it comes from two sides at once
-
-
-# Both write down who they are; the child ends by SIGKILL only.
+# A command's end, where it comes from two sides at once. Both write down who they are; the child ends by SIGKILL only.
 CHILD = "trap '' TERM; echo $$ > child; while :; do sleep 0.05; done"
 COMMAND = ["sh", "-c", f'cd "$0"; sh -c "{CHILD.replace("$", chr(92) + "$")}" & echo $$ > leader; wait']
 

@@ -337,11 +337,9 @@ END $$
 @pytest.fixture
 def slow_clock() -> Iterator[str]:
     """A schema with a clock that stands still while this session holds advisory lock 1."""
-    with connection.cursor() as cursor:
-        cursor.execute(SLOW_CLOCK)
+    query(SLOW_CLOCK)
     yield "slow, public, pg_catalog"
-    with connection.cursor() as cursor:
-        cursor.execute("DROP SCHEMA slow CASCADE")
+    query("DROP SCHEMA slow CASCADE")
 
 
 def test_the_first_in_the_queue_does_not_lock_what_somebody_faster_took(other: Session, slow_clock: str) -> None:
@@ -349,19 +347,17 @@ def test_the_first_in_the_queue_does_not_lock_what_somebody_faster_took(other: S
     hold()()
 
     def look() -> object:
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET search_path = {slow_clock}")
+        query(f"SET search_path = {slow_clock}")
         ours = PostgresLeases("default")
         ours.queue("k", timeout=20, after=20)
         return ours.take_here(claim("k", 60))
 
     other.begin()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(1)")
-        looking = other.start(look)
-        other.wait_until_blocked()
-        faster = Lease.objects.acquire("k", 60)
-        cursor.execute("SELECT pg_advisory_unlock(1)")
+    query("SELECT pg_advisory_lock(1)")
+    looking = other.start(look)
+    other.wait_until_blocked()
+    faster = Lease.objects.acquire("k", 60)
+    query("SELECT pg_advisory_unlock(1)")
     assert isinstance(looking.result(20), Holder)
     assert faster is not None
     faster.refresh()

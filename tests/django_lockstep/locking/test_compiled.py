@@ -10,7 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.locking.compiled import Compiled, Parameter, compile_select, fetch, parameter, write
-from tests.support.sessions import Session
+from tests.support.sessions import Session, query
 from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,9 +33,7 @@ def here() -> BaseDatabaseWrapper:
 
 
 def prepared(text: str) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s", [f"%{text}%"])
-        return int(cursor.fetchone()[0])
+    return int(query("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s", f"%{text}%"))
 
 
 def test_values_are_adapted_as_their_fields_would() -> None:

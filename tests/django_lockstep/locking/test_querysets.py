@@ -1,7 +1,6 @@
 """The manager of versioned models: locks, guarded writes and creations by key, one or many."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from django.core import checks
 from django.db import DataError, IntegrityError, connection, models, transaction
 from django.test.utils import CaptureQueriesContext, isolate_apps
 
-from django_lockstep.locking import LockNotAvailable, VersionedModel, VersionField, lock_row, lock_rows
+from django_lockstep.locking import VersionedModel, VersionField, lock_row, lock_rows
 from tests.django_lockstep.locking.looks import fresh
 from tests.support.sessions import Session
 from tests.testapps.shop.models import BoxSeat, OddSeat, PairSeat, Seat, StampedSeat, UuidSeat
@@ -18,10 +17,6 @@ from tests.testapps.shop.models import BoxSeat, OddSeat, PairSeat, Seat, Stamped
 @pytest.fixture
 def seats(transactional_db: None) -> list[Seat]:
     return [Seat.objects.create(row=name) for name in "ABC"]
-
-
-def held(session: Session, seat: Seat) -> AbstractContextManager[Any]:
-    return session.holding(Seat.objects.lock, seat.pk)
 
 
 # lock
@@ -34,17 +29,6 @@ def test_one_key_gives_an_instance_several_a_list(seats: list[Seat]) -> None:
         assert Seat.objects.lock_many([b.pk, a.pk]) == [a, b]
         assert Seat.objects.lock_many({b.pk}) == [b]
         assert Seat.objects.lock_many(Seat.objects.filter(row="C").values_list("pk", flat=True)) == [seats[2]]
-
-
-def test_it_obeys_nowait_skip_locked_and_timeout(seats: list[Seat], other: Session) -> None:
-    with held(other, seats[0]):
-        with transaction.atomic():
-            assert Seat.objects.lock_many([seats[0].pk], skip_locked=True) == []
-            assert Seat.objects.lock_many([seats[0].pk, seats[1].pk], skip_locked=True) == [seats[1]]
-        options: list[dict[str, Any]] = [{"nowait": True}, {"timeout": 0.01}]
-        for option in options:
-            with pytest.raises(LockNotAvailable), transaction.atomic():
-                Seat.objects.lock(seats[0].pk, **option)
 
 
 # update_if_unchanged

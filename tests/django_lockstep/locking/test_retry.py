@@ -26,6 +26,7 @@ from django_lockstep.locking import (
 )
 from django_lockstep.locking.conf import without_retry_waits
 from django_lockstep.locking.retry import CONFLICTS
+from tests.support.sessions import heard, query
 from tests.testapps.shop.models import Seat
 
 
@@ -46,14 +47,8 @@ class Flaky:
 @pytest.fixture
 def told() -> Iterator[list[dict[str, Any]]]:
     """What the signal told, with the pauses still in place."""
-    heard: list[dict[str, Any]] = []
-
-    def listen(**told: Any) -> None:
-        heard.append(told)
-
-    retrying.connect(listen)
-    yield heard
-    retrying.disconnect(listen)
+    with heard(retrying) as messages:
+        yield messages
 
 
 @pytest.fixture(autouse=True)
@@ -104,8 +99,8 @@ def test_driver_errors_count_as_what_they_are_translated_to() -> None:
     @retry_on_conflict(attempts=3)
     def fail() -> None:
         calls.append(1)
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '40001'; END $$")
+        with transaction.atomic():
+            query("DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '40001'; END $$")
 
     with pytest.raises(RetriesExhausted) as caught:
         fail()

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from django_lockstep.locking import StaleVersionError, VersionedModel, VersionField
 from tests.django_lockstep.locking.looks import fresh, statements
+from tests.support.sessions import query
 from tests.testapps.shop.models import Locker, Seat, Turnstile
 
 pytestmark = pytest.mark.django_db
@@ -93,19 +94,17 @@ def test_a_data_migration_never_lowers_a_version(historical: Any) -> None:
 
 
 def test_its_options_are_obeyed_or_refused() -> None:
-    field = VersionField(editable=False, db_index=True)
+    field: Any = VersionField(editable=False, db_index=True)
     assert (field.editable, field.db_index) == (False, True)
     assert field.deconstruct()[3].items() >= {"editable": False, "db_index": True}.items()
     with pytest.raises(TypeError, match="unique"):
-        VersionField(unique=True)  # type: ignore[call-arg]
+        VersionField(unique=True)
 
 
 @pytest.mark.parametrize(("steps", "rewrites"), [(["clock"], True), ([1, "clock"], False)])
 def test_a_table_that_gets_a_clock_in_two_steps_is_not_rewritten(steps: list[Any], rewrites: bool) -> None:
     def filenode() -> int:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_relation_filenode('shop_ware')")
-            return int(cursor.fetchone()[0])
+        return int(query("SELECT pg_relation_filenode('shop_ware')"))
 
     create = migrations.CreateModel("Ware", [("id", models.BigAutoField(primary_key=True))])
     first, *others = [VersionField(start=start) for start in steps]
@@ -156,8 +155,7 @@ def test_so_does_a_save_that_names_them(gate: Turnstile) -> None:
 
 def test_the_querysets_update_and_sql_keep_it_too(gate: Turnstile) -> None:
     count_up(gate)
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE shop_turnstile SET passages = passages + 1")
+    query("UPDATE shop_turnstile SET passages = passages + 1")
     assert (fresh(gate).version, fresh(gate).passages) == (1, 2)
 
 
@@ -217,8 +215,7 @@ def test_a_name_that_is_not_a_column_beside_it_is_an_error(name: str) -> None:
 
 
 def by_sql() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("INSERT INTO shop_locker (number, guest) VALUES ('7', 'Ada')")
+    query("INSERT INTO shop_locker (number, guest) VALUES ('7', 'Ada')")
 
 
 def by_fixture() -> None:

@@ -15,16 +15,7 @@ from pytest_django import Settings
 from django_lockstep.leases import LeaseHandle, lease
 from django_lockstep.leases.handles import acquire_from
 from django_lockstep.leases.testing import expire
-from django_lockstep.stores import (
-    Grant,
-    Holder,
-    OutcomeUnknown,
-    Put,
-    StoreRefused,
-    StoreUnavailable,
-    Update,
-    claim,
-)
+from django_lockstep.stores import Grant, Holder, OutcomeUnknown, Put, StoreRefused, StoreUnavailable, Update, claim
 from django_lockstep.stores.dynamodb.client import Client
 from django_lockstep.stores.dynamodb.store import DynamoStore
 from django_lockstep.stores.dynamodb.values import decode, encode

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError
 
-from accounts.contrib.dynamodb import DynamoAccount, account_breaks, chain_breaks
+from accounts.contrib.dynamodb import DynamoAccount, account_breaks
 from accounts.contrib.dynamodb.entries import account_key
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from django_lockstep.stores import DynamoStore, StoreUnavailable
@@ -247,27 +247,6 @@ def losing(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Line:
 
     monkeypatch.setattr(URLLib3Session, "send", send_and_lose)
     return line
-
-
-@pytest.mark.parametrize("key", [None, "payment"])
-def test_a_change_whose_answer_was_lost_is_booked_once(losing: Line, key: str | None) -> None:
-    losing.lost = 2
-    account = DynamoAccount.withdraw("ada", 30, idempotency_key=key)
-    assert losing.carried_out == 3
-    assert account == DynamoAccount.get("ada")
-    assert (account.balance, account.entry_count) == (70, 1)
-    losing.lost = 1
-    assert account.try_deposit(5)
-    assert account == DynamoAccount.get("ada")
-    assert list(chain_breaks()) == []
-
-
-def test_a_transfer_whose_answer_was_lost_is_booked_once(losing: Line) -> None:
-    DynamoAccount.open("bob")
-    losing.lost = 1
-    source, target = DynamoAccount.transfer("ada", "bob", 30)
-    assert (source.balance, target.balance) == (70, 30)
-    assert (source, target) == (DynamoAccount.get("ada"), DynamoAccount.get("bob"))
 
 
 def test_with_a_key_a_caller_who_got_no_answer_asks_again(losing: Line, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from strawberry_django.management.commands import export_schema
 from django_lockstep.editing import check_out, checks
 from django_lockstep.editing.graphql.execution import schema
 from django_lockstep.editing.models import Status
-from tests.django_lockstep.editing.callers import CLOSING, OPENING, Caller
 from tests.django_lockstep.editing.graphql.asking import (
     CHECK_IN,
     CHECK_OUT,
@@ -26,7 +25,7 @@ from tests.django_lockstep.editing.graphql.asking import (
     TRANSITION,
     Asker,
 )
-from tests.django_lockstep.editing.story import held
+from tests.django_lockstep.editing.people import CLOSING, OPENING, Caller, held
 from tests.support.pages import ROOT
 from tests.testapps.press.models import Article, Author, Tag
 

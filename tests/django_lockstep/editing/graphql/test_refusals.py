@@ -8,9 +8,8 @@ from django.db import OperationalError, connection
 
 from django_lockstep.editing.graphql import queries
 from django_lockstep.errors import DeadlockDetected
-from tests.django_lockstep.editing.callers import OPENING
 from tests.django_lockstep.editing.graphql.asking import CHECK_IN, CHECK_OUT, STATUS, TRANSITION, Asker
-from tests.django_lockstep.editing.story import held
+from tests.django_lockstep.editing.people import OPENING, held
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
 
@@ -90,8 +89,7 @@ def test_each_is_a_transaction_of_its_own_also_where_requests_are_one(
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
 
     def fails(*args: Any, **kwargs: Any) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1 / 0")
+        connection.cursor().execute("SELECT 1 / 0")
 
     monkeypatch.setattr("django_lockstep.editing.operations.check_in", fails)
     query = """mutation {

@@ -12,8 +12,8 @@ from graphql import get_introspection_query
 
 from django_lockstep.editing.graphql.views import MAX_BODY
 from django_lockstep.editing.tokens import issue
-from tests.django_lockstep.editing.callers import API, allow
 from tests.django_lockstep.editing.graphql.asking import PATH, Asker
+from tests.django_lockstep.editing.people import API, allow
 from tests.support.factories import client_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
