@@ -18,7 +18,7 @@ from django.db import OperationalError, transaction
 import django_lockstep
 from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.models import Account
-from django_lockstep import errors, http, leases, locking
+from django_lockstep import editing, errors, http, leases, locking
 from django_lockstep.errors import LockstepError
 from django_lockstep.leases import Holder, LeaseTimedOut
 from django_lockstep.locking import (
@@ -69,11 +69,12 @@ def test_every_room_raises_errors_of_the_tree() -> None:
 
 
 FACTS: dict[str, Any] = {"model": Account, "pk": 7, "expected": 1, "found": 2, "sqlstate": "40001"}
+SINCE = datetime(2026, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
 HOLDER = Holder(
     key="k",
     owner="ada",
     token=7,
-    since=datetime(2026, 1, 1, tzinfo=timezone.utc),  # noqa: UP017
+    since=SINCE,
     remaining=3.25,
     data={"a": [1]},
     released=False,
@@ -96,6 +97,8 @@ HOLDER = Holder(
         leases.LeaseLost("told", key="k", token=3),
         leases.LeaseTimedOut(sqlstate="57014"),
         leases.StaleToken(model=Report, pk=1, token=3, found=4),
+        editing.EditLocked("told", model=Report, holder="ada", since=SINCE, expires=SINCE, locked_by="press.report"),
+        editing.EditLockLost("told", model=Report, how="expired", by="ada", at=SINCE),
         http.PreconditionFailed(etag='"1.2"'),
         http.MalformedPrecondition("x"),
         InvalidAmount("told", value="1e5", rule="rule"),

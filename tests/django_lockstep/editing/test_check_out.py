@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pickle
 from datetime import timedelta
 from typing import Any
 
@@ -247,12 +246,3 @@ def test_the_token_is_kept_as_its_digest_alone(ada: Any) -> None:
     assert token
     assert token not in str(CheckOut.objects.values_list().get())
     assert token not in json.dumps(status_of(Article, token=token).as_json())
-
-
-def test_errors_survive_pickling(ada: Any) -> None:
-    lost = check_out(Article, ada)
-    expire(lost)
-    with pytest.raises(EditLockLost) as caught:
-        extend(Article, ada, token=lost.token)
-    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
-    assert (str(again), again.how, again.at) == (str(caught.value), "expired", caught.value.at)

@@ -1,6 +1,5 @@
 """Writes of instances: refused while somebody else has checked out the record or its table."""
 
-import pickle
 from typing import Any
 
 import pytest
@@ -48,14 +47,6 @@ def test_an_optimistic_update_obeys_too(ada: Any, article: Article) -> None:
     with writing(ada):
         assert article.update_if_unchanged(title="New")
     assert (fresh(article).title, article.version) == ("New", 2)
-
-
-def test_the_refusal_survives_pickling(ada: Any, article: Article) -> None:
-    result = check_out(article, ada)
-    with pytest.raises(EditLocked) as caught:
-        article.save()
-    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
-    assert (again.holder, again.since, again.expires) == ("ada", result.since, result.expires_at)
 
 
 def test_another_tab_is_somebody_else(ada: Any, article: Article, author: Author) -> None:

@@ -121,11 +121,6 @@ def test_pauses_are_random_below_a_bound_that_doubles_up_to_the_longest(told: li
     assert max(late) > 0.00006
 
 
-def test_the_testing_switch_takes_the_pauses_out(told: list[dict[str, Any]]) -> None:
-    retry_on_conflict(wait_initial=3600, wait_max=3600)(Flaky(StaleVersionError()))()
-    assert [entry["wait"] for entry in told] == [0.0]
-
-
 def test_whoever_orders_the_conflicts_takes_the_waits_out_of_a_block_only(told: list[dict[str, Any]]) -> None:
     book = retry_on_conflict(wait_initial=0.0001, wait_max=0.0001)
 
@@ -211,13 +206,6 @@ def test_coroutines_are_repeated_and_give_up_too() -> None:
     work.errors += [StaleVersionError(), StaleVersionError()]
     with pytest.raises(RetriesExhausted):
         asyncio.run(book("value"))
-
-
-def test_the_function_keeps_its_name() -> None:
-    def book() -> None:
-        """Book a seat."""
-
-    assert (retry_on_conflict(book).__name__, retry_on_conflict()(book).__doc__) == ("book", "Book a seat.")
 
 
 @pytest.mark.parametrize("attempts", [0, -1, 1.5, True, "3"])

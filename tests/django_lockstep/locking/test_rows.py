@@ -64,17 +64,6 @@ def test_a_second_locker_waits_for_the_first(seats: list[Seat], other: Session) 
     assert waiting.result() == "Ada"
 
 
-def test_opposite_orders_never_deadlock(seats: list[Seat], open_session: Callable[[], Session]) -> None:
-    def lock(pks: list[int]) -> int:
-        with transaction.atomic():
-            return len(lock_rows(Seat, pks))
-
-    pks = [seat.pk for seat in seats]
-    first, second = open_session(), open_session()
-    ends = [end for _ in range(25) for end in (first.start(lock, pks), second.start(lock, pks[::-1]))]
-    assert {end.result() for end in ends} == {3}
-
-
 def test_nowait_fails_at_once_and_says_which_row(seats: list[Seat], other: Session) -> None:
     with held(other, seats[1]):
         with pytest.raises(LockNotAvailable) as caught, transaction.atomic():
