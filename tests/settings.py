@@ -13,7 +13,6 @@ from bank.settings import INSTALLED_APPS as BANK_APPS
 
 INSTALLED_APPS = [
     *BANK_APPS,
-    "concurrency",  # templates of its admin, which ours is compared with; no room of the library needs it
     "tests.testapps.press",
     "tests.testapps.shop",
     "tests.testapps.purses",

@@ -3,8 +3,6 @@
 Those that are files of a project are run by the tests of the tutorial and of the README, in projects of their own.
 """
 
-import functools
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,36 +11,48 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.contrib import admin
+from django.db import transaction
+from django.test.utils import isolate_apps
+from pytest_django import Settings
+
+from django_lockstep.lab.pytest_plugin import RaceFixture
+from django_lockstep.locking import lock_row
+from tests.support.factories import AccountFactory, UserFactory
+from tests.support.pages import ROOT
+from tests.testapps.press.models import Article, Author
+from tests.testapps.shop.models import Numbering, Order, Seat
+
+_BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+SEATS = '[{"model": "shop.seat", "pk": 1, "fields": {"guest": "Eve", "version": 3}}]'
+IMPORTED = """
+import functools
+import json
+import pytest
 from asgiref.sync import sync_to_async
 from django.contrib import admin
 from django.core.mail import send_mail
 from django.core.management import call_command
 from django.db import connection, connections, migrations, models, transaction
+from django.db.models import F
 from django.http import JsonResponse
 from django.test import TransactionTestCase
-from django.test.utils import isolate_apps
 from django.urls import include, path
-from pytest_django import Settings
-
 from accounts.models import Account
 from accounts.operations import AppendOnly
-from django_lockstep import editing, locking
-from django_lockstep.lab.pytest_plugin import RaceFixture
-from tests.support.factories import AccountFactory, UserFactory
-from tests.support.pages import ROOT
+from django_lockstep.editing import *
+from django_lockstep.locking import *
 from tests.testapps.press.models import Article, Author, Report
 from tests.testapps.shop.models import Numbering, Order, Seat
-
-_BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-SEATS = '[{"model": "shop.seat", "pk": 1, "fields": {"guest": "Eve", "version": 3}}]'
+"""
 _IS_FILE = re.compile(r"# \S+\.py\n")
 
 
 def blocks() -> Iterator[Any]:
     """Yield the blocks that are not files, by their page and number."""
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        found = [dedent(text) for _, text in _BLOCK.findall(page.read_text("utf-8"))]
-        for number, text in enumerate(text for text in found if not _IS_FILE.match(text)):
+        texts = [dedent(text) for _, text in _BLOCK.findall(page.read_text("utf-8"))]
+        for number, text in enumerate(text for text in texts if not _IS_FILE.match(text)):
             name = f"{page.relative_to(ROOT).with_suffix('')}-{number}"
             yield pytest.param(page, text, id=name, marks=[pytest.mark.slow] if _is_about_dynamodb(page) else [])
 
@@ -72,41 +82,16 @@ def rows() -> dict[str, Any]:
         "my_pk": first.pk,
         "other_pk": second.pk,
         "collect": lambda: "42",
-        "Account": Account,
-        "Article": Article,
-        "Author": Author,
-        "Numbering": Numbering,
-        "Order": Order,
-        "Report": Report,
-        "Seat": Seat,
         "SeatSerializer": object,
     }
 
 
 def names() -> dict[str, Any]:
     """Return what the pages have imported before, and settings to add to."""
-    ours = {name: getattr(room, name) for room in (locking, editing) for name in room.__all__}
-    django = {"admin": admin, "include": include, "migrations": migrations, "models": models, "path": path}
-    for function in (call_command, send_mail, sync_to_async):
-        django[function.__name__] = function
-    return {
-        **ours,
-        **django,
-        "F": models.F,
-        "TransactionTestCase": TransactionTestCase,
-        "connection": connection,
-        "connections": connections,
-        "transaction": transaction,
-        "AppendOnly": AppendOnly,
-        "DATABASES": {"default": {}},
-        "INSTALLED_APPS": [],
-        "JsonResponse": JsonResponse,
-        "functools": functools,
-        "json": json,
-        "pytest": pytest,
-        "__name__": "tests.testapps.shop.pasted",
-        "__package__": "tests.testapps.shop",
-    }
+    settings: dict[str, Any] = {"DATABASES": {"default": {}}, "INSTALLED_APPS": []}
+    module = {"__name__": "tests.testapps.shop.pasted", "__package__": "tests.testapps.shop", **settings}
+    exec(IMPORTED, module)  # noqa: S102 - our own
+    return module
 
 
 @pytest.mark.django_db(transaction=True)
@@ -146,14 +131,14 @@ def book(pk: int) -> None:
 
 def book_after_locking(pk: int) -> None:
     with transaction.atomic():
-        locking.lock_row(Seat, pk)
+        lock_row(Seat, pk)
         book(pk)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_the_fixture_proves_the_race_that_the_barrier_beside_it_may_miss(race: RaceFixture) -> None:
     (text,) = (text for _, text in (param.values for param in blocks()) if "Barrier(2)" in text)
-    page: dict[str, Any] = {**names(), "Order": Order, "make_seat": make_seat, "book": book_after_locking}
+    page: dict[str, Any] = {**names(), "make_seat": make_seat, "book": book_after_locking}
     exec(text, page)  # noqa: S102 - the documentation is ours
 
     page["test_with_a_barrier"]()

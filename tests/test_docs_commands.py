@@ -58,18 +58,18 @@ def shell_blocks(page: str) -> Iterator[str]:
 
 def commands(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the programs in a text with their arguments."""
-    for found in _PROGRAM.finditer(text):
-        words = shlex.shlex(text[found.end() :], posix=True, punctuation_chars=_END)
+    for program in _PROGRAM.finditer(text):
+        words = shlex.shlex(text[program.end() :], posix=True, punctuation_chars=_END)
         words.whitespace, words.whitespace_split, words.commenters = " \t", True, ""
-        yield found[1], tuple(takewhile(lambda word: not word or not set(word) <= set(_END), words))
+        yield program[1], tuple(takewhile(lambda word: not word or not set(word) <= set(_END), words))
 
 
 def all_commands() -> Iterator[Any]:
     """Yield the commands of all pages, and whether each is complete: neither inline code nor a synopsis."""
     for path in PAGES:
         page = path.read_text("utf-8")
-        inline = (found.replace("\n", " ") for found in _INLINE.findall(_BLOCK.sub("", page)))
-        for text, is_block in [*((block, True) for block in shell_blocks(page)), *((found, False) for found in inline)]:
+        inline = (code.replace("\n", " ") for code in _INLINE.findall(_BLOCK.sub("", page)))
+        for text, is_block in [*((block, True) for block in shell_blocks(page)), *((code, False) for code in inline)]:
             for program, words in commands(text):
                 is_complete = is_block and not any(word.startswith("[-") for word in words)
                 name = f"{path.relative_to(ROOT)}: {program} {shlex.join(words)}"
@@ -90,7 +90,9 @@ def parser_of(program: str, words: tuple[str, ...], config: pytest.Config) -> tu
 def options_of(parser: ArgumentParser) -> set[str]:
     """Return all options of a parser, those of its subcommands too."""
     commands = (action.choices for action in parser._actions if isinstance(action.choices, dict))
-    return {*parser._option_string_actions}.union(*(options_of(each) for one in commands for each in one.values()))
+    return {*parser._option_string_actions}.union(
+        *(options_of(child) for group in commands for child in group.values())
+    )
 
 
 @pytest.mark.parametrize(("program", "words", "is_complete"), list(all_commands()))
@@ -106,7 +108,7 @@ def test_it_exists_with_its_options(
     if is_complete:
         parser.parse_args(arguments)
     else:
-        assert {found for word in arguments for found in _OPTION.findall(word)} <= options_of(parser)
+        assert {option for word in arguments for option in _OPTION.findall(word)} <= options_of(parser)
 
 
 def test_scenarios_to_explore_are_registered() -> None:
@@ -118,8 +120,8 @@ def test_scenarios_to_explore_are_registered() -> None:
 def quick() -> list[tuple[str, ...]]:
     """Return the commands to run: in the order of their pages, each once."""
     params = (param.values for param in all_commands())
-    found = dict.fromkeys(words for program, words, _ in params if program in {"manage.py", "django-admin"})
-    return [words for words in found if shlex.join(words) in QUICK]
+    unique = dict.fromkeys(words for program, words, _ in params if program in {"manage.py", "django-admin"})
+    return [words for words in unique if shlex.join(words) in QUICK]
 
 
 def test_all_that_are_quick_are_still_there() -> None:

@@ -210,28 +210,21 @@ def make_rows() -> Any:
 def needs(recording: Recording) -> list[str]:
     """Return the words for what the recorded operation needs."""
     texts = [re.sub(r"--.*|'[^']*'", "''", text) for text in recording.texts]
-    found = [
+    words = [
         *["transaction"] * recording.in_transaction,
         *["trigger"] * recording.runs_trigger,
         *["PL/pgSQL"] * recording.runs_plpgsql,
         *(need for need, pattern in NEEDS.items() if any(re.search(pattern, text) for text in texts)),
     ]
-    return found or [PLAIN if texts else NO_SQL]
+    return words or [PLAIN if texts else NO_SQL]
 
 
-def needs_alone(operation: Callable[[Any], object]) -> list[str]:
-    rows = make_rows()
-    with recorded() as recording:
-        operation(rows)
-    return needs(recording)
-
-
-def needs_inside(operation: Callable[[Any], object]) -> list[str]:
-    """Return what the operation needs inside a transaction of its caller."""
+def needs_of(operation: Callable[[Any], object], *, inside: bool) -> list[str]:
+    """Return what the operation needs, alone or inside a transaction of its caller."""
     rows = make_rows()
     with recorded() as recording:
         try:
-            with transaction.atomic():
+            with transaction.atomic() if inside else nullcontext():
                 operation(rows)
         except TransactionManagementError:
             assert not recording.texts
@@ -240,7 +233,7 @@ def needs_inside(operation: Callable[[Any], object]) -> list[str]:
 
 
 def row_of(name: str, operation: Callable[[Any], object]) -> str:
-    alone, inside = needs_alone(operation), needs_inside(operation)
+    alone, inside = (needs_of(operation, inside=inside) for inside in (False, True))
     # A transaction is there already.
     more = [need for need in inside if need not in [*alone, "transaction", PLAIN]]
     return f"| {name} | {', '.join(alone)} | {', '.join(more)} |"
@@ -275,6 +268,3 @@ def test_without_savepoints_a_duplicate_key_ends_the_callers_transaction() -> No
     assert Seat.objects.put_if_unchanged(there.pk, 0, guest="Ada") is None
     with pytest.raises(TransactionManagementError), transaction.atomic():
         Seat.objects.put_if_unchanged(there.pk, 0, guest="Ada")
-
-
-# Every statement that a piece of code sends to PostgreSQL, with the functions that the server runs for it

@@ -6,6 +6,7 @@ A change that is meant is written there by ``python -m tests.test_public`` with 
 import os
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import django
@@ -19,10 +20,11 @@ _SETTING = re.compile(r"\b(?:LOCKSTEP|ACCOUNTS)_[A-Z_]+\b")
 
 
 def public() -> Iterator[str]:
-    """Yield a line for each name, setting, system check, app, model and command."""
+    """Yield a line for each name, setting, system check, app, model, command and ready-made race."""
     from django.apps import apps
 
-    from tests.test_docs_reference import public_names
+    from accounts.races.ready_made import RACES
+    from tests.test_docs import public_names
 
     sources = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     text = "\n".join(path.read_text("utf-8") for path in sources)
@@ -34,6 +36,8 @@ def public() -> Iterator[str]:
     yield from sorted(f"model {model._meta.label}" for config in configs for model in config.get_models())
     commands = (path for path in sources if path.parent.name == "commands" and path.stem != "__init__")
     yield from sorted(f"command {path.stem}" for path in commands)
+    for _, names in groupby(sorted(RACES), key=lambda name: name.partition(":")[0]):
+        yield f"races {' '.join(names)}"
 
 
 def test_nothing_public_changes_unnoticed() -> None:

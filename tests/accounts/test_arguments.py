@@ -25,7 +25,7 @@ def accepted(
     call: Callable[[Any], object], values: Iterable[Any], error: type[Exception], *, match: str = ""
 ) -> list[Any]:
     """Return the values that an engine does not refuse with this error, each with the engine; no SQL may be sent."""
-    found = []
+    values_taken = []
     for engine, value in product(ENGINES, values):
         with CaptureQueriesContext(connection) as captured, use_engine(engine):
             try:
@@ -33,8 +33,8 @@ def accepted(
             except error as refusal:
                 if match in str(refusal) and not captured.captured_queries:
                     continue
-        found.append((engine, value))
-    return found
+        values_taken.append((engine, value))
+    return values_taken
 
 
 @pytest.mark.parametrize(

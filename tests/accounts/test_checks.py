@@ -16,6 +16,7 @@ from django.views import View
 from accounts.models import AbstractAccount, Account, Entry
 from django_lockstep.locking import VersionedManager, VersionedModel, VersionField, retry_on_conflict
 from django_lockstep.locking.checks import check_databases, check_retries_in_views, check_tables
+from tests.support.sessions import query
 from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, Seat
 
 pytestmark = pytest.mark.django_db
@@ -89,15 +90,13 @@ def test_w003_a_manager_that_hides_the_query_set() -> None:
 @pytest.mark.parametrize("model", [Seat, BoxSeat, OddSeat, Account])
 def test_w004_a_model_without_its_guard(model: Any) -> None:
     assert about(model) == []
-    with connection.cursor() as cursor:
-        table = connection.ops.quote_name(model._meta.db_table)
-        cursor.execute(f"DROP TRIGGER lockstep_version_guard ON {table}")
+    table = connection.ops.quote_name(model._meta.db_table)
+    query(f"DROP TRIGGER lockstep_version_guard ON {table}")
     assert about(model) == ["lockstep.W004"]
 
 
 def test_w004_a_guard_that_is_disabled_does_not_count() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE shop_seat DISABLE TRIGGER lockstep_version_guard")
+    query("ALTER TABLE shop_seat DISABLE TRIGGER lockstep_version_guard")
     assert about(Seat) == ["lockstep.W004"]
     assert about(CheapSeat) == []
 
@@ -138,8 +137,7 @@ def test_e001_an_account_without_entries() -> None:
 
 def test_w007_entries_that_sql_can_change() -> None:
     assert about(Entry) == []
-    with connection.cursor() as cursor:
-        cursor.execute("DROP TRIGGER accounts_append_only ON accounts_entry")
+    query("DROP TRIGGER accounts_append_only ON accounts_entry")
     assert about(Entry) == ["accounts.W007"]
 
 

@@ -29,11 +29,11 @@ def pks(settings: Any) -> list[Any]:
 
 @pytest.mark.parametrize("options", [{}, {"idempotency_key": "k"}, {"timeout": 5}], ids=str)
 def test_pessimistic_changes(pks: list[Any], options: dict[str, Any]) -> None:
-    one, other = pks
+    source, target = pks
     for _ in range(2):  # the second time its key was used before
-        Account.deposit(one, 5, using="default", **options)
-    Account.transfer(one, other, 10, idempotency_key="t", using="default")
-    Account.transfer(one, other, 10, idempotency_key="t", using="default")
+        Account.deposit(source, 5, using="default", **options)
+    Account.transfer(source, target, 10, idempotency_key="t", using="default")
+    Account.transfer(source, target, 10, idempotency_key="t", using="default")
     paid = 100 + (5 if "idempotency_key" in options else 10)
     assert [Account.objects.get(pk=pk).balance for pk in pks] == [paid - 10, 110]
     assert not list(chain_breaks(Account, using="default"))

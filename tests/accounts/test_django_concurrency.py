@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from concurrency.api import get_revision_of_object, is_changed
+from concurrency.api import disable_concurrency, get_revision_of_object, is_changed
 from concurrency.exceptions import RecordModifiedError
 from concurrency.fields import AutoIncVersionField
 from concurrency.test_utils import ConcurrencyTestMixin
@@ -51,6 +51,13 @@ def test_their_api_sees_our_version() -> None:
     stale = Account.objects.get(pk=account.pk)
     account.try_deposit(5)
     assert (get_revision_of_object(account), is_changed(account), is_changed(stale)) == (2, False, True)
+
+
+def test_their_switch_does_not_turn_our_comparison_off() -> None:
+    seat, stale = Seat.objects.create(), Seat.objects.get()
+    seat.update_if_unchanged(guest="Ada")
+    with disable_concurrency(), pytest.raises(RecordModifiedError):
+        stale.save()
 
 
 def test_their_conflict_page_takes_our_error() -> None:

@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 from django.core import serializers
 from django.core.management import CommandError
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
+from accounts.errors import EntryIsFinal
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
 from tests.support.factories import AccountFactory
 from tests.support.reconcile import reconcile
+from tests.support.sessions import query
 
 pytestmark = pytest.mark.django_db
 
@@ -59,7 +61,7 @@ def test_every_break_of_every_account_is_found_in_one_statement() -> None:
         Entry.objects.create(account=account, amount=Decimal(1), balance_after=Decimal(0), version_after=3)
     with CaptureQueriesContext(connection) as captured:
         breaks = list(chain_breaks(Account))
-    assert [found.kind for found in breaks] == ["entry", "version", "balance", "count"] * 5
+    assert [gap.kind for gap in breaks] == ["entry", "version", "balance", "count"] * 5
     assert len(captured) == 1
 
 
@@ -72,11 +74,10 @@ def test_another_kind_of_model_is_wrong_usage(label: str) -> None:
 
 def past_the_models(sql: str, *params: Any) -> None:
     """Change entries as the owner of the table can: with the trigger off that refuses it."""
-    with connection.cursor() as cursor:
-        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        cursor.execute("ALTER TABLE accounts_entry DISABLE TRIGGER USER")
-        cursor.execute(sql, params)
-        cursor.execute("ALTER TABLE accounts_entry ENABLE TRIGGER USER")
+    query("SET CONSTRAINTS ALL IMMEDIATE")
+    query("ALTER TABLE accounts_entry DISABLE TRIGGER USER")
+    query(sql, *params)
+    query("ALTER TABLE accounts_entry ENABLE TRIGGER USER")
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_changed_terms_break_nothing(entries: list[Entry]) -> None:
 )
 def test_entries_that_are_gone_are_found(entries: list[Entry], gone: list[int], kinds: set[str]) -> None:
     past_the_models("DELETE FROM accounts_entry WHERE id = ANY(%s)", [entries[index].pk for index in gone])
-    assert {found.kind for found in chain_breaks(Account)} == kinds
+    assert {gap.kind for gap in chain_breaks(Account)} == kinds
 
 
 @pytest.mark.parametrize(
@@ -122,50 +123,49 @@ def test_entries_that_are_gone_are_found(entries: list[Entry], gone: list[int], 
 )
 def test_an_entry_that_was_changed_is_found(entries: list[Entry], change: str, index: int, kinds: set[str]) -> None:
     past_the_models(f"UPDATE accounts_entry SET {change} WHERE id = %s", entries[index].pk)
-    assert {found.kind for found in chain_breaks(Account)} == kinds
+    assert {gap.kind for gap in chain_breaks(Account)} == kinds
 
 
 def test_books_that_were_moved_as_a_whole_do_not_fit_the_opening_balance(entries: list[Entry]) -> None:
     past_the_models("UPDATE accounts_entry SET balance_after = balance_after + 1")
     Account.objects.update(balance=F("balance") + 1)
-    (found,) = chain_breaks(Account)
-    assert str(found) == (
-        f"account {found.account}: first entry {entries[0].pk} starts from 101.00, expected the opening balance 100.00"
+    (gap,) = chain_breaks(Account)
+    assert str(gap) == (
+        f"account {gap.account}: first entry {entries[0].pk} starts from 101.00, expected the opening balance 100.00"
     )
 
 
 def test_an_account_without_entries_has_the_balance_that_it_was_opened_with(account: Account) -> None:
     Account.objects.update(balance=70)
-    (found,) = chain_breaks(Account)
-    assert found.as_dict() == {
+    (gap,) = chain_breaks(Account)
+    assert gap.as_dict() == {
         "kind": "balance",
         "account": account.pk,
         "entry": None,
         "expected": "100.00",
         "stored": "70.00",
     }
-    assert str(found) == f"account {account.pk}: without entries the balance is 70.00, expected 100.00"
+    assert str(gap) == f"account {account.pk}: without entries the balance is 70.00, expected 100.00"
 
 
 def test_it_says_how_many_entries_are_gone(entries: list[Entry]) -> None:
     past_the_models("DELETE FROM accounts_entry WHERE id >= %s", entries[2].pk)
-    (found,) = chain_breaks(Account)
-    assert str(found) == f"account {found.account}: the number of entries is 2, expected 4"
+    (gap,) = chain_breaks(Account)
+    assert str(gap) == f"account {gap.account}: the number of entries is 2, expected 4"
 
 
 def test_an_account_whose_opening_is_not_known_is_not_accused(entries: list[Entry]) -> None:
     Account.objects.update(opening_balance=None, entry_count=0)
     assert not list(chain_breaks(Account))
     past_the_models("UPDATE accounts_entry SET amount = amount + 1 WHERE id = %s", entries[1].pk)
-    assert [found.kind for found in chain_breaks(Account)] == ["entry"]
+    assert [gap.kind for gap in chain_breaks(Account)] == ["entry"]
 
 
 def test_books_that_are_known_to_be_right_can_be_taken_over(entries: list[Entry]) -> None:
     text = (Path(__file__).parents[2] / "docs" / "use" / "account.md").read_text()
     (take_over,) = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     Account.objects.update(opening_balance=None, entry_count=0)
-    with connection.cursor() as cursor:
-        cursor.execute(take_over)
+    query(take_over)
     account = Account.objects.get()
     assert (str(account.opening_balance), account.entry_count) == ("100.00", 4)
     Account.deposit(account.pk, 1)
@@ -190,13 +190,9 @@ def bulk_copied(account: Account) -> list[Account]:
 
 
 def written_in_sql(account: Account) -> list[Account]:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO accounts_account (user_id, balance, overdraft_limit, updated_at) VALUES (%s, 7, 0, now()) "
-            "RETURNING id",
-            [account.user_id],
-        )
-        return [Account.objects.get(pk=cursor.fetchone()[0])]
+    columns = "user_id, balance, overdraft_limit, updated_at"
+    insert = f"INSERT INTO accounts_account ({columns}) VALUES (%s, 7, 0, now()) RETURNING id"
+    return [Account.objects.get(pk=query(insert, account.user_id))]
 
 
 def loaded_alone(account: Account) -> list[Account]:
@@ -213,11 +209,11 @@ def loaded_alone(account: Account) -> list[Account]:
 @pytest.mark.parametrize("make", [bulk_created, copied, bulk_copied, written_in_sql, loaded_alone])
 def test_no_account_is_accused_however_it_was_made(account: Account, make: Callable[[Account], list[Account]]) -> None:
     Account.deposit(account.pk, 50)
-    made = make(account)
+    accounts = make(account)
     assert not list(chain_breaks(Account))
-    for each in made:
-        Account.deposit(each.pk, 5)
-        Account.objects.get(pk=each.pk).try_deposit(5)
+    for row in accounts:
+        Account.deposit(row.pk, 5)
+        Account.objects.get(pk=row.pk).try_deposit(5)
     assert not list(chain_breaks(Account))
 
 
@@ -229,4 +225,68 @@ def test_a_dump_brings_its_books_along(entries: list[Entry]) -> None:
         row.save()
     assert not list(chain_breaks(Account))
     past_the_models("DELETE FROM accounts_entry WHERE id >= %s", entries[2].pk)
-    assert [found.kind for found in chain_breaks(Account)] == ["count"]
+    assert [gap.kind for gap in chain_breaks(Account)] == ["count"]
+
+
+# What the database refuses to every writer: entries are for ever, and balances keep their limits
+
+
+@pytest.fixture
+def entry(account: Account) -> Entry:
+    Account.deposit(account.pk, 50)
+    return Entry.objects.get()
+
+
+ORM: list[Callable[[Entry], Any]] = [
+    lambda entry: entry.save(),
+    lambda entry: entry.save(update_fields=["amount"]),
+    lambda entry: entry.delete(),
+    lambda entry: Entry.objects.update(amount=1),
+    lambda entry: Entry.objects.all().delete(),
+    lambda entry: Entry.objects.bulk_update([entry], ["amount"]),
+    lambda entry: Entry.objects.filter(pk=entry.pk).delete(),
+    lambda entry: Entry._base_manager.filter(pk=entry.pk).update(amount=1),
+]
+
+
+@pytest.mark.parametrize("change", ORM, ids=range(len(ORM)))
+def test_the_orm_refuses(entry: Entry, change: Callable[[Entry], Any]) -> None:
+    with pytest.raises(EntryIsFinal):
+        change(entry)
+    assert list(Entry.objects.values_list("amount", flat=True)) == [50]
+
+
+@pytest.mark.parametrize("sql", ["UPDATE accounts_entry SET amount = 1", "DELETE FROM accounts_entry"])
+def test_the_database_refuses(entry: Entry, sql: str) -> None:
+    with pytest.raises(IntegrityError, match="rows of accounts_entry are append-only"), transaction.atomic():
+        query(sql)
+    assert list(Entry.objects.values_list("amount", flat=True)) == [50]
+
+
+def test_an_upsert_that_would_change_an_entry_is_refused(entry: Entry) -> None:
+    entry.amount = 1
+    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+        Entry.objects.bulk_create([entry], update_conflicts=True, unique_fields=["id"], update_fields=["amount"])
+
+
+def test_an_account_with_entries_cannot_be_deleted(entry: Entry) -> None:
+    with pytest.raises(IntegrityError):
+        entry.account.delete()
+
+
+def test_an_entry_says_what_it_did(entry: Entry) -> None:
+    assert str(entry) == "+50.00 = 150.00"
+
+
+# Accounts: the rules that the methods check too, with better errors.
+
+
+@pytest.mark.parametrize("values", [{"balance": -1}, {"overdraft_limit": -1}, {"balance": -6, "overdraft_limit": 5}])
+def test_the_database_refuses_what_the_rules_forbid(account: Account, values: dict[str, int]) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Account.objects.filter(pk=account.pk).update(**values)
+
+
+def test_a_user_with_an_account_cannot_be_deleted(account: Account) -> None:
+    with pytest.raises(IntegrityError):
+        account.user.delete()

@@ -1,18 +1,15 @@
 """Processes that use an embedded server, as the tests hold them, and what is to be seen of the server."""
 
-import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from bank.embedded import folder, locks
-from tests.support.pages import ROOT
+from tests.support.processes import Program
 
 STARTED = "SELECT pg_postmaster_start_time()"
 
@@ -23,19 +20,12 @@ def environment(**changes: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in chosen} | changes
 
 
-class User(AbstractContextManager["User"]):
+class User(Program, AbstractContextManager["User"]):
     """A process that runs one of ``tests.bank.programs``; it ends with its block, and is killed if the test fails."""
 
     def __init__(self, pgdata: Path, program: str = "user", **env: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "tests.bank.programs", program, os.fspath(pgdata)],
-            cwd=ROOT,
-            env=environment(**env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        command = ("-W", "error", "-m", "tests.bank.programs", program, str(pgdata))
+        super().__init__(*command, env=environment(**env))
 
     def __exit__(self, error: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         if error is None and self.process.poll() is None:
@@ -43,18 +33,6 @@ class User(AbstractContextManager["User"]):
         else:
             self.process.kill()
             self.process.communicate()
-
-    def send(self, statement: str) -> None:
-        """Hand over a statement and do not wait for its answer."""
-        assert self.process.stdin
-        self.process.stdin.write(json.dumps(statement) + "\n")
-        self.process.stdin.flush()
-
-    def answer(self) -> dict[str, Any]:
-        """Wait for the next answer."""
-        assert self.process.stdout
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return answer
 
     def value(self) -> str:
         """Wait for the next answer, which must be a value."""

@@ -47,20 +47,11 @@ def user(pgdata: str) -> None:
     configure(pgdata)
     for line in sys.stdin:
         try:
-            tell({"value": ask(json.loads(line))})
+            tell({"value": ask(line)})
         except Exception as error:  # noqa: BLE001 - whatever it is, the test judges it
             connection.close()
             tell({"error": type(error).__name__, "message": str(error)})
     connection.close()
-
-
-def pooled(pgdata: str) -> None:
-    """Do what ``user`` does with connections of a pool that is more patient than any test."""
-    configure(pgdata, CONN_HEALTH_CHECKS=True, OPTIONS={"pool": {"min_size": 1, "timeout": 600}})
-    for line in sys.stdin:
-        tell({"value": ask(json.loads(line))})
-        connection.close()
-    connection.pool.close()  # type: ignore[attr-defined]
 
 
 def spawner(pgdata: str) -> None:
@@ -107,7 +98,7 @@ def forker_ends(pgdata: str) -> None:
 def user_of_the_rest() -> None:
     """Answer the statements of the standard input in a process that is configured already."""
     for line in sys.stdin:
-        tell({"value": ask(json.loads(line))})
+        tell({"value": ask(line)})
     connection.close()
 
 

@@ -8,16 +8,10 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from accounts.models import Account, Entry
-from tests.support.factories import AccountFactory, UserFactory
+from tests.support.factories import AccountFactory, UserFactory, client_of
 from tests.support.sessions import Session
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def client_of(user: Any) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 @pytest.fixture

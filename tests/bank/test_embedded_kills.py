@@ -50,15 +50,6 @@ def test_the_watchdog_ends_with_the_server(pgdata: Path) -> None:
     locks.release(locks.take(pgdata.with_name("pgdata.locks") / "watchdog"))
 
 
-def test_a_pool_has_a_server_again_at_once(pgdata: Path) -> None:
-    with User(pgdata, "pooled") as user:
-        started = user.sql(STARTED)
-        os.kill(postmaster(pgdata), signal.SIGKILL)
-        wait_for_servers_end(pgdata)
-        assert user.sql(STARTED) > started, "and long before the pool gives up"
-    assert server_is_gone(pgdata)
-
-
 def test_a_killed_user_is_not_counted_for_ever(pgdata: Path) -> None:
     with User(pgdata) as killed, User(pgdata) as user:
         assert killed.sql(STARTED) == user.sql(STARTED)

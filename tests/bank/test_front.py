@@ -1,11 +1,8 @@
 """The front page, without a browser."""
 
-import ast
-import inspect
 import re
 from html import unescape
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 from unittest.mock import patch
 
@@ -14,10 +11,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils.html import strip_tags
 
-from bank.front import APPROACHES, Approach
 from bank.policy import POLICY
 from django_lockstep.lab.pages import process
-from django_lockstep.lab.pages.code import CodeLine, source_lines
 from django_lockstep.lab.pages.process import RunRefused
 from tests.support.sessions import PATIENCE, until
 
@@ -32,33 +27,6 @@ def folder(settings: Any, tmp_path: Path) -> None:
 @pytest.fixture
 def public(settings: Any) -> None:
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
-
-
-def plain(lines: tuple[CodeLine, ...]) -> list[str]:
-    return [line.indentation.replace("\t", "    ") + unescape(strip_tags(line.html)) for line in lines]
-
-
-@pytest.mark.parametrize("approach", APPROACHES, ids=lambda approach: approach.race)
-def test_the_code_is_that_of_its_file(approach: Approach) -> None:
-    for function in (approach.method, approach.caller):
-        shown = plain(source_lines(function))
-        written = dedent(inspect.getsource(inspect.unwrap(function))).splitlines()
-        assert [line for line in shown if line not in written] == []
-        left_out = [line for line in written if line not in shown]
-        assert left_out == ast_docstring(function)
-        number = int(source_lines(function)[0].place.rpartition(":")[2])
-        assert shown[0].strip() in Path(inspect.getfile(inspect.unwrap(function))).read_text().splitlines()[number - 1]
-
-
-def ast_docstring(function: Any) -> list[str]:
-    """Return the lines of the docstring, as they stand in the file."""
-    written = dedent(inspect.getsource(inspect.unwrap(function)))
-    (definition,) = ast.parse(written).body
-    assert isinstance(definition, ast.FunctionDef)
-    if ast.get_docstring(definition) is None:
-        return []
-    first = definition.body[0]
-    return written.splitlines()[first.lineno - 1 : first.end_lineno]
 
 
 def test_everyone_sees_the_three_and_starts_nothing(client: Client) -> None:

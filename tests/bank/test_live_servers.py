@@ -53,8 +53,8 @@ class Server:
 
     def open(self, path: str, *, accept: str = "*/*", **data: str) -> Any:
         body = urlencode(data).encode() if data else None
-        asked = Request(f"http://127.0.0.1:{self._port}{path}", body, {"Accept": accept})
-        return self._http.open(asked, timeout=PATIENCE)
+        request = Request(f"http://127.0.0.1:{self._port}{path}", body, {"Accept": accept})
+        return self._http.open(request, timeout=PATIENCE)
 
     def get(self, path: str) -> str:
         with self.open(path) as answer:

@@ -130,7 +130,7 @@ def test_another_client_does_not_disturb_an_audit(pooled: None, take_session: Ca
     first = next(audited)
     take_session()
 
-    assert [first.account, *(each.account for each in audited)] == list(trial.versions)
+    assert [first.account, *(audit.account for audit in audited)] == list(trial.versions)
 
 
 def test_another_client_does_not_disturb_a_reconciliation(pooled: None, take_session: Callable[[], object]) -> None:
@@ -203,6 +203,3 @@ def test_waiters_leave_sessions_to_the_holder_of_the_lease(pooled: None, url: st
     for waiter in waiters:
         waiter.join(60)
     assert len(tokens) == 8
-
-
-# PgBouncer in transaction mode in front of the test database: Debian's, where it is installed

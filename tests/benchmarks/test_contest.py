@@ -45,7 +45,7 @@ def test_every_round_has_everybody_and_another_one_begins() -> None:
 
 def test_everybody_is_measured_by_the_yardstick() -> None:
     (result,) = contest(Runner("yard", []), Runner("half", [], rates=[50])).run(say=lambda line: None)
-    assert {name: each.ratio for name, each in result.figures.items()} == {"yard": 1.0, "half": 0.5}
+    assert {name: figures.ratio for name, figures in result.figures.items()} == {"yard": 1.0, "half": 0.5}
 
 
 def test_a_contender_that_cannot_run_is_listed_with_the_reason() -> None:

@@ -1,6 +1,7 @@
 """What a room needs from the settings is told by a check, before a page fails."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from django_lockstep.admin.versioned import VersionedModelAdmin
 from django_lockstep.checks import check_lab_pages, check_lease_functions, check_middleware
 from django_lockstep.leases import lease
 from django_lockstep.leases.checks import check_guards, check_storage
+from tests.support.sessions import query
 from tests.testapps.press.models import Author
 from tests.testapps.shop.models import Seat
 
@@ -21,18 +23,9 @@ MIDDLEWARE = "django_lockstep.editing.writers.EditLockMiddleware"
 urlpatterns = [path("races/", include("django_lockstep.lab.urls"))]
 
 
-@pytest.fixture
-def without(settings: Any) -> Any:
+def without(app: str, settings: Any) -> None:
     """Take an app out of the settings."""
-
-    def take_out(name: str) -> None:
-        settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != name]
-
-    return take_out
-
-
-def found(messages: list[Any]) -> list[tuple[str, str]]:
-    return [(message.id, message.hint) for message in messages]
+    settings.INSTALLED_APPS = [name for name in settings.INSTALLED_APPS if name != app]
 
 
 def test_this_project_has_what_it_uses() -> None:
@@ -40,42 +33,29 @@ def test_this_project_has_what_it_uses() -> None:
     assert [message.id for message in checks.run_checks() if str(message.id).startswith("lockstep.")] == []
 
 
-def test_the_versioned_admin_needs_the_library(without: Any) -> None:
-    admin = VersionedModelAdmin(Seat, AdminSite())
-    assert admin.check() == []
-    without("django_lockstep")
-    assert found(admin.check()) == [("lockstep.E030", "Add 'django_lockstep' to INSTALLED_APPS.")]
-
-
-def test_edit_locked_models_need_their_app(without: Any) -> None:
-    without("django_lockstep.editing")
-    expected = ("lockstep.E024", "Add 'django_lockstep.editing' to INSTALLED_APPS.")
-    assert expected in found(Author.check())
-
-
-def test_the_middleware_of_editing_needs_its_app(without: Any, settings: Any) -> None:
+@pytest.mark.parametrize(
+    ("identifier", "app", "check"),
+    [
+        ("lockstep.E030", "django_lockstep", lambda: VersionedModelAdmin(Seat, AdminSite()).check()),
+        ("lockstep.E024", "django_lockstep.editing", Author.check),
+        ("lockstep.E025", "django_lockstep.editing", lambda: check_middleware(None)),
+        ("lockstep.E031", "django_lockstep.lab", lambda: check_lab_pages(None)),
+        ("lockstep.W022", "django_lockstep.leases", lambda: check_lease_functions(None)),
+    ],
+)
+def test_what_is_used_needs_its_app(settings: Any, identifier: str, app: str, check: Callable[[], Any]) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, MIDDLEWARE]
-    assert check_middleware(None) == []
-    without("django_lockstep.editing")
-    assert found(check_middleware(None)) == [("lockstep.E025", "Add 'django_lockstep.editing' to INSTALLED_APPS.")]
-
-
-def test_the_pages_of_the_lab_need_their_app(without: Any, settings: Any) -> None:
-    without("django_lockstep.lab")
     settings.ROOT_URLCONF = __name__
-    assert found(check_lab_pages(None)) == [("lockstep.E031", "Add 'django_lockstep.lab' to INSTALLED_APPS.")]
+    assert check() == []
+    without(app, settings)
+    assert (identifier, f"Add '{app}' to INSTALLED_APPS.") in [(message.id, message.hint) for message in check()]
 
 
-def test_a_project_without_pages_of_the_lab_needs_no_lab(without: Any, settings: Any) -> None:
-    without("django_lockstep.lab")
+def test_what_is_not_used_needs_none(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.ROOT_URLCONF = "tests.django_lockstep.editing.urls"
+    without("django_lockstep.lab", settings)
     assert check_lab_pages(None) == []
-
-
-def test_leases_need_their_app(without: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_lease_functions(None) == []
-    without("django_lockstep.leases")
-    assert found(check_lease_functions(None)) == [("lockstep.W022", "Add 'django_lockstep.leases' to INSTALLED_APPS.")]
+    without("django_lockstep.leases", settings)
     monkeypatch.delitem(sys.modules, "django_lockstep.leases.stores")
     assert check_lease_functions(None) == []
 
@@ -107,8 +87,7 @@ def test_w020_a_database_without_guards(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_e020_a_table_without_its_storage(missing: str) -> None:
     assert ids(check_storage(None, databases=["default"])) == []
-    with connection.cursor() as cursor:
-        cursor.execute(f"DROP {missing}")
+    query(f"DROP {missing}")
     assert ids(check_storage(None, databases=["default"])) == ["lockstep.E020"]
 
 
@@ -118,7 +97,6 @@ def test_no_database_is_asked_unless_it_is_named(django_assert_num_queries: Any)
 
 
 def test_a_table_that_is_not_there_lacks_nothing() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE lockstep_leases_lease RENAME TO elsewhere")
-        cursor.execute("DROP FUNCTION lockstep_leases_lease_acquire")
+    query("ALTER TABLE lockstep_leases_lease RENAME TO elsewhere")
+    query("DROP FUNCTION lockstep_leases_lease_acquire")
     assert ids(check_storage(None, databases=["default"])) == []

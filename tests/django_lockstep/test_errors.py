@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from concurrency.exceptions import RecordModifiedError
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, transaction
 
 import django_lockstep
 from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.models import Account
-from django_lockstep import errors, http, leases, locking
+from django_lockstep import editing, errors, http, leases, locking
 from django_lockstep.errors import LockstepError
 from django_lockstep.leases import Holder, LeaseTimedOut
 from django_lockstep.locking import (
@@ -29,6 +29,7 @@ from django_lockstep.locking import (
     StaleVersionError,
     translated_errors,
 )
+from tests.support.sessions import query
 from tests.testapps.press.models import Report
 
 ROOMS = [
@@ -48,10 +49,10 @@ def test_the_drawn_tree_is_the_real_one() -> None:
     drawn: dict[str, str | None] = {}
     path: list[str] = []
     for line in (errors.__doc__ or "").splitlines():
-        if found := re.match(r"    ((?:[│├└─ ]{4})*)([A-Z]\w+)", line):
-            depth = len(found[1]) // 4
-            path[depth:] = [found[2]]
-            drawn[found[2]] = path[depth - 1] if depth else None
+        if match := re.match(r"    ((?:[│├└─ ]{4})*)([A-Z]\w+)", line):
+            depth = len(match[1]) // 4
+            path[depth:] = [match[2]]
+            drawn[match[2]] = path[depth - 1] if depth else None
     ours = {error for error in below(LockstepError) if error.__module__ in ROOMS}
     assert drawn.pop("LockstepError") is None
     assert drawn == {
@@ -63,16 +64,17 @@ def test_the_drawn_tree_is_the_real_one() -> None:
 def test_every_room_raises_errors_of_the_tree() -> None:
     for name in ROOMS:
         room = importlib.import_module(name)
-        public = [getattr(room, each) for each in room.__all__]
-        assert all(issubclass(each, LockstepError) for each in public if isinstance(each, type))
+        public = [getattr(room, value) for value in room.__all__]
+        assert all(issubclass(value, LockstepError) for value in public if isinstance(value, type))
 
 
 FACTS: dict[str, Any] = {"model": Account, "pk": 7, "expected": 1, "found": 2, "sqlstate": "40001"}
+SINCE = datetime(2026, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
 HOLDER = Holder(
     key="k",
     owner="ada",
     token=7,
-    since=datetime(2026, 1, 1, tzinfo=timezone.utc),  # noqa: UP017
+    since=SINCE,
     remaining=3.25,
     data={"a": [1]},
     released=False,
@@ -95,6 +97,8 @@ HOLDER = Holder(
         leases.LeaseLost("told", key="k", token=3),
         leases.LeaseTimedOut(sqlstate="57014"),
         leases.StaleToken(model=Report, pk=1, token=3, found=4),
+        editing.EditLocked("told", model=Report, holder="ada", since=SINCE, expires=SINCE, locked_by="press.report"),
+        editing.EditLockLost("told", model=Report, how="expired", by="ada", at=SINCE),
         http.PreconditionFailed(etag='"1.2"'),
         http.MalformedPrecondition("x"),
         InvalidAmount("told", value="1e5", rule="rule"),
@@ -106,8 +110,8 @@ HOLDER = Holder(
 )
 def test_errors_survive_pickling(error: Exception) -> None:
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    facts, kept = ({key: value for key, value in vars(each).items() if key != "target"} for each in (error, copy))
-    assert (type(copy), str(copy), kept) == (type(error), str(error), facts)
+    data, kept = ({key: value for key, value in vars(item).items() if key != "target"} for item in (error, copy))
+    assert (type(copy), str(copy), kept) == (type(error), str(error), data)
 
 
 def test_a_holder_is_named_to_people() -> None:
@@ -148,13 +152,8 @@ def test_a_stale_version_is_still_what_django_concurrency_raises() -> None:
     ("sqlstate", "kind"), [("55P03", LockNotAvailable), ("40P01", DeadlockDetected), ("40001", SerializationFailure)]
 )
 def test_errors_are_translated_by_sqlstate(sqlstate: str, kind: type[ConcurrencyError]) -> None:
-    with (
-        pytest.raises(kind) as caught,
-        translated_errors(model=Account, pk=7),
-        transaction.atomic(),
-        connection.cursor() as cursor,
-    ):
-        cursor.execute(f"DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '{sqlstate}'; END $$")
+    with pytest.raises(kind) as caught, translated_errors(model=Account, pk=7), transaction.atomic():
+        query(f"DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '{sqlstate}'; END $$")
     assert (caught.value.sqlstate, caught.value.model, caught.value.pk) == (sqlstate, Account, 7)
     assert isinstance(caught.value.__cause__, OperationalError)
 
@@ -178,11 +177,11 @@ def test_a_busy_sqlite_is_a_lock_that_was_not_to_be_had(tmp_path: Path) -> None:
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(tmp_path / "db", timeout=0, isolation_level=None)
 
-    with closing(connect()) as one, closing(connect()) as two:
-        one.execute("BEGIN IMMEDIATE")
+    with closing(connect()) as first, closing(connect()) as second:
+        first.execute("BEGIN IMMEDIATE")
         with pytest.raises(LockNotAvailable), translated_errors():
             try:
-                two.execute("BEGIN IMMEDIATE")
+                second.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
                 raise OperationalError(*error.args) from error
 
@@ -192,7 +191,7 @@ def test_other_errors_pass_untouched() -> None:
     with pytest.raises(ZeroDivisionError), translated_errors():
         _ = 1 / 0
     with pytest.raises(Exception, match="no_such_table"), translated_errors(), transaction.atomic():
-        connection.cursor().execute("SELECT * FROM no_such_table")
+        query("SELECT * FROM no_such_table")
 
 
 def test_an_error_that_was_translated_is_not_translated_again() -> None:

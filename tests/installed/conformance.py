@@ -12,9 +12,9 @@ class CleanProjectTests:
     """For a module with a fixture ``project``, whose migrations are made and applied."""
 
     def test_the_library_comes_from_the_wheel(self, project: Project) -> None:
-        found = Path(project.evaluate("__import__('django_lockstep').__file__"))
-        assert found.is_relative_to(project.python.parent.parent)
-        assert not found.is_relative_to(ROOT)
+        place = Path(project.evaluate("__import__('django_lockstep').__file__"))
+        assert place.is_relative_to(project.python.parent.parent)
+        assert not place.is_relative_to(ROOT)
 
     def test_no_migration_is_missing(self, project: Project) -> None:
         assert "No changes detected" in project.manage("makemigrations", "--check", "--dry-run")

@@ -72,8 +72,8 @@ def _database(address: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
         session.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(quoted))
         session.execute(sql.SQL("CREATE DATABASE {}").format(quoted))
     # The project's own tests run in the database that it migrated.
-    given = {_TO_DJANGO[key]: value for key, value in address.items() if key in _TO_DJANGO}
-    yield {"ENGINE": "django.db.backends.postgresql", "NAME": name, "TEST": {"NAME": name}, **given}
+    server = {_TO_DJANGO[key]: value for key, value in address.items() if key in _TO_DJANGO}
+    yield {"ENGINE": "django.db.backends.postgresql", "NAME": name, "TEST": {"NAME": name}, **server}
     with psycopg.connect(**address, autocommit=True) as session:
         scratch = "SELECT datname FROM pg_database WHERE starts_with(datname, %s)"
         kept = session.execute(scratch, [f"{SCRATCH_PREFIX}{name[:20]}_"]).fetchall()

@@ -123,12 +123,11 @@ class Project:
         *apps: str,
         database: dict[str, Any],
         model: str = "teller.Wallet",
-        showcase: str = "accounts",
         **settings: Any,
     ) -> None:
         """Add the showcase, other apps, and the app ``teller``, whose tests are of this account model."""
         self.add_app("teller")
-        installed = ["django_lockstep", showcase, *apps, "teller"]
+        installed = ["django_lockstep", "accounts", *apps, "teller"]
         self.configure(apps=installed, database=database, TELLER_MODEL=model, **settings)
         self.manage("makemigrations", "teller")
         self.add_guards("teller", 'AddVersionGuard("Wallet")', 'AppendOnly("WalletEntry")')

@@ -1,6 +1,5 @@
 """What is released: wheels, sdists, metadata, and the names that users may rely on."""
 
-import importlib
 import json
 import re
 import sys
@@ -67,8 +66,8 @@ def requirements(metadata: PathDistribution) -> dict[str, str]:
 
 def classified(prefix: str) -> list[str]:
     """Return the versions that the classifiers name, in their order."""
-    found = [re.fullmatch(rf"{prefix} :: (\d+\.\d+)", classifier) for classifier in PROJECT["classifiers"]]
-    return [match[1] for match in found if match]
+    matches = [re.fullmatch(rf"{prefix} :: (\d+\.\d+)", classifier) for classifier in PROJECT["classifiers"]]
+    return [match[1] for match in matches if match]
 
 
 def extra(name: str) -> str:
@@ -89,8 +88,8 @@ def test_the_wheel_holds_every_file_of_its_package_and_nothing_else(name: str, w
 
 
 def test_the_license_is_in_every_wheel_and_sdist(wheel: dict[str, bytes], sdist: dict[str, bytes]) -> None:
-    (found,) = (text for name, text in wheel.items() if name.endswith(".dist-info/licenses/LICENSE"))
-    assert found == sdist["LICENSE"] == (ROOT / "LICENSE").read_bytes()
+    (text_in_wheel,) = (text for name, text in wheel.items() if name.endswith(".dist-info/licenses/LICENSE"))
+    assert text_in_wheel == sdist["LICENSE"] == (ROOT / "LICENSE").read_bytes()
 
 
 @pytest.mark.parametrize("name", [LIBRARY], indirect=True)
@@ -189,54 +188,6 @@ def test_the_classifiers_agree_with_what_it_requires() -> None:
         assert versions == sorted(versions, key=Version)
 
 
-def test_the_environment_is_one_of_those_it_names() -> None:
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert python in classified("Programming Language :: Python")
-
-
-# Names.
-
-LOCKING = """
-    AddVersionGuard CommittedThenFailed ConcurrencyError DeadlockDetected FieldConflict LockNotAvailable Merge
-    RetriesExhausted SerializationFailure StaleVersionError VersionField VersionedManager VersionedModel
-    VersionedQuerySet ignore_versions isolated_transaction lock_row lock_rows merge_fields retry_on_conflict retrying
-    translated_errors verify_unchanged
-"""
-
-LEASES = """
-    FencedManager FencedModel FencedQuerySet Holder LeaseError LeaseHandle LeaseLost LeaseNotAcquired LeaseTimedOut
-    StaleToken assert_held exclusive guard lease
-"""
-
-STORES = """
-    Claim Delete DynamoStore Grant Holder Item LeaseStore Outcome OutcomeUnknown Put StoreError StoreRefused
-    StoreUnavailable TokenReused Update claim get_store
-"""
-
-EDITING = """
-    AddEditGuard EditLockLost EditLocked EditLockedModel EditResult EditingError announce check_in check_out extend
-    require_editable status_of take_over writing
-"""
-
-
-@pytest.mark.parametrize(
-    ("module", "names"),
-    [
-        ("django_lockstep.locking", LOCKING),
-        ("django_lockstep.leases", LEASES),
-        ("django_lockstep.editing", EDITING),
-        ("django_lockstep.stores", STORES),
-        ("accounts.contrib.dynamodb", "DynamoAccount DynamoEntry account_breaks chain_breaks"),
-        ("accounts.strategies", "STRATEGIES Strategy"),
-        ("accounts.models", "AbstractAccount AbstractEntry Account Entry"),
-    ],
-)
-def test_the_public_names_are_these(module: str, names: str) -> None:
-    imported = importlib.import_module(module)
-    assert imported.__all__ == names.split() == sorted(imported.__all__)
-    assert all(hasattr(imported, name) for name in imported.__all__)
-
-
 # The matrix.
 
 
@@ -244,10 +195,10 @@ def test_nox_runs_the_tests_on_all_that_the_classifiers_name() -> None:
     pytest.importorskip("nox", reason="nox is not installed")
     listed = require_success(run([sys.executable, "-m", "nox", "--list", "--json"], cwd=ROOT))
     sessions = [session for session in json.loads(listed) if session["name"] == "tests"]
-    wanted = product(classified("Programming Language :: Python"), classified("Framework :: Django"))
+    versions = product(classified("Programming Language :: Python"), classified("Framework :: Django"))
     assert {(session["python"], session["call_spec"]["django"]) for session in sessions} == {
         # Django 6 needs Python 3.12.
         (python, django)
-        for python, django in wanted
+        for python, django in versions
         if Version(django) < Version("6") or Version(python) >= Version("3.12")
     }

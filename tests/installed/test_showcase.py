@@ -1,4 +1,4 @@
-"""Projects that take the showcase: as it is, with users, models or labels of their own, and on SQLite."""
+"""Projects that take the showcase: as it is, with users or models of their own, and on SQLite."""
 
 import json
 import re
@@ -144,70 +144,6 @@ def test_names_of_its_models_get_in_nobodys_way(
     project.write(f"{app}_app/models.py", MODELS.format(account=account, entry=entry))
     project.configure(apps=["django_lockstep", "accounts", f"{app}_app"], database=NEVER_CONNECTED)
     assert project.manage("check", "--fail-level", "DEBUG") == CLEAN
-
-
-# Something called ``accounts`` already.
-
-CUSTOMERS = """
-from django.db import models
-
-
-class Account(models.Model):
-    customer = models.CharField(max_length=50)
-"""
-
-LEDGER = """
-from accounts.apps import AccountsConfig
-
-
-class LedgerConfig(AccountsConfig):
-    label = "ledger_accounts"
-"""
-
-
-class TestOwnLabel(AccountProjectTests):
-    """One whose app has the label, and gives ours another one."""
-
-    name = "own_label"
-
-    @staticmethod
-    def set_up(project: Project, database: Database) -> None:
-        project.write("crm/__init__.py")
-        project.write("crm/accounts/__init__.py")
-        project.write("crm/accounts/models.py", CUSTOMERS)
-        project.write("ledger/__init__.py")
-        project.write("ledger/apps.py", LEDGER)
-        project.add_teller(
-            "crm.accounts",
-            database=database(),
-            model="ledger_accounts.Account",
-            showcase="ledger.apps.LedgerConfig",
-        )
-        project.manage("makemigrations", "accounts")
-        project.manage("migrate")
-
-    def test_both_have_their_tables(self, project: Project) -> None:
-        ours = [f"ledger_accounts_{name}" for name in ("account", "entry")]
-        assert project.tables("accounts_", "ledger_") == ["accounts_account", *ours]
-
-
-def test_without_another_label_django_tells_of_the_clash(start_project_with_accounts: Projects) -> None:
-    project = start_project_with_accounts("clash")
-    project.write("crm/__init__.py")
-    project.write("crm/accounts/__init__.py")
-    apps = ["django_lockstep", "crm.accounts", "accounts"]
-    project.configure(apps=apps, database={"ENGINE": "django.db.backends.sqlite3"})
-    done = project.run("manage.py", "check")
-    assert "Application labels aren't unique, duplicates: accounts" in done.stderr
-
-
-def test_a_package_of_that_name_hides_the_showcase_alone(start_project_with_accounts: Projects) -> None:
-    project = start_project_with_accounts("hidden")
-    refused = project.run("manage.py", "startapp", "accounts")
-    assert "'accounts' conflicts with the name of an existing Python module" in refused.stderr
-    project.write("accounts/__init__.py")
-    assert "No module named 'accounts.models'" in project.run("-c", "import accounts.models").stderr
-    assert project.evaluate("__import__('django_lockstep.locking').__name__") == "django_lockstep"
 
 
 class TestOnSqlite:

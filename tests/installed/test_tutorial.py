@@ -59,10 +59,10 @@ def follow(project: Project, command: pages.Command, page: str) -> None:
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_the_picture_is_what_the_page_made(project: Project, name: str) -> None:
-    made = (project.folder / PICTURES[name]).read_text("utf-8")
+    picture = (project.folder / PICTURES[name]).read_text("utf-8")
     if os.environ.get("WRITE_PICTURES"):
-        (LEARN / name).write_text(made, "utf-8")
-    assert (LEARN / name).read_text("utf-8") == made
+        (LEARN / name).write_text(picture, "utf-8")
+    assert (LEARN / name).read_text("utf-8") == picture
 
 
 def test_every_picture_is_on_a_page() -> None:

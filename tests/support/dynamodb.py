@@ -9,9 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from django_lockstep.stores.dynamodb.sightings import Sightings
 from django_lockstep.stores.dynamodb.store import DynamoStore
 from tests.support.pages import ROOT
 from tests.support.processes import free_port, listens_on
-from tests.support.sessions import PATIENCE
+from tests.support.sessions import PATIENCE, until
 
 PACKAGE = "ministack==1.5.33"
 CREDENTIALS = {
@@ -37,17 +36,10 @@ _FOLDER = ROOT / ".ministack"
 _INSTALL_SECONDS = 300.0
 
 
-class ServerMissingError(Exception):
-    """The server cannot be installed, as without a network; the message says why."""
-
-
 @contextmanager
-def dynamodb_server(folder: Path) -> Iterator[str]:
-    """Start a server that keeps its data in memory, give its address, and end it.
-
-    Raises `ServerMissingError`.
-    """
-    python, port = server_python(), free_port()
+def _server(python: Path, folder: Path) -> Iterator[str]:
+    """Start a server that keeps its data in memory, give its address, and end it."""
+    port = free_port()
     environment = {
         **os.environ,
         "BIND_HOST": "127.0.0.1",
@@ -61,46 +53,31 @@ def dynamodb_server(folder: Path) -> Iterator[str]:
             [python, "-I", "-m", "ministack"], cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
         )
         try:
-            _wait_until_up(server, port)
+            until(lambda: server.poll() is not None or listens_on(port), "ministack", patience=3 * PATIENCE)
+            assert server.poll() is None, f"ministack ended with code {server.returncode}"
             yield f"http://127.0.0.1:{port}"
         finally:
             server.terminate()
             server.wait(PATIENCE)
 
 
-def server_python(package: str = PACKAGE, parent: Path = _FOLDER) -> Path:
-    """Return the Python of an environment that has this package, made now if there is none."""
-    parent.mkdir(exist_ok=True)
-    folder = parent / f"{package}-python{sys.version_info.major}.{sys.version_info.minor}"
+def _server_python() -> Path:
+    """Return the Python of an environment that has the package, made now if there is none."""
+    _FOLDER.mkdir(exist_ok=True)
+    folder = _FOLDER / f"{PACKAGE}-python{sys.version_info.major}.{sys.version_info.minor}"
     python = folder / "bin" / "python"
-    with holding(parent / "lock"):
+    with holding(_FOLDER / "lock"):
         # Last of all the mark: an installation that was interrupted begins again.
         if not (mark := folder / "installed").exists():
             shutil.rmtree(folder, ignore_errors=True)
             _run(sys.executable, "-m", "venv", str(folder))
-            _run(str(python), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package)
+            _run(str(python), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE)
             mark.touch()
     return python
 
 
 def _run(*command: str) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ServerMissingError(str(error)) from error
-    if done.returncode:
-        raise ServerMissingError(f"{' '.join(command)} ended with {done.returncode}: {done.stdout}{done.stderr}")
-
-
-def _wait_until_up(server: "subprocess.Popen[bytes]", port: int) -> None:
-    until = time.monotonic() + 3 * PATIENCE
-    while time.monotonic() < until:
-        if server.poll() is not None:
-            raise RuntimeError(f"ministack ended with code {server.returncode}")
-        if listens_on(port):
-            return
-        time.sleep(0.05)
-    raise RuntimeError("ministack did not start")
+    subprocess.run(command, capture_output=True, timeout=_INSTALL_SECONDS, check=True)
 
 
 # Fixtures for stores on DynamoDB: the server is started when the first test needs it, once in each process
@@ -112,19 +89,19 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def dynamodb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server for all tests of this process."""
-    with ExitStack() as stack:
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
+    with pytest.MonkeyPatch.context() as patch:
         for name, value in CREDENTIALS.items():
             patch.setitem(os.environ, name, value)
         try:
             import boto3  # noqa: F401 - whether it is there
 
-            url = stack.enter_context(dynamodb_server(tmp_path_factory.mktemp("dynamodb")))
-        except (ImportError, ServerMissingError) as error:
+            python = _server_python()
+        except (ImportError, OSError, subprocess.SubprocessError) as error:
             if os.environ.get("CI"):
                 raise
-            pytest.skip(f"no DynamoDB: {error}")
-        yield url
+            pytest.skip(f"no DynamoDB: {error}")  # as without a network
+        with _server(python, tmp_path_factory.mktemp("dynamodb")) as url:
+            yield url
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ from typing import Any
 import factory.declarations
 import factory.django
 from django.conf import settings
+from django.contrib.auth.models import Permission
+from django.test import Client
 
 from accounts.models import Account
 
@@ -17,6 +19,20 @@ class UserFactory(factory.django.DjangoModelFactory[Any]):
         model = settings.AUTH_USER_MODEL
 
     username = factory.declarations.Sequence("user-{}".format)
+
+
+def client_of(user: Any) -> Client:
+    """Return a client in which the user is logged in."""
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def client_of_staff(*permissions: str) -> Client:
+    """Return the client of somebody who may see the admin and has these permissions alone."""
+    user = UserFactory.create(is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    return client_of(user)
 
 
 class AccountFactory(factory.django.DjangoModelFactory[Account]):

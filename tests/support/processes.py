@@ -1,5 +1,6 @@
 """Programs and worker processes for tests; each worker has a connection of its own to the test database."""
 
+import json
 import multiprocessing
 import os
 import socket
@@ -10,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.util import Finalize
 from pathlib import Path
+from typing import Any
 
 import django
 from django.db import connection, connections
@@ -21,6 +23,31 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program of this interpreter's environment in the repository."""
     env = {**os.environ, **environment}
     return subprocess.run([sys.executable, *command], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+
+def start(*command: str, env: dict[str, str], stderr: int | None = None) -> "subprocess.Popen[str]":
+    """Start a program of this interpreter's environment in the repository, in a process group of its own."""
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
+    return subprocess.Popen([sys.executable, *command], cwd=ROOT, env=env, text=True, start_new_session=True, **pipes)
+
+
+class Program:
+    """A program that is spoken to line by line, and answers in lines of JSON."""
+
+    def __init__(self, *command: str, env: dict[str, str]) -> None:
+        self.process = start(*command, env=env)
+
+    def send(self, line: str) -> None:
+        """Hand over a line and do not wait for its answer."""
+        assert self.process.stdin
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """Wait for the next answer."""
+        assert self.process.stdout
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
 
 
 def assert_clean(done: subprocess.CompletedProcess[str]) -> None:

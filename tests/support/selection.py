@@ -4,14 +4,11 @@ What is left covers every room. A place is a folder, a module, or a test of one;
 ``pytest -m ""`` runs all of them, ``pytest -m slow`` those of one mark.
 
 This module is a plugin of pytest: it marks the tests, limits the time that each may take, chooses how many worker
-processes share them, and says at the end what was left out.
+processes share them, and says at the end that there are others.
 """
 
 import os
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,8 +26,8 @@ PLACES = {
         "tests/accounts/races/test_leftovers.py::test_what_a_killed_run",
         "tests/accounts/races/test_run.py",
         "tests/accounts/races/test_simulate.py",
-        "tests/accounts/races/test_sweep.py::test_accounts_are_as_many_as_each_size_says",
-        "tests/accounts/races/test_sweep.py::test_workers_are_as_many_as_each_size_says",
+        "tests/accounts/races/test_load.py::test_accounts_are_as_many_as_each_size_says",
+        "tests/accounts/races/test_load.py::test_workers_are_as_many_as_each_size_says",
         "tests/bank/",
         "tests/django_lockstep/editing/graphql/test_missing.py",
         "tests/django_lockstep/editing/test_mariadb.py",
@@ -54,7 +51,6 @@ PLACES = {
         "tests/django_lockstep/lab/pages/test_views.py",
         "tests/django_lockstep/leases/test_heartbeats.py",
         "tests/django_lockstep/leases/test_processes.py",
-        "tests/django_lockstep/leases/test_restart.py",
         "tests/django_lockstep/leases/test_run_exclusive.py",
         "tests/django_lockstep/stores/test_processes.py",
         "tests/django_lockstep/test_root.py::test_the_library_works_without_django_concurrency",
@@ -69,7 +65,6 @@ PLACES = {
         "tests/accounts/test_apply_many.py::test_random_batches",
         "tests/benchmarks/",
         "tests/django_lockstep/admin/test_change_form.py",
-        "tests/django_lockstep/admin/test_closed_fields.py",
         "tests/django_lockstep/admin/test_inlines.py",
         "tests/django_lockstep/admin/test_unfold.py",
         "tests/django_lockstep/editing/test_admin.py",
@@ -98,7 +93,6 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_waits.py",
         "tests/django_lockstep/lab/finder/test_seeded_shop.py",
         "tests/django_lockstep/lab/test_plot.py",
-        "tests/django_lockstep/leases/test_machine.py",
         "tests/django_lockstep/leases/test_waiting.py",
         "tests/django_lockstep/locking/test_rows.py::test_no_two_ways_deadlock",
         # A DynamoDB server; so do those parameters of the other tests there.
@@ -110,7 +104,6 @@ PLACES = {
     "browser": (
         "tests/django_lockstep/admin/test_browser.py",
         "tests/bank/test_accessibility.py",
-        "tests/bank/test_front_browser.py",
         "tests/bank/test_lab_browser.py",
         "tests/bank/test_overdrafts.py",
         "tests/django_lockstep/editing/test_browser.py",
@@ -121,8 +114,6 @@ PLACES = {
 
 _SECONDS = {"extras": 120, "installed": 900, "process": 300, "slow": 600, "browser": 300}
 """How long a test with the mark may take, fixtures included; without one it is the ``timeout`` of pyproject.toml."""
-
-_LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 
 _MOST_WORKERS = 4
@@ -137,19 +128,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _MOST_WORKERS)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Begin with nothing left out."""
-    config.stash[_LEFT_OUT] = Counter()
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import the modules that the fast selection leaves out, nor what they need."""
     names = _marks(collection_path.relative_to(config.rootpath).as_posix())
-    # What pyproject.toml chooses leaves out every mark; any other choice is left to pytest.
-    if not names or not collection_path.match("test_*.py") or config.option.markexpr not in config.getini("addopts"):
-        return None
-    config.stash[_LEFT_OUT].update(f"{name} modules" for name in names)
-    return True
+    # Any other choice of marks than that of pyproject.toml is left to pytest.
+    return True if names and collection_path.match("test_*.py") and _is_fast(config) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -160,7 +143,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(name)
         # The mark would be stronger than the command line.
         if config.getoption("timeout") is None:
-            for name in _marks_of(item):
+            # By its place or of its own, as the parameters of a fixture have them.
+            for name in filter(item.get_closest_marker, PLACES):
                 item.add_marker(pytest.mark.timeout(_SECONDS[name]))
 
 
@@ -168,34 +152,12 @@ def _marks(place: str) -> list[str]:
     return [name for name, places in PLACES.items() if place.startswith(places)]
 
 
-def _marks_of(item: pytest.Item) -> list[str]:
-    """Return those that it has by its place or of its own, as the parameters of a fixture have."""
-    return [name for name in PLACES if item.get_closest_marker(name)]
-
-
-def pytest_deselected(items: Sequence[pytest.Item]) -> None:
-    """Count the tests that are left out for their mark."""
-    for item in items:
-        item.config.stash[_LEFT_OUT].update(f"{name} tests" for name in _marks_of(item))
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the counts from a worker of pytest-xdist to the process that started it."""
-    if hasattr(session.config, "workeroutput"):
-        counts: Counter[str] = session.config.stash[_LEFT_OUT]
-        session.config.workeroutput["left_out"] = dict(counts)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: object) -> None:
-    """Take them: every worker collects all tests, so that one's counts are those of all."""
-    if not error:
-        counts: Counter[str] = Counter(node.workeroutput["left_out"])
-        node.config.stash[_LEFT_OUT] = counts
+def _is_fast(config: pytest.Config) -> bool:
+    """Whether marks are chosen as pyproject.toml does it: it leaves out every one of them."""
+    return config.option.markexpr in config.getini("addopts")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was left out, and how it is run."""
-    if counts := terminalreporter.config.stash[_LEFT_OUT]:
-        listed = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-        terminalreporter.write_line(f'left out: {listed}; pytest -m "" runs everything')
+    """Say how the other tests are run."""
+    if _is_fast(terminalreporter.config):
+        terminalreporter.write_line('the fast selection; pytest -m "" runs everything')

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from django.db import connection, connections, transaction
+from django.dispatch import Signal
 
 R = TypeVar("R")
 
@@ -121,11 +122,26 @@ def until(condition: Callable[[], bool], what: str, *, patience: float = PATIENC
         time.sleep(PAUSE)
 
 
+@contextmanager
+def heard(signal: Signal, sender: Any = None) -> Iterator[list[dict[str, Any]]]:
+    """Collect what is sent with the signal during a block."""
+    messages: list[dict[str, Any]] = []
+
+    def listen(**message: Any) -> None:
+        messages.append(message)
+
+    signal.connect(listen, sender)
+    try:
+        yield messages
+    finally:
+        signal.disconnect(listen, sender)
+
+
 def query(sql: str, *params: Any) -> Any:
-    """Return the first column of the first row."""
+    """Return the first column of the first row, if there are rows."""
     with connection.cursor() as cursor:
-        cursor.execute(sql, params)
-        return cursor.fetchone()[0]
+        cursor.execute(sql, params or None)
+        return cursor.fetchone()[0] if cursor.description else None
 
 
 ADVISORY_LOCKS = (

@@ -171,7 +171,7 @@ def retries() -> None:
     again("A1")  # type: ignore[arg-type]
     again_in_time(1, gest="Ada")  # type: ignore[call-arg]
     retry_on_conflict(atempts=3)  # type: ignore[call-overload]
-    retrying.connect(lambda **facts: None)
+    retrying.connect(lambda **data: None)
 
 
 def errors() -> None:
@@ -279,7 +279,7 @@ def accounts_of_stores() -> None:
     assert_type(DynamoAccount.transfer("ada", "bob", "1.50"), tuple[DynamoAccount, DynamoAccount])
     assert_type(account.try_withdraw(Decimal(1)), bool)
     assert_type([entry.amount for entry in account.entries()], list[Decimal])
-    assert_type([str(found) for found in chain_breaks()], list[str])
+    assert_type([str(gap) for gap in chain_breaks()], list[str])
     DynamoAccount.deposit(7, 1)  # type: ignore[arg-type]
 
 

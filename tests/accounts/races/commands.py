@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from django.db import connection
 
+from tests.support.processes import run, start
 from tests.support.sessions import query, until
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -28,23 +25,13 @@ def environment(**changes: str) -> dict[str, str]:
 
 def manage(*args: str, **changes: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    command = [sys.executable, "-X", "dev", "manage.py", *args]
-    return subprocess.run(command, cwd=ROOT, env=environment(**changes), capture_output=True, text=True, check=False)
+    return run("-X", "dev", "manage.py", *args, **environment(**changes))
 
 
 @contextmanager
 def simulating(*args: str) -> Iterator[subprocess.Popen[str]]:
     """Start a simulation in a process group of its own, and go on when its workers write; all end with the block."""
-    command = [sys.executable, "manage.py", "simulate", *args]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    process = start("manage.py", "simulate", *args, env=environment(), stderr=subprocess.PIPE)
     try:
         until(lambda: bool(query("SELECT EXISTS (SELECT FROM accounts_entry)")), "the first entry")
         yield process

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 
 from accounts.models import Account, Entry
 from accounts.races.fixture import Fixture, PurgeError, mark_running, new_name
@@ -26,23 +26,23 @@ def left_behind(name: str = "") -> str:
     return str(fixture.user.get_username())
 
 
-def found() -> list[Fixture]:
+def fixtures_left() -> list[Fixture]:
     return list(Fixture.left_behind(Account, using="default"))
 
 
 def test_remains_are_found_and_removed() -> None:
     names = [left_behind(), left_behind()]
-    assert [fixture.name for fixture in found()] == names
-    assert [fixture.purge_if_over() for fixture in found()] == [True, True]
+    assert [fixture.name for fixture in fixtures_left()] == names
+    assert [fixture.purge_if_over() for fixture in fixtures_left()] == [True, True]
     assert not Entry.objects.exists()
-    assert found() == []
+    assert fixtures_left() == []
 
 
 def test_others_are_not_found() -> None:
     AccountFactory.create()
     get_user_model().objects.create_user("simulate-me")
     get_user_model().objects.create_user(new_name(), password="somebody's")
-    assert found() == []
+    assert fixtures_left() == []
 
 
 LOCK_KEY = "hashtextextended('accounts.races:' || %s, 0)"
@@ -51,17 +51,17 @@ LOCK_KEY = "hashtextextended('accounts.races:' || %s, 0)"
 def test_a_run_that_lives_keeps_its_rows(other: Session) -> None:
     name = left_behind()
     other.run(query, f"SELECT pg_advisory_lock({LOCK_KEY})", name)
-    assert [fixture.purge_if_over() for fixture in found()] == [False]
+    assert [fixture.purge_if_over() for fixture in fixtures_left()] == [False]
     other.run(query, f"SELECT pg_advisory_unlock({LOCK_KEY})", name)
-    assert [fixture.purge_if_over() for fixture in found()] == [True]
+    assert [fixture.purge_if_over() for fixture in fixtures_left()] == [True]
 
 
 def test_workers_that_live_keep_the_rows_of_a_parent_that_died(other: Session) -> None:
     name = left_behind()
     other.run(query, "SELECT set_config('application_name', %s, false)", f"{name}-00001")
-    assert [fixture.purge_if_over() for fixture in found()] == [False]
+    assert [fixture.purge_if_over() for fixture in fixtures_left()] == [False]
     other.run(query, "SELECT set_config('application_name', '', false)")
-    assert [fixture.purge_if_over() for fixture in found()] == [True]
+    assert [fixture.purge_if_over() for fixture in fixtures_left()] == [True]
 
 
 def test_the_living_hold_their_lock_and_give_it_back(other: Session) -> None:
@@ -131,15 +131,15 @@ def test_rows_of_others_stay_and_stay_protected(fixture: Fixture) -> None:
     used(fixture)
     fixture.purge()
     assert Entry.objects.get().account_id == theirs.pk
-    with pytest.raises(IntegrityError, match="append-only"), connection.cursor() as cursor:
-        cursor.execute("DELETE FROM accounts_entry")
+    with pytest.raises(IntegrityError, match="append-only"):
+        query("DELETE FROM accounts_entry")
 
 
 def test_no_trigger_no_trouble(fixture: Fixture) -> None:
     used(fixture)
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("ALTER TRIGGER accounts_append_only ON accounts_entry RENAME TO another_name")
-        cursor.execute("ALTER TABLE accounts_entry DISABLE TRIGGER another_name")
+    with transaction.atomic():
+        query("ALTER TRIGGER accounts_append_only ON accounts_entry RENAME TO another_name")
+        query("ALTER TABLE accounts_entry DISABLE TRIGGER another_name")
         fixture.purge()
         transaction.set_rollback(True)
     fixture.purge()

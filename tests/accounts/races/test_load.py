@@ -1,13 +1,23 @@
-"""The load of one worker, without a database."""
+"""What each worker of a simulation does, and how a sweep of sizes runs and is reported."""
 
+import csv
+import io
+import json
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from accounts.models import Account, Entry
 from accounts.races.load import AccountClient, Mix, Workload
+from accounts.races.run import RunConfig, run_load
 from django_lockstep.errors import DeadlockDetected, StaleVersionError
+from django_lockstep.lab.simulator.interrupt import StopSignal
+from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
+from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
+from django_lockstep.lab.simulator.report import LoadReport
 from django_lockstep.lab.simulator.tally import LoadOperation
+from tests.django_lockstep.lab.sample_rows import LOST, naive, row, sweep_report
 
 
 class RecordingStrategy:
@@ -34,8 +44,8 @@ def client(mix: Mix, *, seed: object = 0) -> tuple[AccountClient, RecordingStrat
 
 
 def drawn(mix: Mix, *, seed: object = 0) -> tuple[list[LoadOperation], list[tuple[Any, ...]]]:
-    made, recorder = client(mix, seed=seed)
-    operations = [made.next_operation() for _ in range(200)]
+    worker, recorder = client(mix, seed=seed)
+    operations = [worker.next_operation() for _ in range(200)]
     for operation in operations:
         operation.perform()
     return operations, recorder.calls
@@ -77,12 +87,130 @@ def test_the_same_seed_draws_the_same() -> None:
 
 
 def test_retries_are_conflicts_or_deadlocks() -> None:
-    made, _ = client(Mix())
+    worker, _ = client(Mix())
     for error in (StaleVersionError(), DeadlockDetected(), StaleVersionError()):
-        made.count_retry(error=error, attempt=1, wait=0.0)
-    assert (made.conflicts, made.deadlocks) == (2, 1)
+        worker.count_retry(error=error, attempt=1, wait=0.0)
+    assert (worker.conflicts, worker.deadlocks) == (2, 1)
 
 
 def test_transfers_need_two_accounts() -> None:
     with pytest.raises(ValueError, match="add --accounts 2 or more"):
         Workload(accounts=1, mix=Mix(transfer=1), seed=0)
+
+
+# A sweep: what is asked for, how it runs, and what is said of it
+
+
+WORKLOAD = Workload(accounts=1, mix=Mix(), seed=4)
+
+
+def test_sizes_are_taken_once_and_in_their_order() -> None:
+    assert Sweep.parse("workers=8,1, 2,8") == Sweep(axis="workers", values=(1, 2, 8))
+    assert Sweep.parse("accounts=10").values == (10,)
+
+
+@pytest.mark.parametrize("text", ["", "workers", "workers=", "workers=a", "workers=1,,2", "mix=1", "accounts=-1"])
+def test_anything_else_is_not_a_sweep(text: str) -> None:
+    with pytest.raises(ValueError, match="--sweep must be workers=N,N"):
+        Sweep.parse(text)
+
+
+def test_nothing_has_no_size() -> None:
+    with pytest.raises(ValueError, match="--sweep workers must be a positive integer, not 0"):
+        Sweep.parse("workers=0,1")
+
+
+# For real.
+
+
+def swept(text: str, *names: str, plan: LoadPlan) -> LoadReport:
+    sweep, config = Sweep.parse(text), RunConfig(strategies=names, model=Account, using="default")
+    with StopSignal() as interrupt:
+        return run_load(config, plan=plan, workload=WORKLOAD, sweep=sweep, interrupt=interrupt, terminal=None)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_workers_are_as_many_as_each_size_says() -> None:
+    report = swept(
+        "workers=1,3", "naive", "optimistic", plan=LoadPlan(workers=3, duration=None, operations=300, rounds=2)
+    )
+    assert [(row.size, row.strategy) for row in report.rows] == [
+        (1, "naive"),
+        (1, "optimistic"),
+        (3, "naive"),
+        (3, "optimistic"),
+    ]
+    assert [row.workers for row in report.rows] == [1, 1, 3, 3]
+    assert {row.operations for row in report.rows} == {300}
+    assert [row.status for row in report.rows] == ["correct", "correct", "lost", "correct"]
+    assert not Entry.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_accounts_are_as_many_as_each_size_says() -> None:
+    report = swept("accounts=1,4", "pessimistic", plan=LoadPlan(workers=2, duration=None, operations=40))
+    assert [(row.size, row.status, row.workers) for row in report.rows] == [(1, "correct", 2), (4, "correct", 2)]
+    assert not Account.objects.exists()
+
+
+# What is said of it.
+
+REPORT = sweep_report(
+    (1, naive(verdict=row("x").verdict), row("a", rate=500), row("b", rate=300)),
+    (2, naive(), row("a", rate=450), row("b", rate=320)),
+    (8, naive(), row("a", rate=200, p99=None), row("b", rate=330)),
+)
+
+
+def test_advice_names_the_best_at_each_size_and_where_it_stops_to_grow() -> None:
+    assert REPORT.advice == (
+        "With 1 to 2 workers use a: 450/s, p99 10.0 ms with 2.",
+        "With 8 workers use b: 330/s, p99 10.0 ms.",
+        "a is fastest with 1 worker, and has 40% of that rate with 8.",
+        "naive was wrong with 2 and 8 workers.",
+    )
+
+
+def test_a_table_has_a_column_for_each_size() -> None:
+    text = as_table(REPORT)
+    lines = [line.split() for line in text.splitlines()]
+    assert ["Workers:", "1", "2", "8"] in lines
+    assert ["naive", "100", "x", "100", "x", "100"] in lines
+    assert ["a", "500", "450", "200"] in lines
+    assert ["a", "10.0", "10.0", "-"] in lines
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.isascii()
+
+
+def test_a_broken_promise_is_reported_with_its_size() -> None:
+    text = as_table(sweep_report((4, row("liar", verdict=LOST))))
+    assert "4 workers: liar lost 812 of 1,000 updates" in text
+
+
+def test_an_interrupted_sweep_shows_what_it_has() -> None:
+    part = sweep_report((1, row("a")), values=(1, 2), planned=("a", "b"), interrupted="SIGINT")
+    text = as_table(part)
+    assert "Interrupted by SIGINT: 1 of 4 rows were measured." in text
+    assert ["b"] in [line.split() for line in text.splitlines()]
+
+
+def test_json_has_the_figures_by_size() -> None:
+    data = json.loads(as_json(REPORT))
+    assert (data["schema_version"], data["kind"], data["sweep"]) == (
+        2,
+        "sweep",
+        {"axis": "workers", "values": [1, 2, 8]},
+    )
+    assert [point["workers"] for point in data["points"]] == [1, 2, 8]
+    assert Decimal(data["points"][1]["strategies"][0]["money_lost"]) > 0
+
+
+def test_csv_has_a_line_for_each_strategy_and_size() -> None:
+    lines = list(csv.DictReader(io.StringIO(as_csv(REPORT))))
+    assert len(lines) == 9
+    assert (lines[3]["sweep"], lines[3]["size"], lines[3]["strategy"], lines[3]["verdict"]) == (
+        "workers",
+        "2",
+        "naive",
+        "lost",
+    )

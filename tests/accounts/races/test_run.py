@@ -21,6 +21,7 @@ from django_lockstep.lab.simulator.pool import WorkerPool
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
 from django_lockstep.lab.simulator.trials import LoadTrial, run_trials
 from django_lockstep.lab.simulator.worker_process import WorkerConnection
+from tests.support.sessions import query
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -86,9 +87,9 @@ def test_rounds_take_turns_and_another_one_begins_each(monkeypatch: pytest.Monke
     seen: list[tuple[str, int]] = []
     plain = LoadTrial.run
 
-    def noted(trial: LoadTrial, round_number: int, **facts: Any) -> None:
+    def noted(trial: LoadTrial, round_number: int, **options: Any) -> None:
         seen.append((trial.label, round_number))
-        plain(trial, round_number, **facts)
+        plain(trial, round_number, **options)
 
     monkeypatch.setattr(LoadTrial, "run", noted)
     first, second = load("advisory", "pessimistic", operations=40, rounds=2).rows
@@ -162,20 +163,6 @@ class Race:
             self.interrupt.request(signal.SIGINT)
 
 
-def test_ctrl_c_keeps_what_was_measured() -> None:
-    race = Race("pessimistic")
-
-    def watch() -> None:
-        if race.pool.completed > 50:
-            race.stop()
-
-    row = race.run(watch)
-    assert row.cut_short
-    assert row.status == "correct"
-    assert row.succeeded == row.verdict.entries > 40
-    assert row.worker_failures == ()
-
-
 def test_a_killed_worker_is_reported_and_the_rest_counts() -> None:
     race = Race("pessimistic")
     killed: list[int] = []
@@ -201,12 +188,11 @@ def test_a_lost_connection_leaves_the_outcome_in_doubt() -> None:
 
     def watch() -> None:
         if race.pool.completed > 50 and not ended:
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity "
-                    "WHERE application_name = 'race-of-a-test-00001' AND datname = current_database()"
-                )
-                ended.append(race.pool.completed)
+            query(
+                "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity "
+                "WHERE application_name = 'race-of-a-test-00001' AND datname = current_database()"
+            )
+            ended.append(race.pool.completed)
         elif ended and race.pool.completed > ended[0] + 100:
             race.stop()
 
@@ -218,13 +204,11 @@ def test_a_lost_connection_leaves_the_outcome_in_doubt() -> None:
 
 
 def test_where_nothing_succeeds_nothing_is_proved() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE accounts_entry ADD CONSTRAINT nothing_passes CHECK (amount = 0) NOT VALID")
+    query("ALTER TABLE accounts_entry ADD CONSTRAINT nothing_passes CHECK (amount = 0) NOT VALID")
     try:
         (row,) = load("pessimistic", workers=2, operations=4).rows
     finally:
-        with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE accounts_entry DROP CONSTRAINT nothing_passes")
+        query("ALTER TABLE accounts_entry DROP CONSTRAINT nothing_passes")
     assert row.status == "untested"
     assert row.breaks_promise
     assert row.errors == {"IntegrityError (23514)": 4}

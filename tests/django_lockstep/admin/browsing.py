@@ -17,19 +17,19 @@ class Form(HTMLParser):
         self.feed(response.content.decode())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given: dict[str, Any] = dict(attrs)
+        attributes: dict[str, Any] = dict(attrs)
         if tag == "form":
-            self._inside = given.get("method")
-        if self._inside != "post" or "name" not in given:
+            self._inside = attributes.get("method")
+        if self._inside != "post" or "name" not in attributes:
             return
-        kind = given.get("type", "text")
+        kind = attributes.get("type", "text")
         if kind == "radio":
-            self.radios.add(given["name"])
+            self.radios.add(attributes["name"])
         if tag == "textarea":
-            self._area = given["name"]
-        unchecked = kind in {"checkbox", "radio"} and "checked" not in given
-        if tag == "input" and kind not in {"submit", "file"} and "disabled" not in given and not unchecked:
-            self.data.setdefault(given["name"], []).append(given.get("value") or "")
+            self._area = attributes["name"]
+        unchecked = kind in {"checkbox", "radio"} and "checked" not in attributes
+        if tag == "input" and kind not in {"submit", "file"} and "disabled" not in attributes and not unchecked:
+            self.data.setdefault(attributes["name"], []).append(attributes.get("value") or "")
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":

@@ -41,22 +41,6 @@ def save(page: Page) -> None:
     page.locator("input[name=_save]").first.click()
 
 
-def test_two_edits_are_merged(two: Pages, seat: Seat) -> None:
-    ann, bob = both_open(two, url(seat))
-    ann.get_by_label("Guest").fill("Ann's guest")
-    save(ann)
-    bob.get_by_label("Guest").fill("Bob's guest")
-    bob.get_by_label("Price").fill("12.00")
-    save(bob)
-    expect(bob.get_by_role("heading", name="Not saved: it was changed in the meantime")).to_be_visible()
-    expect(bob.get_by_text("ann: Changed Guest.")).to_be_visible()
-    expect(bob.get_by_role("radio", name="12.00")).to_be_checked()
-    bob.get_by_role("radio", name="Bob's guest").check()
-    bob.get_by_role("button", name="Save this").click()
-    expect(bob.get_by_text("was changed successfully")).to_be_visible()
-    assert Seat.objects.values_list("guest", "price").get() == ("Bob's guest", 12)
-
-
 def test_nothing_is_sent_before_it_is_decided(two: Pages, seat: Seat) -> None:
     ann, bob = both_open(two, url(seat))
     for page, guest in ((ann, "Ann's guest"), (bob, "Bob's guest")):
@@ -93,33 +77,6 @@ def tab_to(page: Page, selector: str) -> None:
             return
         page.keyboard.press("Tab")
     raise AssertionError(f"80 times Tab do not lead to {selector}")
-
-
-def test_an_inlines_row_is_named(two: Pages, seat: Seat) -> None:
-    ann, bob = both_open(two, url(seat))
-    for page, dish in ((ann, "stew"), (bob, "broth")):
-        page.locator("#id_order_set-0-dish").fill(dish)
-        save(page)
-    expect(bob.get_by_role("heading", name="Order in row 1: stew")).to_be_visible()
-    bob.get_by_role("radio", name="stew").check()
-    bob.get_by_role("button", name="Save this").click()
-    expect(bob.get_by_text("was changed successfully")).to_be_visible()
-    assert Order.objects.get().dish == "stew"
-
-
-def test_a_list_saves_what_it_can(two: Pages, seat: Seat) -> None:
-    Seat.objects.create(guest="Second")
-    ann, bob = both_open(two, url(seat, "list"))
-    ann.locator("#id_form-1-guest").fill("Ann's guest")
-    save(ann)
-    bob.locator("#id_form-0-guest").fill("Bob's second")
-    bob.locator("#id_form-1-guest").fill("Bob's guest")
-    save(bob)
-    expect(bob.get_by_text("Saved rows:")).to_be_visible()
-    bob.get_by_role("radio", name="Bob's guest").check()
-    bob.get_by_role("button", name="Save this").click()
-    expect(bob.get_by_text("1 seat was changed successfully")).to_be_visible()
-    assert list(Seat.objects.order_by("pk").values_list("guest", flat=True)) == ["Bob's guest", "Bob's second"]
 
 
 def test_an_action_does_not_begin(two: Pages, seat: Seat) -> None:

@@ -59,9 +59,9 @@ def act(client: Client, page: Any, action: str, *seats: Seat) -> Any:
 
 
 def assert_nothing_is_told(response: Any) -> None:
-    before, found, after = text_of(response).partition(PERHAPS)
+    before, sentence, after = text_of(response).partition(PERHAPS)
     told = ("Mallory", "royal box", "version", "deleted", "Seat object")
-    assert (found, [words for words in told if words in before + after]) == (PERHAPS, [])
+    assert (sentence, [words for words in told if words in before + after]) == (PERHAPS, [])
 
 
 class TestActions:

@@ -7,6 +7,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from tests.django_lockstep.admin.browsing import change, choose, conflict_of, fill, text_of, url
+from tests.support.factories import client_of_staff
 from tests.testapps.shop.models import Order, Seat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
@@ -102,13 +103,8 @@ def test_a_row_without_its_token_is_refused(admin_client: Client, seat: Seat, or
     assert dishes()[0] == ("soup", 1)
 
 
-def test_whoever_may_only_look_sees_no_token(client: Client, seat: Seat, orders: Any, django_user_model: Any) -> None:
-    from django.contrib.auth.models import Permission
-
-    clerk = django_user_model.objects.create(username="clerk", is_staff=True)
-    clerk.user_permissions.set(Permission.objects.filter(codename__in=["view_seat", "view_order"]))
-    client.force_login(clerk)
-    response = client.get(url(seat))
+def test_whoever_may_only_look_sees_no_token(seat: Seat, orders: Any) -> None:
+    response = client_of_staff("view_seat", "view_order").get(url(seat))
     assert response.status_code == 200
     assert "_seen" not in response.content.decode()
 

@@ -6,13 +6,44 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 from django.test import Client, override_settings
+from django.urls import path
+from unfold.admin import ModelAdmin, TabularInline
+from unfold.sites import UnfoldAdminSite
 
-from accounts.models import Account
+from accounts.admin.account import AccountAdmin, EntryAdmin
+from accounts.models import Account, Entry
+from django_lockstep.admin.versioned import VersionedInlineMixin
 from tests.django_lockstep.admin.browsing import change, choose, fill, text_of, url
+from tests.django_lockstep.admin.urls import SeatAdmin
 from tests.testapps.shop.models import Order, Seat
 
 # Until unfold 0.91 knows Django 6.1, whose words these are.
 pytestmark = pytest.mark.filterwarnings("default:Overriding get_action_choices")
+
+
+class UnfoldOrderInline(VersionedInlineMixin, TabularInline):  # type: ignore[misc]
+    model = Order
+    extra = 1
+
+
+class UnfoldSeatAdmin(SeatAdmin, ModelAdmin):  # type: ignore[misc]
+    inlines = (UnfoldOrderInline,)
+
+
+class UnfoldAccountAdmin(AccountAdmin, ModelAdmin):  # type: ignore[misc]
+    pass
+
+
+class UnfoldEntryAdmin(EntryAdmin, ModelAdmin):  # type: ignore[misc]
+    pass
+
+
+site = UnfoldAdminSite(name="admin")
+site.register(Seat, UnfoldSeatAdmin)
+site.register(Account, UnfoldAccountAdmin)
+site.register(Entry, UnfoldEntryAdmin)
+
+urlpatterns = [path("admin/", site.urls)]
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +54,7 @@ def unfold() -> Iterator[None]:
     with override_settings(
         INSTALLED_APPS=apps,
         TEMPLATES=copy.deepcopy(settings.TEMPLATES),
-        ROOT_URLCONF="tests.django_lockstep.admin.unfold_urls",
+        ROOT_URLCONF=__name__,
     ):
         yield
 

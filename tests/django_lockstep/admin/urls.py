@@ -1,17 +1,14 @@
-"""Admin sites of somebody who uses the versioned admin, and of somebody who uses django-concurrency's."""
+"""An admin site of somebody who uses the versioned admin."""
 
 from typing import Any
 
-from concurrency.admin import ConcurrentModelAdmin
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import path
 
 from django_lockstep.admin.versioned import VersionedModelAdmin, VersionedTabularInline
-from tests.testapps.shop.models import OddSeat, Order, PlainOrder, PlainSeat, Poster, Seat, UuidSeat
-
-FIELDS = ("row", "guest", "price")
+from tests.testapps.shop.models import OddSeat, Order, Poster, Seat, UuidSeat
 
 
 @admin.action(description="Give the seats away")
@@ -27,7 +24,7 @@ class OrderInline(VersionedTabularInline):
 
 
 class SeatAdmin(VersionedModelAdmin):
-    fields = FIELDS
+    fields = ("row", "guest", "price")
     list_display = ("__str__", "guest", "price", "version")
     list_editable = ("guest", "price")
     inlines = (OrderInline,)
@@ -38,22 +35,8 @@ class PosterAdmin(VersionedModelAdmin):
     pass
 
 
-class PlainOrderInline(admin.TabularInline):  # type: ignore[type-arg]
-    model = PlainOrder
-    extra = 0  # its version makes every empty row look as if something was typed into it
-
-
-class PlainSeatAdmin(ConcurrentModelAdmin):  # type: ignore[misc]
-    fields = (*FIELDS, "version")
-    list_display = ("__str__", "guest", "price", "version")
-    list_editable = ("guest", "price")
-    inlines = (PlainOrderInline,)
-    actions = (give_away,)
-
-
 site = admin.AdminSite(name="admin")
 site.register(Seat, SeatAdmin)
 site.register([Poster, UuidSeat, OddSeat], PosterAdmin)
-site.register(PlainSeat, PlainSeatAdmin)
 
 urlpatterns = [path("admin/", site.urls)]

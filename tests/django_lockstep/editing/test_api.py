@@ -7,13 +7,15 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import connection
 from django.test import Client
 
 from django_lockstep.editing import check_out
 from django_lockstep.editing.tokens import issue
 from django_lockstep.errors import DeadlockDetected
-from tests.django_lockstep.editing.callers import API, Caller, allow
-from tests.django_lockstep.editing.story import expire, held
+from tests.django_lockstep.editing.people import API, Caller, allow, expire, held
+from tests.support.factories import client_of
+from tests.support.sessions import Session, query
 from tests.testapps.press.models import Article, Author, Cell, Tag
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
@@ -73,7 +75,7 @@ def test_records_do_the_same(rival: Any, make: Any, path: str) -> None:
     instance, caller = make(), Caller(rival)
     key = quote(check_out(instance, rival).record)
     assert caller.post(f"/tables/{path}/records/{key}/check-out").status_code == 423
-    assert [one["record"] for one in caller.get(f"/tables/{path}/records").json()] == [
+    assert [status["record"] for status in caller.get(f"/tables/{path}/records").json()] == [
         caller.get(f"/tables/{path}/records/{key}").json()["record"]
     ]
     assert caller.post(f"/tables/{path}/records/{key}/extend").status_code == 200
@@ -86,7 +88,7 @@ def test_records_that_were_deleted_are_left_out_of_the_list(rival: Any) -> None:
         check_out(tag, rival)
     gone.delete()
     listed = Caller(rival).get("/tables/press.tag/records")
-    assert (listed.status_code, [one["record"] for one in listed.json()]) == (200, ["there"])
+    assert (listed.status_code, [status["record"] for status in listed.json()]) == (200, ["there"])
 
 
 def test_taking_over(editor: Any, rival: Any) -> None:
@@ -173,8 +175,10 @@ def test_a_hidden_table_is_answered_as_one_that_there_is_not(editor: Any, path: 
 
 
 def test_so_it_is_by_a_transition(editor: Any) -> None:
-    wanted = {"current_status": "normal", "target_status": "editing"}
-    hidden, missing = (Caller(editor).post("/transition", table=name, **wanted) for name in ("press.tag", "press.nil"))
+    statuses = {"current_status": "normal", "target_status": "editing"}
+    hidden, missing = (
+        Caller(editor).post("/transition", table=name, **statuses) for name in ("press.tag", "press.nil")
+    )
     assert hidden.content == missing.content.replace(b"press.nil", b"press.tag")
 
 
@@ -184,8 +188,8 @@ def test_a_record_has_one_address(editor: Any, alias: str) -> None:
     author, address = Author.objects.create(pk=10**9), alias.format(10**8)
     assert Caller(editor).get(f"/tables/press.author/records/{author.pk}").status_code == 200
     assert Caller(editor).get(f"/tables/press.author/records/{address}").status_code == 404
-    wanted = {"table": "press.author", "current_status": "normal", "target_status": "editing"}
-    assert Caller(editor).post("/transition", record=address, **wanted).status_code == 404
+    statuses = {"table": "press.author", "current_status": "normal", "target_status": "editing"}
+    assert Caller(editor).post("/transition", record=address, **statuses).status_code == 404
 
 
 def test_refusals_are_problem_details(editor: Any, rival: Any) -> None:
@@ -266,10 +270,20 @@ def test_a_command_issues_tokens(editor: Any, capsys: pytest.CaptureFixture[str]
 def test_openapi_tells_of_refusals(editor: Any) -> None:
     editor.is_staff = True
     editor.save()
-    client = Client()
-    client.force_login(editor)
-    paths = client.get(f"{API}/openapi.json").json()["paths"]
+    paths = client_of(editor).get(f"{API}/openapi.json").json()["paths"]
     operation = paths["/editing/api/tables/{name}/check-out"]["post"]
     assert set(operation["responses"]) >= {"200", "401", "403", "404", "409", "422", "423"}
     assert operation["security"]
     assert len(paths) == 13
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("path", ["/tables", "/openapi.json"])
+def test_a_connection_that_died_is_an_outage_and_the_next_one_answers(editor: Any, other: Session, path: str) -> None:
+    caller, pid = Caller(editor), query("SELECT pg_backend_pid()")
+    other.run(lambda: query("SELECT pg_terminate_backend(%s, 20000)", pid))
+    answer = caller.get(path)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1"), answer.content
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    connection.close()
+    assert caller.get(path).status_code == 200

@@ -5,16 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission
 from django.http import HttpRequest
-from django.test import Client
 
 from django_lockstep.editing import check_in, status_of
 from django_lockstep.editing.write_checks import require_editable
-from tests.django_lockstep.editing.people import Person, ada, article, bob, change, filled, fresh
+from tests.django_lockstep.editing.people import Person, ada, article, bob, change, expire, filled, fresh, held
 from tests.django_lockstep.editing.site import ArticleAdmin
-from tests.django_lockstep.editing.story import expire, held
-from tests.support.factories import UserFactory
+from tests.support.factories import client_of_staff
 from tests.testapps.press.models import Article, Author, LongRead, Tag
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
@@ -239,8 +236,5 @@ def test_so_is_the_template_of_unfold(ada: Person, bob: Person, article: Article
 
 def test_a_reader_sees_the_projects_template_and_checks_out_nothing(article: Article, install: Install) -> None:
     install("admin/press/article/change_form.html")
-    reader, client = UserFactory.create(is_staff=True), Client()
-    reader.user_permissions.add(Permission.objects.get(codename="view_article", content_type__app_label="press"))
-    client.force_login(reader)
-    assert "Mind the house style." in client.get(change(article)).content.decode()
+    assert "Mind the house style." in client_of_staff("view_article").get(change(article)).content.decode()
     assert held() == set()

@@ -13,7 +13,7 @@ from django_lockstep.editing import EditLockedModel, check_in, check_out, status
 from django_lockstep.editing.checks import check_databases, check_middleware, check_order_of_bases
 from django_lockstep.editing.conf import check_settings
 from django_lockstep.editing.models import CheckOut
-from tests.django_lockstep.editing.story import expire, held
+from tests.django_lockstep.editing.people import expire, held
 from tests.testapps.press.models import Article, Author
 
 MIDDLEWARE = "django_lockstep.editing.writers.EditLockMiddleware"
@@ -52,12 +52,12 @@ def test_a_database_without_guards_is_told_of(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("order", "found"),
+    ("order", "messages"),
     [([MIDDLEWARE, AUTHENTICATION], ["lockstep.E022"]), ([AUTHENTICATION, MIDDLEWARE], []), ([], [])],
 )
-def test_the_middleware_needs_to_know_the_user(settings: Any, order: list[str], found: list[str]) -> None:
+def test_the_middleware_needs_to_know_the_user(settings: Any, order: list[str], messages: list[str]) -> None:
     settings.MIDDLEWARE = order
-    assert ids(check_middleware(None)) == found
+    assert ids(check_middleware(None)) == messages
 
 
 @pytest.mark.parametrize("name", ["TTL", "IDLE", "HISTORY", "API_TOKEN_AGE", "API_MAX_TTL"])

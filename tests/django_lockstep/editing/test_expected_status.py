@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from django_lockstep.editing import check_out
-from tests.django_lockstep.editing.callers import CLOSING, OPENING, Caller, allow
-from tests.django_lockstep.editing.story import expire, held
+from tests.django_lockstep.editing.people import CLOSING, OPENING, Caller, allow, expire, held
 from tests.testapps.press.models import Article, Author, Review
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
@@ -115,13 +114,6 @@ def test_the_tables_have_to_be_those_that_were_taken(caller: Caller) -> None:
 
 def test_unknown_tables_are_unknown(caller: Caller) -> None:
     assert caller.post("/transition", **{**OPENING, "fk_tables": ["press.nothing"]}).status_code == 404
-    assert held() == set()
-
-
-def test_references_of_references_may_be_locked(caller: Caller) -> None:
-    both = ("press.comment", "press.author", "press.article")
-    assert caller.post("/transition", **with_references(OPENING, *both)).status_code == 200
-    assert caller.post("/transition", **with_references(CLOSING, *both)).status_code == 200
     assert held() == set()
 
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from django.db import InternalError, OperationalError, connection, transaction
+from django.db import InternalError, OperationalError, transaction
 from django.db.utils import NotSupportedError
 
 from django_lockstep.editing import EditLocked, check_in, check_out, require_editable, writing
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.locking import isolated_transaction
-from tests.django_lockstep.editing.story import expire
+from tests.django_lockstep.editing.people import expire
 from tests.support.sessions import Session, query
 from tests.testapps.press.models import Author, Cell, Review
 
@@ -23,9 +23,9 @@ def review() -> Review:
 
 def sql(*statements: str) -> None:
     """Write as psql would, in one transaction."""
-    with transaction.atomic(), connection.cursor() as cursor:
+    with transaction.atomic():
         for statement in statements:
-            cursor.execute(statement)
+            query(statement)
 
 
 WRITES = {
@@ -74,9 +74,9 @@ def test_the_name_of_who_has_it_lets_nobody_pass(ada: Any, review: Review) -> No
 @pytest.mark.parametrize("column", ["digest", "pass_digest"])
 def test_nor_does_what_the_database_knows(ada: Any, review: Review, column: str) -> None:
     check_out(review, ada)
-    known = f"SELECT set_config('lockstep.edit_token', (SELECT {column} FROM lockstep_editing_checkout), true)"
+    setting = f"SELECT set_config('lockstep.edit_token', (SELECT {column} FROM lockstep_editing_checkout), true)"
     with pytest.raises(OperationalError):
-        sql(known, WRITES["update"])
+        sql(setting, WRITES["update"])
 
 
 def test_an_editor_without_a_token_passes_checked_write(ada: Any, review: Review) -> None:

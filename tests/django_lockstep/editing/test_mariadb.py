@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.accounts.races.commands import ROOT
+from tests.support.processes import ROOT
 from tests.support.sessions import until
 
 PROGRAMS = ("mariadb-install-db", "mariadbd", "mariadb-admin")

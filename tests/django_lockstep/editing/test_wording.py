@@ -11,8 +11,7 @@ from django_lockstep.editing import EditingError, check_in, check_out, extend, s
 from django_lockstep.editing.clock import time_with_day
 from django_lockstep.editing.models import CheckOut
 from django_lockstep.errors import ConcurrencyError
-from tests.django_lockstep.editing.people import Person, article
-from tests.django_lockstep.editing.story import expire
+from tests.django_lockstep.editing.people import Person, article, expire
 from tests.testapps.press.models import Article
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
@@ -23,8 +22,10 @@ TOKYO = ZoneInfo("Asia/Tokyo")
 
 
 def in_tokyo(moment: datetime | None) -> str:
+    """Return how it is told there, also shortly before midnight."""
     assert moment is not None
-    return f"{moment.astimezone(TOKYO):%H:%M:%S}"
+    with timezone.override(TOKYO):
+        return time_with_day(moment)
 
 
 def told(call: Any, *args: Any, **kwargs: Any) -> str:

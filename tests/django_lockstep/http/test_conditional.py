@@ -1,17 +1,20 @@
 """Conditional requests, the same for every kind of view."""
 
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection, connections, models
+from django.db import connection, models
 from django.test import AsyncClient, Client
+from rest_framework import serializers
+from rest_framework.exceptions import APIException, NotFound, ValidationError
+from rest_framework.test import APIRequestFactory
 
 from django_lockstep.http import MalformedPrecondition, etag
+from django_lockstep.http.drf import problem_handler
 from django_lockstep.http.preconditions import ANY, parse_tags, same_strong, same_weak
+from django_lockstep.locking import LockNotAvailable, StaleVersionError
 from tests.support.sessions import Gate, Session, overtaken
 from tests.testapps.shop.models import OddSeat, Seat
 
@@ -101,17 +104,17 @@ class TestCreate:
     def test_the_transaction_of_the_request_outlives_a_lost_race(self, monkeypatch: Any, db: None) -> None:
         monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
         Seat.objects.create(pk=4711)
-        found = iter([None, Seat.objects.get(pk=4711)])
-        monkeypatch.setattr("tests.django_lockstep.http.views.Seat.objects.filter", lambda **_: _First(found))
+        answers = iter([None, Seat.objects.get(pk=4711)])
+        monkeypatch.setattr("tests.django_lockstep.http.views.Seat.objects.filter", lambda **_: _First(answers))
         assert put("/plain/4711", **{"If-None-Match": "*"}).status_code == 412
 
 
 class _First:
-    def __init__(self, found: Any) -> None:
-        self._found = found
+    def __init__(self, answers: Any) -> None:
+        self._answers = answers
 
     def first(self) -> Any:
-        return next(self._found)
+        return next(self._answers)
 
 
 @pytest.mark.parametrize("kind", ["plain", "generic"])
@@ -162,28 +165,9 @@ class TestBetweenCheckAndWrite:
         assert (OddSeat.objects.count(), Seat.objects.get().guest) == (0, "Ada")
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("kind", KINDS)
-def test_of_sixteen_clients_with_one_tag_one_is_let_through(kind: str) -> None:
-    seat = Seat.objects.create()
-    start = threading.Barrier(16)
-
-    def ask(number: int) -> int:
-        start.wait()
-        try:
-            return int(put(f"/{kind}/{seat.pk}", f"guest {number}", **{"If-Match": etag(seat)}).status_code)
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(16) as pool:
-        statuses = sorted(pool.map(ask, range(16)))
-    assert statuses == [200, *[412] * 15]
-
-
 # Entity tags: what they are made of, and how headers are read
 
 
-@pytest.mark.django_db
 def test_a_tag_is_of_key_and_version() -> None:
     seat = Seat.objects.create()
     assert etag(seat) == f'"{seat.pk}.1"'
@@ -192,7 +176,6 @@ def test_a_tag_is_of_key_and_version() -> None:
     assert etag(seat) == f'"{seat.pk}.2"'
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("code", ['a"b', "a,b", "a b", "ü", "a.1", "W/"])
 def test_any_key_makes_a_tag_that_is_read_back(code: str) -> None:
     tag = etag(OddSeat.objects.create(code=code))
@@ -244,3 +227,64 @@ def test_a_version_read_later_makes_no_tag(db: None) -> None:
     seat: models.Model = Seat.objects.defer("version").get(pk=Seat.objects.create().pk)
     with pytest.raises(ValueError, match="without its 'version'"):
         etag(seat)
+
+
+# Django REST framework's errors as problem details
+
+
+NAMES = ["type", "title", "status", "detail", "instance", "code", "guest"]
+
+
+def told(error: Exception) -> Any:
+    """Return what the handler answers, as a client reads it."""
+    response = problem_handler(error, {"request": APIRequestFactory().put("/")})
+    assert response["Content-Type"] == "application/problem+json"
+    return json.loads(response.content)
+
+
+def test_the_errors_of_fields_are_told_apart_from_the_problem() -> None:
+    form = type("Form", (serializers.Serializer,), {name: serializers.IntegerField() for name in NAMES})
+    with pytest.raises(ValidationError) as caught:
+        form(data={}).is_valid(raise_exception=True)
+    assert told(caught.value) == {
+        "type": "about:blank",
+        "title": "Bad Request",
+        "status": 400,
+        "code": "invalid",
+        "errors": {name: ["This field is required."] for name in NAMES},
+    }
+
+
+def test_errors_of_no_field_are_a_list() -> None:
+    assert told(ValidationError(["Too late.", "Too loud."]))["errors"] == ["Too late.", "Too loud."]
+
+
+def test_other_errors_tell_what_went_wrong() -> None:
+    problem = told(NotFound("No such seat."))
+    assert (problem["status"], problem["detail"], problem["code"]) == (404, "No such seat.", "not_found")
+
+
+def test_what_else_an_error_tells_replaces_nothing() -> None:
+    problem = told(APIException({"detail": "Broken.", "status": "broken", "since": "noon"}))
+    assert (problem["status"], problem["detail"], problem["since"]) == (500, "Broken.", "noon")
+
+
+@pytest.mark.parametrize(("error", "status"), [(StaleVersionError(model=Seat, pk=1), 409), (LockNotAvailable(), 503)])
+def test_conflicts_have_their_status(error: Exception, status: int) -> None:
+    assert told(error)["status"] == status
+
+
+def test_a_generic_view_asks_for_permission_before_it_tells_a_tag() -> None:
+    seat = Seat.objects.create()
+    for headers in ({}, {"If-Match": '"1.99"'}, {"If-None-Match": etag(seat)}):
+        for method in ("get", "put", "delete"):
+            response = getattr(Client(), method)(f"/generic/staff/{seat.pk}", headers=headers)
+            assert (response.status_code, "ETag" in response.headers) == (403, False)
+
+
+def test_a_generic_view_needs_no_tag_to_describe_itself_or_to_refuse_a_body() -> None:
+    seat = Seat.objects.create()
+    assert Client().options(f"/generic/{seat.pk}").status_code == 200
+    long = {"guest": "x" * 99}
+    response = Client().put(f"/generic/{seat.pk}", long, "application/json", headers={"If-Match": etag(seat)})
+    assert (response.status_code, list(response.json()), "ETag" in response.headers) == (400, ["guest"], False)

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 from concurrency.exceptions import RecordModifiedError
-from django.db import IntegrityError, InterfaceError, OperationalError, ProgrammingError, connection
+from django.db import IntegrityError, InterfaceError, OperationalError, ProgrammingError
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
@@ -21,6 +21,7 @@ from django_lockstep.locking import (
     SerializationFailure,
     StaleVersionError,
 )
+from tests.support.sessions import query
 
 ERRORS: dict[str, Exception] = {
     "stale": StaleVersionError(expected=1, found=2),
@@ -169,6 +170,6 @@ def test_a_table_that_sqlite_does_not_have_is_no_outage() -> None:
 
 @pytest.mark.django_db
 def test_a_statement_that_the_server_cancelled_is_an_outage() -> None:
-    with connection.cursor() as cursor, pytest.raises(OperationalError) as cancelled:
-        cursor.execute("SET LOCAL statement_timeout = 1; SELECT pg_sleep(60)")
+    with pytest.raises(OperationalError) as cancelled:
+        query("SET LOCAL statement_timeout = 1; SELECT pg_sleep(60)")
     assert is_outage(cancelled.value)

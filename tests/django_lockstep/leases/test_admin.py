@@ -4,14 +4,13 @@ import re
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission
 from django.test import Client
 
 from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire
 from tests.django_lockstep.leases.holding import acquired
-from tests.support.factories import UserFactory
+from tests.support.factories import client_of_staff
 
 PATH = "/admin/lockstep_leases/lease/"
 
@@ -21,14 +20,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def handle(db: None) -> LeaseHandle:
     return acquired("nightly", owner="ada", data={"rows": 7})
-
-
-def staff(*permissions: str) -> Client:
-    user = UserFactory.create(is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def force(client: Client) -> bytes:
@@ -56,7 +47,7 @@ def test_states(admin_client: Client) -> None:
 
 
 def test_force_release_takes_it_and_is_logged(handle: LeaseHandle) -> None:
-    client = staff("view_lease", "force_release_lease")
+    client = client_of_staff("view_lease", "force_release_lease")
     assert b"1 lease was released." in force(client)
     with pytest.raises(LeaseLost):
         handle.refresh()
@@ -66,7 +57,7 @@ def test_force_release_takes_it_and_is_logged(handle: LeaseHandle) -> None:
 
 
 def test_it_has_a_permission_of_its_own(handle: LeaseHandle) -> None:
-    client = staff("view_lease")
+    client = client_of_staff("view_lease")
     assert b"force_release" not in client.get(PATH).content
     force(client)
     handle.refresh()
@@ -76,7 +67,7 @@ def test_it_has_a_permission_of_its_own(handle: LeaseHandle) -> None:
 def test_what_nobody_holds_is_not_released_again(handle: LeaseHandle) -> None:
     handle.release()
     before = Lease.objects.get().released_at
-    assert b"0 leases were released." in force(staff("view_lease", "force_release_lease"))
+    assert b"0 leases were released." in force(client_of_staff("view_lease", "force_release_lease"))
     assert Lease.objects.get().released_at == before
     assert not LogEntry.objects.exists()
 

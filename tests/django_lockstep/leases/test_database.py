@@ -155,8 +155,7 @@ def test_an_error_on_a_connection_that_lives_is_raised_at_once() -> None:
 
     def fail(store: DatabaseLeases) -> None:
         calls.append(store)
-        with connection.cursor() as cursor:
-            cursor.execute("DO $$ BEGIN RAISE SQLSTATE '57014'; END $$")
+        query("DO $$ BEGIN RAISE SQLSTATE '57014'; END $$")
 
     with pytest.raises(LeaseTimedOut):
         on_own_connection(fail)(store_on())

@@ -56,30 +56,6 @@ def test_ensure_asks_only_where_less_is_left(handle: LeaseHandle) -> None:
     assert handle.remaining >= 90
 
 
-def test_a_refresh_is_a_heap_only_update(handle: LeaseHandle) -> None:
-    # Where somebody's old snapshot keeps a full page from being pruned, the next round has to show it.
-    until(lambda: refreshed(handle, times=100) == (100, 100), "refreshes of which each one is heap-only")
-
-
-def refreshed(handle: LeaseHandle, *, times: int) -> tuple[int, int]:
-    """Refresh so many times; return how many updates that was, and how many of them were heap-only."""
-    before = updates()
-    for _ in range(times):
-        handle.refresh()
-    now = updates()
-    return now[0] - before[0], now[1] - before[1]
-
-
-def updates() -> tuple[int, int]:
-    query("SELECT pg_stat_force_next_flush() IS NULL")
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = %s", [Lease._meta.db_table]
-        )
-        counts: tuple[int, int] = cursor.fetchone()
-        return counts
-
-
 # Release
 
 
@@ -95,22 +71,6 @@ def test_a_refresh_may_change_at_least(handle: LeaseHandle) -> None:
     handle.release()
     holder = holder_of("k")
     assert 590 < holder.remaining <= 600
-
-
-def test_what_is_noted_is_seen_by_others_and_found_by_the_next(handle: LeaseHandle) -> None:
-    handle.note({"row": 7})
-    holder = holder_of("k")
-    assert handle.data == holder.data == {"row": 7}
-    handle.release()
-    assert acquired().data == {"row": 7}
-
-
-def test_who_lost_it_notes_nothing(handle: LeaseHandle) -> None:
-    handle.note(1)
-    steal("k")
-    with pytest.raises(LeaseLost):
-        handle.note(2)
-    assert row().data == 1
 
 
 def test_what_json_cannot_hold_is_not_noted(handle: LeaseHandle) -> None:

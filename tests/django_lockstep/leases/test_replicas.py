@@ -27,7 +27,7 @@ class ReadsElsewhere:
     def db_for_write(self, model: Any, **hints: Any) -> str:
         return "default"
 
-    def allow_relation(self, one: Any, another: Any, **hints: Any) -> bool:
+    def allow_relation(self, instance: Any, another: Any, **hints: Any) -> bool:
         return True
 
 

@@ -17,10 +17,10 @@ from django.core.management import CommandError, call_command
 from django_lockstep.leases.jobs import Job
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import steal
-from tests.accounts.races.commands import ROOT, any_left, environment
+from tests.accounts.races.commands import any_left, environment
 from tests.django_lockstep.leases.holding import acquired, holder_of, lock_rows
 from tests.django_lockstep.leases.test_waiting import queued
-from tests.support.processes import alive
+from tests.support.processes import alive, start
 from tests.support.sessions import Session, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -32,16 +32,7 @@ STUBBORN = ["sh", "-c", "trap '' TERM; echo here; while :; do sleep 0.05; done"]
 
 def run_exclusive(*args: str, **env: str) -> "subprocess.Popen[str]":
     """Start the command in a process group of its own."""
-    return subprocess.Popen(
-        [sys.executable, "manage.py", "run_exclusive", *args],
-        cwd=ROOT,
-        env=environment(**env),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    return start("manage.py", "run_exclusive", *args, env=environment(**env), stderr=subprocess.PIPE)
 
 
 @contextmanager
@@ -178,15 +169,6 @@ def test_who_does_not_listen_is_killed_after_the_grace() -> None:
         assert ended(process)[0] == 70
 
 
-def test_children_of_the_command_are_ended_too(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    script = f"sh -c 'trap \"\" TERM; echo $$ > {pid}; echo here; while :; do sleep 0.05; done' & wait"
-    with running("k", "--ttl", "1.5", "--grace", "0.1", "--", "sh", "-c", script) as process:
-        steal("k")
-        ended(process)
-        until(lambda: not alive(int(pid.read_text())), "the grandchild's end")
-
-
 LEAVES = "sh -c 'trap \"\" TERM; echo $$ > {pid}; while :; do sleep 0.05; done' & until [ -s {pid} ]; do :; done; "
 
 
@@ -226,13 +208,6 @@ def test_wrong_usage_is_2(args: list[str], said: str) -> None:
     with pytest.raises(CommandError, match=said) as caught:
         call_command("run_exclusive", *args)
     assert caught.value.returncode in {1, 2}
-
-
-def test_in_process(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit) as ended:
-        call_command("run_exclusive", "k", "--ttl", "60", "--", "echo", str(os.getpid()))
-    assert ended.value.code == 0
-    assert capfd.readouterr().out == f"{os.getpid()}\n"
 
 
 # leases, purge_leases
@@ -281,10 +256,7 @@ def test_purge_wants_a_duration(text: str) -> None:
         call_command("purge_leases", "--older-than", text)
 
 
-# A command's end, where it comes from two sides at once
-
-
-# Both write down who they are; the child ends by SIGKILL only.
+# A command's end, where it comes from two sides at once. Both write down who they are; the child ends by SIGKILL only.
 CHILD = "trap '' TERM; echo $$ > child; while :; do sleep 0.05; done"
 COMMAND = ["sh", "-c", f'cd "$0"; sh -c "{CHILD.replace("$", chr(92) + "$")}" & echo $$ > leader; wait']
 

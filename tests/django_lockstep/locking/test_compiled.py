@@ -5,13 +5,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.db import DataError, connection, connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.locking.compiled import Compiled, Parameter, compile_select, fetch, parameter, write
-from tests.support.sessions import Session
+from tests.support.sessions import Session, query
 from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -34,14 +33,7 @@ def here() -> BaseDatabaseWrapper:
 
 
 def prepared(text: str) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s", [f"%{text}%"])
-        return int(cursor.fetchone()[0])
-
-
-def test_a_missing_value_is_an_error() -> None:
-    with pytest.raises(KeyError, match="number"):
-        fetch(here(), DOUBLE, {})
+    return int(query("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s", f"%{text}%"))
 
 
 def test_values_are_adapted_as_their_fields_would() -> None:
@@ -50,13 +42,6 @@ def test_values_are_adapted_as_their_fields_would() -> None:
     assert fetch(here(), statement, {"pk": str(seat.pk)}) == [("A",)]
     with pytest.raises(ValueError, match="expected a number"):
         fetch(here(), statement, {"pk": "first"})
-
-
-def test_a_foreign_key_takes_what_its_column_holds() -> None:
-    from accounts.models import Account
-
-    place = parameter(Account, "user")
-    assert place.output_field is get_user_model()._meta.pk
 
 
 def test_writes_say_how_many_rows_they_wrote() -> None:
@@ -186,10 +171,6 @@ def test_what_is_no_time_in_python_is_the_same_error(zoned: BaseDatabaseWrapper,
     with pytest.raises(DataError) as raised:
         ours(zoned, time)
     assert str(raised.value) == str(expected.value)
-
-
-def test_null_is_none(zoned: BaseDatabaseWrapper) -> None:
-    assert fetch(zoned, Compiled("SELECT NULL::timestamptz", ()), {}) == [(None,)]
 
 
 @pytest.mark.parametrize("setting", ["TIME ZONE 'Asia/Kolkata'", "TIME ZONE 'UTC'"])

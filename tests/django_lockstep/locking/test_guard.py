@@ -13,23 +13,16 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.state import ProjectState
 from django.test.utils import isolate_apps
 
-from accounts.models import Account
 from django_lockstep.editing import AddEditGuard
 from django_lockstep.locking import AddVersionGuard, VersionedModel, VersionField, lock_row
 from django_lockstep.locking.checks import check_tables
 from django_lockstep.locking.triggers import RowTrigger, outdated_triggers
 from tests.django_lockstep.locking.looks import every_kind
+from tests.support.sessions import query
 from tests.testapps.purses.models import Purse, PurseEntry
 from tests.testapps.shop.models import BoxSeat, Seat
 
 pytestmark = pytest.mark.django_db
-
-
-def sql(text: str, *params: Any) -> Any:
-    """Return the first column of the first row, or how many rows were written."""
-    with connection.cursor() as cursor:
-        cursor.execute(text, params or None)
-        return cursor.fetchone()[0] if cursor.description else cursor.rowcount
 
 
 def version(row: Any) -> int:
@@ -45,9 +38,16 @@ def test_an_update_of_the_query_set_raises_it_once(make: Any) -> None:
     assert version(row) == 2
 
 
+def test_a_bulk_update_raises_it() -> None:
+    seat = Seat.objects.create()
+    seat.guest = "Ada"
+    Seat.objects.bulk_update([seat], ["guest"])
+    assert version(seat) == 2
+
+
 def test_a_writer_that_sets_the_version_is_not_counted_twice() -> None:
     seat = Seat.objects.create()
-    sql("UPDATE shop_seat SET guest = 'Ada', version = version + 1 WHERE id = %s", seat.pk)
+    query("UPDATE shop_seat SET guest = 'Ada', version = version + 1 WHERE id = %s", seat.pk)
     assert version(seat) == 2
     assert Seat.objects.get().update_if_unchanged(guest="Bob")
     assert version(seat) == 3
@@ -56,14 +56,14 @@ def test_a_writer_that_sets_the_version_is_not_counted_twice() -> None:
 @pytest.mark.parametrize("lower", [1, 4])
 def test_a_version_never_falls(lower: int) -> None:
     seat = Seat.objects.create()
-    sql("UPDATE shop_seat SET version = 5 WHERE id = %s", seat.pk)
-    sql("UPDATE shop_seat SET version = %s, guest = 'Ada' WHERE id = %s", lower, seat.pk)
+    query("UPDATE shop_seat SET version = 5 WHERE id = %s", seat.pk)
+    query("UPDATE shop_seat SET version = %s, guest = 'Ada' WHERE id = %s", lower, seat.pk)
     assert version(seat) == 6
 
 
 def test_an_update_that_changes_nothing_changes_nothing() -> None:
     seat = Seat.objects.create(guest="Ada", wishes=["aisle"])
-    sql("UPDATE shop_seat SET guest = guest, price = 10.00, wishes = '[\"aisle\"]'")
+    query("UPDATE shop_seat SET guest = guest, price = 10.00, wishes = '[\"aisle\"]'")
     assert version(seat) == 1
 
 
@@ -82,7 +82,7 @@ def test_a_change_of_the_childs_table_raises_the_parents_version() -> None:
     box = BoxSeat.objects.create()
     BoxSeat.objects.filter(pk=box.pk).update(champagne=True)
     assert version(box) == 2
-    sql("UPDATE shop_boxseat SET champagne = champagne")
+    query("UPDATE shop_boxseat SET champagne = champagne")
     assert version(box) == 2
 
 
@@ -97,24 +97,12 @@ def test_instances_that_write_both_tables_are_counted_once() -> None:
     assert version(box) == 4
 
 
-# The account
-
-
-def test_the_account_is_guarded(account: Account) -> None:
-    Account.objects.filter(pk=account.pk).update(overdraft_limit=5)
-    assert version(account) == 2
-    assert not account.try_deposit(1)
-
-
 # The operation
 
 
 def triggers(table: str) -> list[str]:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND NOT tgisinternal", [f'"{table}"']
-        )
-        return [name for (name,) in cursor.fetchall()]
+    names = "SELECT array_agg(tgname) FROM pg_trigger WHERE tgrelid = %s::regclass AND NOT tgisinternal"
+    return query(names, f'"{table}"') or []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -164,14 +152,14 @@ def test_any_name_that_a_table_or_column_can_have(table: str, name: str) -> None
             app_label = "shop"
             db_table = table
 
-    sql("CREATE SCHEMA apart")
+    query("CREATE SCHEMA apart")
     with connection.schema_editor() as editor:
         editor.create_model(Odd)
         AddVersionGuard("Odd").install(Odd, editor)
         AddEditGuard("Odd").install(Odd, editor)
     if "$" in table:  # which Django's own queries refuse
-        sql(f'INSERT INTO "{table}" DEFAULT VALUES')
-        sql(f'UPDATE "{table}" SET "{name}" = 1')
+        query(f'INSERT INTO "{table}" DEFAULT VALUES')
+        query(f'UPDATE "{table}" SET "{name}" = 1')
         return
     row = Odd.objects.create()
     Odd.objects.update(n=1)
@@ -274,7 +262,7 @@ def wares(transactional_db: None, tmp_path: Path, settings: Any, monkeypatch: py
     yield
     call_command("migrate", "wares", "zero", verbosity=0)
     for name in ware_functions():  # DROP COLUMN and DROP TABLE take the trigger along, and leave its function
-        sql(f'DROP FUNCTION "{name}"')
+        query(f'DROP FUNCTION "{name}"')
     for name in [name for name in sys.modules if name.partition(".")[0] == "wares"]:
         del sys.modules[name]
 
@@ -283,32 +271,27 @@ def check_guards(step: str) -> None:
     """Write by SQL, and see that each guard counts what it should."""
     things, version, uncounted, parent, children = NAMES[step]
     for table in (things, children, parent):
-        sql(f"DELETE FROM {table}")
-    sql(f"INSERT INTO {things} (n) VALUES (1)")
-    sql(f"UPDATE {things} SET n = 2")
-    sql(f"UPDATE {things} SET n = n")
+        query(f"DELETE FROM {table}")
+    query(f"INSERT INTO {things} (n) VALUES (1)")
+    query(f"UPDATE {things} SET n = 2")
+    query(f"UPDATE {things} SET n = n")
     if uncounted:
-        sql(f"UPDATE {things} SET {uncounted} = 7")
-    assert sql(f"SELECT {version} FROM {things}") == 2
-    sql(f"INSERT INTO {parent} (id) VALUES (1)")
-    sql(f"INSERT INTO {children} (base_ptr_id, m) VALUES (1, 1)")
-    sql(f"UPDATE {children} SET m = 2")
-    sql(f"UPDATE {children} SET m = m")
-    assert sql(f"SELECT {version} FROM {parent}") == 2
+        query(f"UPDATE {things} SET {uncounted} = 7")
+    assert query(f"SELECT {version} FROM {things}") == 2
+    query(f"INSERT INTO {parent} (id) VALUES (1)")
+    query(f"INSERT INTO {children} (base_ptr_id, m) VALUES (1, 1)")
+    query(f"UPDATE {children} SET m = 2")
+    query(f"UPDATE {children} SET m = m")
+    assert query(f"SELECT {version} FROM {parent}") == 2
 
 
 def ware_triggers() -> list[str]:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgrelid::regclass::text LIKE ANY ('{%wares%}')"
-        )
-        return sorted(name for (name,) in cursor.fetchall())
+    names = "SELECT array_agg(tgname ORDER BY tgname) FROM pg_trigger WHERE NOT tgisinternal AND "
+    return list(query(names + "tgrelid::regclass::text LIKE '%wares%'"))
 
 
 def ware_functions() -> list[str]:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT proname FROM pg_proc WHERE proname LIKE 'wares%'")
-        return sorted(name for (name,) in cursor.fetchall())
+    return query("SELECT array_agg(proname) FROM pg_proc WHERE proname LIKE 'wares%'") or []
 
 
 @pytest.mark.slow
@@ -322,8 +305,8 @@ def test_each_step_there_and_back(wares: None) -> None:
 
 def test_the_edit_guard_follows_a_renamed_key_and_model(wares: None) -> None:
     call_command("migrate", "wares", "0005", verbosity=0)
-    sql('INSERT INTO "wares goods" (n) VALUES (1)')
-    source = sql("SELECT prosrc FROM pg_proc WHERE proname LIKE 'wares goods%edit_guard'")
+    query('INSERT INTO "wares goods" (n) VALUES (1)')
+    source = query("SELECT prosrc FROM pg_proc WHERE proname LIKE 'wares goods%edit_guard'")
     assert "wares.article" in source
     assert 'NEW."number"' in source
     assert "wares.thing" not in source
@@ -331,9 +314,9 @@ def test_the_edit_guard_follows_a_renamed_key_and_model(wares: None) -> None:
 
 def test_without_a_version_there_is_no_guard(wares: None) -> None:
     call_command("migrate", "wares", verbosity=0)
-    sql("INSERT INTO wares_base2 (id) VALUES (1)")
-    sql("INSERT INTO wares_offspring (base_ptr_id, m) VALUES (1, 1)")
-    sql("UPDATE wares_offspring SET m = 2")
+    query("INSERT INTO wares_base2 (id) VALUES (1)")
+    query("INSERT INTO wares_offspring (base_ptr_id, m) VALUES (1, 1)")
+    query("UPDATE wares_offspring SET m = 2")
     assert ware_triggers() == ["lockstep_edit_guard", "lockstep_version_guard"], "those of the article"
 
 
@@ -360,7 +343,7 @@ def test_a_check_tells_of_a_guard_that_does_not_fit() -> None:
         return [message for message in check_tables(None, ["default"]) if message.id == "lockstep.W006"]
 
     assert warnings() == []
-    sql(
+    query(
         "CREATE OR REPLACE FUNCTION shop_seat_lockstep_version_guard() RETURNS trigger LANGUAGE plpgsql AS "
         "'BEGIN NEW.old_name := 1; RETURN NEW; END'"
     )

@@ -1,7 +1,6 @@
 """The manager of versioned models: locks, guarded writes and creations by key, one or many."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from django.core import checks
 from django.db import DataError, IntegrityError, connection, models, transaction
 from django.test.utils import CaptureQueriesContext, isolate_apps
 
-from django_lockstep.locking import LockNotAvailable, VersionedModel, VersionField, lock_row, lock_rows
+from django_lockstep.locking import VersionedModel, VersionField, lock_row, lock_rows
 from tests.django_lockstep.locking.looks import fresh
 from tests.support.sessions import Session
 from tests.testapps.shop.models import BoxSeat, OddSeat, PairSeat, Seat, StampedSeat, UuidSeat
@@ -18,10 +17,6 @@ from tests.testapps.shop.models import BoxSeat, OddSeat, PairSeat, Seat, Stamped
 @pytest.fixture
 def seats(transactional_db: None) -> list[Seat]:
     return [Seat.objects.create(row=name) for name in "ABC"]
-
-
-def held(session: Session, seat: Seat) -> AbstractContextManager[Any]:
-    return session.holding(Seat.objects.lock, seat.pk)
 
 
 # lock
@@ -34,17 +29,6 @@ def test_one_key_gives_an_instance_several_a_list(seats: list[Seat]) -> None:
         assert Seat.objects.lock_many([b.pk, a.pk]) == [a, b]
         assert Seat.objects.lock_many({b.pk}) == [b]
         assert Seat.objects.lock_many(Seat.objects.filter(row="C").values_list("pk", flat=True)) == [seats[2]]
-
-
-def test_it_obeys_nowait_skip_locked_and_timeout(seats: list[Seat], other: Session) -> None:
-    with held(other, seats[0]):
-        with transaction.atomic():
-            assert Seat.objects.lock_many([seats[0].pk], skip_locked=True) == []
-            assert Seat.objects.lock_many([seats[0].pk, seats[1].pk], skip_locked=True) == [seats[1]]
-        options: list[dict[str, Any]] = [{"nowait": True}, {"timeout": 0.01}]
-        for option in options:
-            with pytest.raises(LockNotAvailable), transaction.atomic():
-                Seat.objects.lock(seats[0].pk, **option)
 
 
 # update_if_unchanged
@@ -112,9 +96,9 @@ def test_those_that_lost_are_told_the_others_are_written(seats: list[Seat]) -> N
 
 
 def test_values_of_every_kind_arrive(db: None) -> None:
-    one, two = UuidSeat.objects.create(), UuidSeat.objects.create()
-    assert UuidSeat.objects.update_many_if_unchanged([(str(one.pk), 1, {"guest": "Ada"})]) == []
-    assert (fresh(one).guest, fresh(two).guest) == ("Ada", "")
+    first, second = UuidSeat.objects.create(), UuidSeat.objects.create()
+    assert UuidSeat.objects.update_many_if_unchanged([(str(first.pk), 1, {"guest": "Ada"})]) == []
+    assert (fresh(first).guest, fresh(second).guest) == ("Ada", "")
     seat = Seat.objects.create()
     assert Seat.objects.update_many_if_unchanged([(seat.pk, 1, {"wishes": ["x", {"y": None}]})]) == []
     assert fresh(seat).wishes == ["x", {"y": None}]
@@ -171,8 +155,8 @@ def test_batches_in_opposite_order_never_deadlock(seats: list[Seat], open_sessio
         return len(Seat.objects.update_many_if_unchanged([(pk, rows[pk].version, {"guest": "x"}) for pk in pks]))
 
     pks = [seat.pk for seat in seats]
-    one, two = open_session(), open_session()
-    ends = [end for _ in range(25) for end in (one.start(write, pks), two.start(write, pks[::-1]))]
+    first, second = open_session(), open_session()
+    ends = [end for _ in range(25) for end in (first.start(write, pks), second.start(write, pks[::-1]))]
     assert all(end.result() in {0, 1, 2, 3} for end in ends)
 
 

@@ -26,6 +26,7 @@ from django_lockstep.locking import (
 )
 from django_lockstep.locking.conf import without_retry_waits
 from django_lockstep.locking.retry import CONFLICTS
+from tests.support.sessions import heard, query
 from tests.testapps.shop.models import Seat
 
 
@@ -46,14 +47,8 @@ class Flaky:
 @pytest.fixture
 def told() -> Iterator[list[dict[str, Any]]]:
     """What the signal told, with the pauses still in place."""
-    heard: list[dict[str, Any]] = []
-
-    def listen(**told: Any) -> None:
-        heard.append(told)
-
-    retrying.connect(listen)
-    yield heard
-    retrying.disconnect(listen)
+    with heard(retrying) as messages:
+        yield messages
 
 
 @pytest.fixture(autouse=True)
@@ -104,8 +99,8 @@ def test_driver_errors_count_as_what_they_are_translated_to() -> None:
     @retry_on_conflict(attempts=3)
     def fail() -> None:
         calls.append(1)
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '40001'; END $$")
+        with transaction.atomic():
+            query("DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '40001'; END $$")
 
     with pytest.raises(RetriesExhausted) as caught:
         fail()
@@ -124,11 +119,6 @@ def test_pauses_are_random_below_a_bound_that_doubles_up_to_the_longest(told: li
     late = [entry["wait"] for entry in told[10:]]
     assert min(late) < 0.00004
     assert max(late) > 0.00006
-
-
-def test_the_testing_switch_takes_the_pauses_out(told: list[dict[str, Any]]) -> None:
-    retry_on_conflict(wait_initial=3600, wait_max=3600)(Flaky(StaleVersionError()))()
-    assert [entry["wait"] for entry in told] == [0.0]
 
 
 def test_whoever_orders_the_conflicts_takes_the_waits_out_of_a_block_only(told: list[dict[str, Any]]) -> None:
@@ -216,13 +206,6 @@ def test_coroutines_are_repeated_and_give_up_too() -> None:
     work.errors += [StaleVersionError(), StaleVersionError()]
     with pytest.raises(RetriesExhausted):
         asyncio.run(book("value"))
-
-
-def test_the_function_keeps_its_name() -> None:
-    def book() -> None:
-        """Book a seat."""
-
-    assert (retry_on_conflict(book).__name__, retry_on_conflict()(book).__doc__) == ("book", "Book a seat.")
 
 
 @pytest.mark.parametrize("attempts", [0, -1, 1.5, True, "3"])

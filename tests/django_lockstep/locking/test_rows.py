@@ -64,17 +64,6 @@ def test_a_second_locker_waits_for_the_first(seats: list[Seat], other: Session) 
     assert waiting.result() == "Ada"
 
 
-def test_opposite_orders_never_deadlock(seats: list[Seat], open_session: Callable[[], Session]) -> None:
-    def lock(pks: list[int]) -> int:
-        with transaction.atomic():
-            return len(lock_rows(Seat, pks))
-
-    pks = [seat.pk for seat in seats]
-    one, two = open_session(), open_session()
-    ends = [end for _ in range(25) for end in (one.start(lock, pks), two.start(lock, pks[::-1]))]
-    assert {end.result() for end in ends} == {3}
-
-
 def test_nowait_fails_at_once_and_says_which_row(seats: list[Seat], other: Session) -> None:
     with held(other, seats[1]):
         with pytest.raises(LockNotAvailable) as caught, transaction.atomic():
@@ -96,15 +85,15 @@ def test_timeout_bounds_the_wait(seats: list[Seat], other: Session, timeout: flo
 
 
 def test_session_and_transaction_keep_their_own_timeout(seats: list[Seat]) -> None:
-    connection.cursor().execute("SET lock_timeout = '7s'")
+    query("SET lock_timeout = '7s'")
     with transaction.atomic():
         lock_row(Seat, seats[0].pk, timeout=3)
         assert query("SHOW lock_timeout") == "7s"
-        connection.cursor().execute("SET LOCAL lock_timeout = '5s'")
+        query("SET LOCAL lock_timeout = '5s'")
         lock_row(Seat, seats[0].pk, timeout=timedelta(seconds=3))
         assert query("SHOW lock_timeout") == "5s"
     assert query("SHOW lock_timeout") == "7s"
-    connection.cursor().execute("RESET lock_timeout")
+    query("RESET lock_timeout")
 
 
 def test_a_failed_lock_in_a_savepoint_leaves_the_timeout_alone(seats: list[Seat], other: Session) -> None:
@@ -125,21 +114,6 @@ def test_timeouts_that_are_no_duration_are_refused(seats: list[Seat], timeout: A
 def test_a_timeout_contradicts_not_waiting(seats: list[Seat], option: str) -> None:
     with transaction.atomic(), pytest.raises(ValueError, match="timeout cannot be combined"):
         lock_rows(Seat, [seats[0].pk], timeout=1, **{option: True})  # type: ignore[arg-type]
-
-
-def test_children_can_be_inserted_beside_the_default_lock_but_not_beside_a_full_one(
-    seats: list[Seat], other: Session
-) -> None:
-    def book() -> Ticket:
-        connection.cursor().execute("SET lock_timeout = '20ms'")
-        return Ticket.objects.create(seat_id=seats[0].pk)
-
-    with transaction.atomic():
-        lock_row(Seat, seats[0].pk)
-        assert other.run(book).seat_id == seats[0].pk
-        lock_row(Seat, seats[0].pk, no_key=False)
-        with pytest.raises(Exception, match="lock timeout"):
-            other.run(book)
 
 
 def test_neighbours_that_are_read_along_are_not_locked(seats: list[Seat], other: Session) -> None:

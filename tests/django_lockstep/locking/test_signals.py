@@ -31,7 +31,7 @@ def listen(seat: Any) -> Iterator[Listen]:
     connected: list[tuple[ModelSignal, Any]] = []
 
     def connect(signal: ModelSignal, function: Callable[[Any], None]) -> None:
-        def receive(instance: Any, **facts: Any) -> None:
+        def receive(instance: Any, **options: Any) -> None:
             function(instance)
 
         signal.connect(receive, sender=type(seat), weak=False)

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connections, models, transaction
+from django.db import NotSupportedError, connections, models, transaction
 from django.db.models import F
 
-from django_lockstep.locking import StaleVersionError, lock_row, verify_unchanged
+from accounts.strategies import STRATEGIES
+from django_lockstep.locking import StaleVersionError, isolated_transaction, lock_row, verify_unchanged
 from tests.testapps.shop.models import Locker, OddSeat, Poster, Seat, Turnstile
 
 LITE = "lite"
@@ -34,14 +35,14 @@ def rows(model: Any) -> Any:
 def test_an_upsert_raises_the_versions_of_the_rows_that_were_there() -> None:
     old = rows(Seat).create(guest="Ada")
     stale = rows(Seat).get()
-    made = rows(Seat).bulk_create(
+    seats = rows(Seat).bulk_create(
         [Seat(pk=old.pk, guest="Bob"), Seat(pk=old.pk + 1, guest="Cyd")],
         update_conflicts=True,
         unique_fields=["id"],
         update_fields=["guest"],
     )
     assert list(rows(Seat).order_by("pk").values_list("guest", "version")) == [("Bob", 2), ("Cyd", 1)]
-    assert [each.version for each in made] == [2, 1]
+    assert [seat.version for seat in seats] == [2, 1]
     stale.row = "B"
     with pytest.raises(StaleVersionError):
         stale.save()
@@ -99,6 +100,19 @@ def test_rows_can_be_verified_and_locked_in_place() -> None:
         with pytest.raises(StaleVersionError):
             verify_unchanged(stale)
         assert lock_row(stale).guest == "Ada"
+
+
+def test_what_needs_postgresql_is_refused() -> None:
+    pk = rows(Seat).create().pk
+    limited = pytest.raises(NotSupportedError, match="timeout needs PostgreSQL's lock_timeout")
+    with transaction.atomic(using=LITE), limited:
+        lock_row(rows(Seat), pk, timeout=1)
+    serializable = isolated_transaction(isolation_level="serializable", using=LITE)
+    with pytest.raises(NotSupportedError, match="PostgreSQL only, not on sqlite"), serializable:
+        pytest.fail("the block must not run")
+    for name in ("advisory", "serializable"):
+        with pytest.raises(NotSupportedError, match="PostgreSQL"):
+            STRATEGIES[name].bound(using=LITE).deposit(1, 1)
 
 
 # What a deletion changes there

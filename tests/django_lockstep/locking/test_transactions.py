@@ -137,9 +137,7 @@ def test_a_generator_is_refused_where_a_coroutine_is_not(decorate: Callable[[Any
 def test_a_function_has_a_block_of_its_own_for_each_call() -> None:
     @isolated_transaction(isolation_level="serializable")
     def level(*, deeper: bool) -> list[str]:
-        with connection.cursor() as cursor:
-            cursor.execute("SHOW transaction_isolation")
-            return [*cursor.fetchone(), *([] if not deeper else [connection.in_atomic_block])]
+        return [query("SHOW transaction_isolation"), *([connection.in_atomic_block] if deeper else [])]
 
     assert level(deeper=False) == ["serializable"]
     assert level(deeper=True) == ["serializable", True]

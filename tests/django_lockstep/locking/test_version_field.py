@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from django_lockstep.locking import StaleVersionError, VersionedModel, VersionField
 from tests.django_lockstep.locking.looks import fresh, statements
+from tests.support.sessions import query
 from tests.testapps.shop.models import Locker, Seat, Turnstile
 
 pytestmark = pytest.mark.django_db
@@ -92,18 +93,18 @@ def test_a_data_migration_never_lowers_a_version(historical: Any) -> None:
     assert not seat.update_if_unchanged(guest="Eve")
 
 
-def test_it_is_a_plain_column() -> None:
-    field = Seat._meta.get_field("version")
-    assert field.get_internal_type() == "PositiveBigIntegerField"
-    assert isinstance(field, models.PositiveBigIntegerField)
+def test_its_options_are_obeyed_or_refused() -> None:
+    field: Any = VersionField(editable=False, db_index=True)
+    assert (field.editable, field.db_index) == (False, True)
+    assert field.deconstruct()[3].items() >= {"editable": False, "db_index": True}.items()
+    with pytest.raises(TypeError, match="unique"):
+        VersionField(unique=True)
 
 
 @pytest.mark.parametrize(("steps", "rewrites"), [(["clock"], True), ([1, "clock"], False)])
 def test_a_table_that_gets_a_clock_in_two_steps_is_not_rewritten(steps: list[Any], rewrites: bool) -> None:
     def filenode() -> int:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_relation_filenode('shop_ware')")
-            return int(cursor.fetchone()[0])
+        return int(query("SELECT pg_relation_filenode('shop_ware')"))
 
     create = migrations.CreateModel("Ware", [("id", models.BigAutoField(primary_key=True))])
     first, *others = [VersionField(start=start) for start in steps]
@@ -154,8 +155,7 @@ def test_so_does_a_save_that_names_them(gate: Turnstile) -> None:
 
 def test_the_querysets_update_and_sql_keep_it_too(gate: Turnstile) -> None:
     count_up(gate)
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE shop_turnstile SET passages = passages + 1")
+    query("UPDATE shop_turnstile SET passages = passages + 1")
     assert (fresh(gate).version, fresh(gate).passages) == (1, 2)
 
 
@@ -215,8 +215,7 @@ def test_a_name_that_is_not_a_column_beside_it_is_an_error(name: str) -> None:
 
 
 def by_sql() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("INSERT INTO shop_locker (number, guest) VALUES ('7', 'Ada')")
+    query("INSERT INTO shop_locker (number, guest) VALUES ('7', 'Ada')")
 
 
 def by_fixture() -> None:
@@ -277,10 +276,10 @@ def test_rows_begin_at_the_clock_of_the_database_and_go_on_by_one(make: Any) -> 
 
 
 def test_new_instances_know_their_version() -> None:
-    (made,) = Locker.objects.bulk_create([Locker(number="7")])
+    (bulk,) = Locker.objects.bulk_create([Locker(number="7")])
     saved = Locker.objects.create(number="8")
     put = Locker.objects.put_if_unchanged("9", 0)
-    assert [made.version, saved.version, put] == list(Locker.objects.order_by("pk").values_list("version", flat=True))
+    assert [bulk.version, saved.version, put] == list(Locker.objects.order_by("pk").values_list("version", flat=True))
     assert Locker().version == 0
 
 

@@ -75,7 +75,7 @@ def run(**options: Any) -> str:
     return out.getvalue()
 
 
-def facts(wait: Wait, *names: str) -> tuple[Any, ...]:
+def values_of(wait: Wait, *names: str) -> tuple[Any, ...]:
     return tuple(getattr(wait, name) for name in names)
 
 

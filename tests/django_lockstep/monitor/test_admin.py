@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from django.contrib.auth.models import Group, Permission
+from django.contrib.auth.models import Group
 from django.contrib.messages import get_messages
 from django.db import OperationalError, connection
 from django.test import Client
@@ -15,6 +15,7 @@ from accounts.models import Account
 from django_lockstep.monitor import Session, admin, lock_report
 from django_lockstep.monitor.sessions import end_session
 from tests.django_lockstep.monitor.lock_situations import LockSituation, lock, role
+from tests.support.factories import client_of_staff
 
 PAGE = "/admin/lockstep_monitor/lock/"
 
@@ -50,10 +51,8 @@ def test_the_admins_index_leads_to_it(admin_client: Client) -> None:
 
 
 @pytest.mark.parametrize(("codename", "status"), [("view_lock", 200), ("view_account", 403)])
-def test_it_is_for_whoever_may(client: Client, django_user_model: Any, codename: str, status: int) -> None:
-    clerk = django_user_model.objects.create(username="clerk", is_staff=True)
-    clerk.user_permissions.set(Permission.objects.filter(codename=codename))
-    client.force_login(clerk)
+def test_it_is_for_whoever_may(db: None, codename: str, status: int) -> None:
+    client = client_of_staff(codename)
     assert [client.get(url).status_code for url in (PAGE, f"{PAGE}waits.svg")] == [status, status]
 
 
@@ -72,8 +71,8 @@ def waiter(group: Group, situation: LockSituation) -> "Future[Any]":
     return situation.wait("b", lock, Group, group.pk)
 
 
-def found(name: str) -> Session:
-    (session,) = (each for each in lock_report().sessions.values() if each.application == name)
+def session_of(name: str) -> Session:
+    (session,) = (candidate for candidate in lock_report().sessions.values() if candidate.application == name)
     return session
 
 
@@ -87,14 +86,14 @@ def end(client: Client, session: Session, way: str, started: str | None = None) 
 
 
 def test_a_statement_is_cancelled(admin_client: Client, waiter: "Future[Any]") -> None:
-    assert end(admin_client, found("b"), "cancel") == ["The server was asked to end it."]
+    assert end(admin_client, session_of("b"), "cancel") == ["The server was asked to end it."]
     with pytest.raises(OperationalError, match="canceling statement due to user request"):
         waiter.result(20)
 
 
 def test_a_session_that_holds_a_lock_is_terminated(admin_client: Client, waiter: "Future[Any]") -> None:
     page = admin_client.get(PAGE).content.decode()
-    holder = found("a")
+    holder = session_of("a")
     # It runs no statement that could be cancelled.
     assert (f"{PAGE}{holder.pid}/cancel/" in page, f"{PAGE}{holder.pid}/terminate/" in page) == (False, True)
     assert b"Terminate this session?" in admin_client.get(f"{PAGE}{holder.pid}/terminate/").content
@@ -104,7 +103,7 @@ def test_a_session_that_holds_a_lock_is_terminated(admin_client: Client, waiter:
 
 def test_asking_ends_nothing(admin_client: Client, waiter: "Future[Any]") -> None:
     for name in "ab":
-        question = admin_client.get(f"{PAGE}{found(name).pid}/terminate/").content.decode()
+        question = admin_client.get(f"{PAGE}{session_of(name).pid}/terminate/").content.decode()
         assert "select" in question.lower()
     assert not waiter.done()
 
@@ -119,12 +118,12 @@ def test_what_is_no_time_of_a_session_is_a_bad_request(admin_client: Client, sta
 
 
 def test_another_session_with_its_pid_is_left_alone(admin_client: Client, waiter: "Future[Any]") -> None:
-    holder = found("a")
+    holder = session_of("a")
     path = f"{PAGE}{holder.pid}/terminate/"
     response = admin_client.post(path, {"started": datetime(2020, 1, 1, tzinfo=UTC).isoformat()})
     (said,) = get_messages(response.wsgi_request)
     assert "has ended in the meantime" in str(said)
-    assert found("a").pid == holder.pid
+    assert session_of("a").pid == holder.pid
 
 
 def test_a_session_that_is_gone_is_said_to_be(admin_client: Client) -> None:
@@ -147,20 +146,16 @@ def test_what_the_server_refuses_is_said(
             return end_session(*args, **options)
 
     monkeypatch.setattr(admin, "end_session", as_another_role)
-    said = end(admin_client, found("a"), "terminate")
+    said = end(admin_client, session_of("a"), "terminate")
     assert said[0].startswith("The server refuses: permission denied to terminate process")
     assert not waiter.done()
 
 
 @pytest.mark.parametrize("codename", ["view_lock", "end_session"])
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_it_takes_both_permissions(
-    client: Client, django_user_model: Any, waiter: "Future[Any]", codename: str, method: str
-) -> None:
-    clerk = django_user_model.objects.create(username="clerk", is_staff=True)
-    clerk.user_permissions.set(Permission.objects.filter(codename=codename))
-    client.force_login(clerk)
-    path = f"{PAGE}{found('a').pid}/terminate/"
+def test_it_takes_both_permissions(waiter: "Future[Any]", codename: str, method: str) -> None:
+    client = client_of_staff(codename)
+    path = f"{PAGE}{session_of('a').pid}/terminate/"
     assert getattr(client, method)(path).status_code == 403
     assert path.encode() not in client.get(PAGE).content
     assert not waiter.done()

@@ -10,7 +10,7 @@ from django.db import OperationalError, connection, connections, transaction
 
 from django_lockstep.monitor import LockReport, lock_report, waits
 from django_lockstep.monitor.management.commands import lock_report as command
-from tests.django_lockstep.monitor.lock_situations import LockSituation, facts, lock, role, run
+from tests.django_lockstep.monitor.lock_situations import LockSituation, lock, role, run, values_of
 from tests.support.sessions import is_as_it_was, query
 from tests.testapps.shop.models import Ticket
 
@@ -53,7 +53,7 @@ def test_a_role_without_rights_sees_that_a_session_waits(group: Group, situation
     (wait,) = report.waits
     assert report.limited
     assert (wait.waiter.hidden, wait.waiter.statement, wait.waiter.application) == (True, None, "b")
-    assert facts(wait, "model", "pk_unknown") == ("auth.Group", "this role may not read the table")
+    assert values_of(wait, "model", "pk_unknown") == ("auth.Group", "this role may not read the table")
     assert [blocker.pid for blocker in wait.blockers] == [holder.pid]
     assert "does not wait; its state is hidden from this role" in out
     assert out.endswith("members of pg_read_all_stats see them.\n")

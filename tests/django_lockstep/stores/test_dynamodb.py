@@ -15,16 +15,7 @@ from pytest_django import Settings
 from django_lockstep.leases import LeaseHandle, lease
 from django_lockstep.leases.handles import acquire_from
 from django_lockstep.leases.testing import expire
-from django_lockstep.stores import (
-    Grant,
-    Holder,
-    OutcomeUnknown,
-    Put,
-    StoreRefused,
-    StoreUnavailable,
-    Update,
-    claim,
-)
+from django_lockstep.stores import Grant, Holder, OutcomeUnknown, Put, StoreRefused, StoreUnavailable, Update, claim
 from django_lockstep.stores.dynamodb.client import Client
 from django_lockstep.stores.dynamodb.store import DynamoStore
 from django_lockstep.stores.dynamodb.values import decode, encode
@@ -96,8 +87,8 @@ def test_an_acquire_is_recognised(dynamodb: DynamoStore, faults: Callable[..., N
 
 
 def test_an_acquire_of_an_earlier_attempt_is_recognised(dynamodb: DynamoStore) -> None:
-    wanted = claim("k", 60)
-    first, again = dynamodb.acquire(wanted), dynamodb.acquire(wanted)
+    request = claim("k", 60)
+    first, again = dynamodb.acquire(request), dynamodb.acquire(request)
     assert isinstance(first, Grant)
     assert isinstance(again, Grant)
     assert again.token == first.token

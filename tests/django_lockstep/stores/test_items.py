@@ -197,9 +197,9 @@ def test_transactions_of_one_token_at_once_are_done_once(
 
 def test_crossing_transactions_both_end(store: DynamoStore, open_session: Callable[[], Session]) -> None:
     a, b = put(store, "a"), put(store, "b")
-    one = [Update("a", {"by": 1}, a), Update("b", {"by": 1}, b)]
-    two = [Update("b", {"by": 2}, b), Update("a", {"by": 2}, a)]
-    answers = [open_session().start(store.transact, writes) for writes in (one, two)]
+    first = [Update("a", {"by": 1}, a), Update("b", {"by": 1}, b)]
+    second = [Update("b", {"by": 2}, b), Update("a", {"by": 2}, a)]
+    answers = [open_session().start(store.transact, writes) for writes in (first, second)]
     assert [bool(answer.result(20)) for answer in answers].count(True) == 1
     assert attributes_of(store, "a") == attributes_of(store, "b")
 
@@ -236,20 +236,16 @@ def test_a_holder_that_released_writes_nothing(store: DynamoStore) -> None:
         ({"money": 1.5}, TypeError, "attribute 'money': Float types are not supported. Use Decimal types instead"),
         ({"a": {"b": [float("nan")]}}, TypeError, "attribute 'a': Float types are not supported"),
         ({"n": Decimal("NaN")}, TypeError, "attribute 'n': Infinity and NaN not supported"),
-        ({"n": Decimal("Infinity")}, TypeError, "Infinity and NaN not supported"),
         ({"n": Decimal("-Infinity")}, ValueError, "attribute 'n': numbers must be finite"),
         ({"n": 10**38 + 1}, ValueError, "attribute 'n': numbers have at most 38 digits"),
         ({"n": Decimal("1e126")}, ValueError, r"between 1E-130 and 9.99E\+125, not 1E\+126"),
-        ({"n": Decimal("1e-131")}, ValueError, "between 1E-130"),
         ({"deep": nested(32)}, ValueError, "more than 31 levels deep"),
         ({"o": object()}, TypeError, "attribute 'o': Unsupported type"),
         ({"b": b"bytes"}, TypeError, "must be None, a bool, .* not bytes or a set"),
-        ({"set": {1}}, TypeError, "must be None, a bool, .* not bytes or a set"),
         ({"t": "\ud800"}, ValueError, "attribute 't': .* surrogates not allowed"),
         ({"": 1}, ValueError, "1 to 255 characters"),
         ({"m": {1: 1}}, ValueError, "1 to 255 characters"),
         ({"version": 1}, ValueError, "'version' is the store's own"),
-        ({"pk": "a"}, ValueError, "'pk' is the store's own"),
         ({"big": "x" * 410_000}, ValueError, "larger than 409600 bytes"),
     ],
 )

@@ -112,15 +112,6 @@ class Order(VersionedModel):
         return self.dish
 
 
-class PlainOrder(models.Model):
-    """The same on django-concurrency alone."""
-
-    version = AutoIncVersionField()
-    seat = models.ForeignKey(PlainSeat, on_delete=models.CASCADE)
-    dish = models.CharField(max_length=50)
-    count = models.PositiveIntegerField(default=1)
-
-
 class Poster(VersionedModel):
     """A file, and related objects without a version."""
 

@@ -71,8 +71,8 @@ def raise_by_request(request: HttpRequest, pk: int) -> HttpResponse:
 @csrf_exempt
 def rename_guest(request: HttpRequest, pk: int) -> JsonResponse:
     """Write what the JSON says."""
-    given: dict[str, Any] = json.loads(request.body)
-    return JsonResponse({"renamed": PlainSeat.objects.filter(pk=pk).update(guest=given["guest"]["name"])})
+    data: dict[str, Any] = json.loads(request.body)
+    return JsonResponse({"renamed": PlainSeat.objects.filter(pk=pk).update(guest=data["guest"]["name"])})
 
 
 def show(request: HttpRequest, pk: int) -> HttpResponse:

@@ -21,7 +21,7 @@ from django_lockstep.errors import ConcurrencyError, StaleVersionError
 from django_lockstep.lab.explorer import Scenario, explore
 from tests.support.factories import AccountFactory, UserFactory
 from tests.support.pages import ROOT
-from tests.support.sessions import Session
+from tests.support.sessions import Session, heard
 from tests.testapps.purses.models import Audited, Closable, Elsewhere, Premium, Purse, PurseEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -115,20 +115,12 @@ def test_the_methods_run_as_they_are_written_unless_a_setting_asks_for_this(sett
 
 
 def test_receivers_of_signals_are_called_for_new_entries() -> None:
-    account, heard = AccountFactory.create(balance=100), []
-
-    def listen(instance: Entry, **_: Any) -> None:
-        heard.append(instance.amount)
-
-    post_save.connect(listen, sender=Entry)
-    try:
+    account = AccountFactory.create(balance=100)
+    with heard(post_save, Entry) as messages:
         Account.deposit(account.pk, 5)
         account.refresh_from_db()
         account.try_deposit(7)
-    finally:
-        post_save.disconnect(listen, sender=Entry)
-    Account.deposit(account.pk, 8)
-    assert heard == [5, 7]
+    assert [message["instance"].amount for message in messages] == [5, 7]
 
 
 @pytest.mark.parametrize("bank", [Purse, *STRATEGIES.values()], ids=["methods", *STRATEGIES])

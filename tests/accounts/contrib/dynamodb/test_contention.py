@@ -40,7 +40,7 @@ def test_eight_processes_lose_no_change(options: dict[str, Any]) -> None:
     with processes(8) as pool:
         changes = [("deposit", 10, None), ("withdraw", 7, None)] * 5
         running = [pool.submit(book, options, changes) for _ in range(8)]
-        balances = [balance for each in running for balance in each.result()]
+        balances = [balance for worker in running for balance in worker.result()]
     assert balance_of() == 1000 + 8 * 5 * 3
     # Each of them saw a state of its own, and all of these are in the chain.
     account.refresh()
@@ -52,7 +52,7 @@ def test_one_key_books_once_whoever_uses_it(options: dict[str, Any]) -> None:
     account = DynamoAccount.open("ada", balance=0)
     with processes(8) as pool:
         running = [pool.submit(book, options, [("deposit", 50, "payment")] * 3) for _ in range(8)]
-        balances = [balance for each in running for balance in each.result()]
+        balances = [balance for worker in running for balance in worker.result()]
     assert balances == ["50.00"] * 24
     account.refresh()
     assert (account.balance, account.entry_count) == (50, 1)
@@ -63,6 +63,6 @@ def test_opposite_transfers_pass(options: dict[str, Any]) -> None:
     DynamoAccount.open("bob", balance=100)
     with processes(4) as pool:
         pairs = [("ada", "bob"), ("bob", "ada")] * 2
-        for each in [pool.submit(shuttle, options, *pair, 5) for pair in pairs]:
-            each.result()
+        for transfers in [pool.submit(shuttle, options, *pair, 5) for pair in pairs]:
+            transfers.result()
     assert (balance_of("ada"), balance_of("bob")) == (100, 100)

@@ -43,18 +43,18 @@ def key_of(account: DynamoAccount, amount: int) -> str:
     return key
 
 
-def found(pk: str = "ada") -> list[tuple[str, Any, str, str]]:
+def breaks_of(pk: str = "ada") -> list[tuple[str, Any, str, str]]:
     breaks = account_breaks(DynamoAccount.get(pk))
-    return [(each.kind, each.entry, str(each.expected), str(each.stored)) for each in breaks]
+    return [(gap.kind, gap.entry, str(gap.expected), str(gap.stored)) for gap in breaks]
 
 
 @pytest.mark.usefixtures("options")
 class TestOneAccount:
     def test_right_books_are_right(self) -> None:
         DynamoAccount.open("bob")
-        assert found("bob") == []
+        assert breaks_of("bob") == []
         booked()
-        assert found() == []
+        assert breaks_of() == []
 
     def test_entries_that_come_meanwhile_are_not_missed(self) -> None:
         account = booked()
@@ -64,48 +64,48 @@ class TestOneAccount:
     def test_a_balance_without_an_entry(self) -> None:
         account = booked()
         tamper(account_key("ada"), balance=Decimal(161))
-        assert found() == [("balance", account.last_entry, "160.00", "161.00")]
+        assert breaks_of() == [("balance", account.last_entry, "160.00", "161.00")]
 
     def test_a_balance_without_any_entry(self) -> None:
         DynamoAccount.open("bob")
         tamper(account_key("bob"), balance=1)
-        assert found("bob") == [("balance", None, "0.00", "1.00")]
+        assert breaks_of("bob") == [("balance", None, "0.00", "1.00")]
 
     def test_an_amount_that_was_changed(self) -> None:
         key = key_of(booked(), 20)
         tamper(key, amount=21)
-        assert found() == [("entry", key, "131.00", "130.00")]
+        assert breaks_of() == [("entry", key, "131.00", "130.00")]
 
     def test_an_opening_that_was_changed(self) -> None:
         key = key_of(booked(), 10)
         tamper(account_key("ada"), opening_balance=90)
-        assert found() == [("opening", key, "90.00", "100.00")]
+        assert breaks_of() == [("opening", key, "90.00", "100.00")]
 
     def test_versions_that_do_not_grow(self) -> None:
         account = booked()
         first, last = key_of(account, 10), key_of(account, 30)
         tamper(first, version_after=account.version)
-        assert [each[:2] for each in found()] == [("version", key_of(account, 20))]
+        assert [gap[:2] for gap in breaks_of()] == [("version", key_of(account, 20))]
         tamper(last, version_after=account.version + 9)
-        assert [each[:2] for each in found()] == [("version", last), ("version", key_of(account, 20))]
+        assert [gap[:2] for gap in breaks_of()] == [("version", last), ("version", key_of(account, 20))]
 
     @pytest.mark.parametrize(("amount", "left"), [(10, 2), (20, 1), (30, 0)])
     def test_an_entry_that_is_gone(self, amount: int, left: int) -> None:
         account = booked()
         remove(key_of(account, amount))
-        assert [each[0::2] for each in found()] == [("count", "3")]
-        assert found()[0][3] == str(left)
+        assert [gap[0::2] for gap in breaks_of()] == [("count", "3")]
+        assert breaks_of()[0][3] == str(left)
 
     def test_a_circle_ends(self) -> None:
         account = booked()
         tamper(key_of(account, 20), previous=key_of(account, 30))
-        assert [each[0] for each in found()] == ["entry", "version", "opening"]
+        assert [gap[0] for gap in breaks_of()] == ["entry", "version", "opening"]
 
 
 @pytest.fixture
 def all_books(options: dict[str, Any]) -> Callable[[], list[tuple[str, str, str, str]]]:
     """Return the breaks of all accounts."""
-    return lambda: [(each.account, each.kind, str(each.expected), str(each.stored)) for each in chain_breaks()]
+    return lambda: [(gap.account, gap.kind, str(gap.expected), str(gap.stored)) for gap in chain_breaks()]
 
 
 @pytest.mark.slow

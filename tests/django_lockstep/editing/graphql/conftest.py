@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.django_lockstep.editing.callers import allow
 from tests.django_lockstep.editing.graphql.asking import Asker
+from tests.django_lockstep.editing.people import allow
 
 
 @pytest.fixture

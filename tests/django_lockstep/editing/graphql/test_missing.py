@@ -1,9 +1,6 @@
 """A project that mounts the GraphQL API and does not have the package that it needs."""
 
-import subprocess
-import sys
-
-from tests.support.pages import ROOT
+from tests.support.processes import run
 
 PROGRAM = """
 import sys
@@ -29,6 +26,5 @@ print([message.id for message in run_checks(tags=["urls"])])
 
 
 def test_it_starts_and_a_check_says_what_is_missing() -> None:
-    command = [sys.executable, "-W", "error", "-c", PROGRAM]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run("-W", "error", "-c", PROGRAM)
     assert (done.stdout, done.stderr) == ("['lockstep.E061']\n", "")

@@ -11,10 +11,9 @@ from django.contrib.auth.models import Permission
 from django.core.management import call_command
 from strawberry_django.management.commands import export_schema
 
-from django_lockstep.editing import check_out, checks, status_of
+from django_lockstep.editing import check_out, checks
 from django_lockstep.editing.graphql.execution import schema
 from django_lockstep.editing.models import Status
-from tests.django_lockstep.editing.callers import CLOSING, OPENING, Caller
 from tests.django_lockstep.editing.graphql.asking import (
     CHECK_IN,
     CHECK_OUT,
@@ -26,7 +25,7 @@ from tests.django_lockstep.editing.graphql.asking import (
     TRANSITION,
     Asker,
 )
-from tests.django_lockstep.editing.story import expire, held
+from tests.django_lockstep.editing.people import CLOSING, OPENING, Caller, held
 from tests.support.pages import ROOT
 from tests.testapps.press.models import Article, Author, Tag
 
@@ -79,7 +78,7 @@ def test_both_apis_tell_the_same(editor: Asker) -> None:
     assert [by_graphql[name] for name in by_http if name not in times] == [
         by_http[name] for name in by_http if name not in times
     ]
-    assert [len(one["must_end"]) for one in (by_graphql, by_http)] == [1, 1]
+    assert [len(answer["must_end"]) for answer in (by_graphql, by_http)] == [1, 1]
 
 
 def test_a_record_does_the_same(editor: Asker) -> None:
@@ -115,17 +114,8 @@ def test_taking_over(editor: Asker, rival: Asker) -> None:
 def test_only_what_the_user_may_see_is_listed(editor: Asker, rival: Asker) -> None:
     check_out(Tag, rival.user)
     check_out(Article, rival.user)
-    assert {one["table"] for one in editor.ask(TABLES)} == {"press.article", "press.author", "press.review"}
+    assert {status["table"] for status in editor.ask(TABLES)} == {"press.article", "press.author", "press.review"}
     assert editor.ask(OUT) == [{"table": "press.article", "record": "", "editor": "bob"}]
-
-
-def test_what_has_expired_is_not_out_and_cannot_be_extended(editor: Asker, rival: Asker) -> None:
-    token = editor.ask(CHECK_OUT, table="press.article")["token"]
-    expire(status_of(Article))
-    assert editor.ask(OUT) == []
-    lost = editor.fail(EXTEND, table="press.article", token=token)
-    assert (lost["code"], lost["how"]) == ("CONFLICT", "expired")
-    assert rival.ask(CHECK_OUT, table="press.article")["lock_result"]
 
 
 # The schema, as it is exported, and where it is mounted
@@ -148,7 +138,7 @@ def test_the_statuses_are_those_of_the_table() -> None:
 def test_everything_is_described() -> None:
     kinds = [kind for name, kind in schema._schema.type_map.items() if not name.startswith("__")]
     parts = [(kind, name, part) for kind in kinds for name, part in members(kind).items()]
-    arguments = [(kind, name, each) for kind, _, part in parts for name, each in getattr(part, "args", {}).items()]
+    arguments = [(kind, name, value) for kind, _, part in parts for name, value in getattr(part, "args", {}).items()]
     assert [f"{kind}.{name}" for kind, name, part in parts + arguments if not part.description] == []
 
 

@@ -12,8 +12,9 @@ from graphql import get_introspection_query
 
 from django_lockstep.editing.graphql.views import MAX_BODY
 from django_lockstep.editing.tokens import issue
-from tests.django_lockstep.editing.callers import API, allow
 from tests.django_lockstep.editing.graphql.asking import PATH, Asker
+from tests.django_lockstep.editing.people import API, allow
+from tests.support.factories import client_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
 BODY = {"query": "{ tables { table } }"}
@@ -57,9 +58,7 @@ def test_a_token_needs_none(editor: Any) -> None:
 
 @pytest.mark.parametrize("method", ["get", "put", "delete", "options"])
 def test_it_is_post_alone(editor: Any, method: str) -> None:
-    client = Client()
-    client.force_login(editor)
-    answer = client.generic(method.upper(), f"{PATH}?query={{tables{{table}}}}")
+    answer = client_of(editor).generic(method.upper(), f"{PATH}?query={{tables{{table}}}}")
     assert (code(answer), answer.headers["Allow"]) == ("METHOD_NOT_ALLOWED", "POST")
 
 
