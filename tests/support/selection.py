@@ -93,6 +93,7 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_waits.py",
         "tests/django_lockstep/lab/finder/test_seeded_shop.py",
         "tests/django_lockstep/lab/test_plot.py",
+        "tests/django_lockstep/leases/test_machine.py",
         "tests/django_lockstep/leases/test_waiting.py",
         "tests/django_lockstep/locking/test_rows.py::test_no_two_ways_deadlock",
         # A DynamoDB server; so do those parameters of the other tests there.
