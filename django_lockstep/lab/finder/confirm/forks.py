@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import count
 from typing import Any
 
 from django.core import mail
@@ -22,7 +23,7 @@ from django.urls import Resolver404, resolve
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Response, Run, Scenario, explore, replay
 from django_lockstep.lab.explorer.requests import location_of
 from django_lockstep.lab.finder.record.calls import Call
-from django_lockstep.lab.finder.record.requests import CallNext, RequestNumbers, buffer_body
+from django_lockstep.lab.finder.record.requests import CallNext, buffer_body
 
 __all__ = ["IGNORED", "Actor", "Fork", "Point", "Points", "RequestActor", "apart_from_the_test", "require_committed"]
 
@@ -204,17 +205,16 @@ class Points:
 
     def __init__(self, reach: Callable[[Point], None]) -> None:
         self._reach = reach
-        self._requests = RequestNumbers()
-        self._calls: Counter[str] = Counter()
+        self.restart()
 
     def restart(self) -> None:
-        """Begin to count, when a test's fixtures are there and its body begins."""
-        self._requests.restart()
-        self._calls.clear()
+        """Begin to count, when a test's fixtures are there and its body begins: as the recorder counts."""
+        self._requests = count()
+        self._calls: Counter[str] = Counter()
 
     def on_request(self, handler: object, environ: dict[str, Any], call_next: CallNext) -> Any:
         """Have a request reached, then let the test send it; `intercept` calls this."""
-        self._reach(Point(RequestActor.of(environ, call_next), self._requests.take()))
+        self._reach(Point(RequestActor.of(environ, call_next), next(self._requests)))
         return call_next(environ)
 
     def on_call(self, name: str, call: Call) -> None:

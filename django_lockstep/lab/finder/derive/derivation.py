@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness, candidate_id
+from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.derive.history import History, Hit, UnitStep
 from django_lockstep.lab.finder.derive.pair_races import lock_orders, messages_before_commit, write_skews
 from django_lockstep.lab.finder.derive.row_races import insert_races, row_races, whole_row_races
@@ -100,15 +100,17 @@ def _candidate(
     partners = _partners(first, same, columns, writers)
     partner = partners[0].name if partners else ""
     names = {first.unit.name, partner}
-    write = Access.of(first.write.statement)
+    write = first.write.statement
+    # Without the line, which moves when something above it is edited.
+    place = f"{write.site.path} {write.site.function}" if write.site else write.sql
     return Candidate(
-        id=candidate_id(kind, table, write, nth=nth),
+        id=hashlib.blake2b(f"{kind} {table} {nth} {place}".encode(), digest_size=6).hexdigest(),
         kind=kind,
         table=table,
         columns=columns,
         unit=first.unit.name,
         unit_kind=first.unit.kind,
-        read=Access.of(first.read.statement) if first.read else None,
+        read=first.read.statement if first.read else None,
         write=write,
         witnesses=_witnesses((hit.unit for hit in same), trails, names),
         partner=partner,

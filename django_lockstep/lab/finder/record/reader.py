@@ -62,13 +62,12 @@ class StatementReader:
         """
         connection, cursor = context["connection"], context["cursor"]
         text, values = positional(sql, first(params) if many else params)
-        rows = RowReader(self._catalog(connection), self._fingerprints)
         return RecordedStatement(
             sql=text,
             params=tuple(map(self._fingerprints.of, values)),
             types=tuple(map(type_name, values)),
             rows=cursor.rowcount if cursor.rowcount >= 0 else None,
-            read=rows.read(getattr(cursor.cursor, "pgresult", None), connection.connection, keys),
+            read=self._rows(getattr(cursor.cursor, "pgresult", None), connection, keys),
             alias=connection.alias,
             **where,
         )
@@ -82,11 +81,10 @@ class StatementReader:
         driver, pk = connection.connection, instance.pk
         if not hasattr(driver, "pgconn") or not isinstance(pk, int | str | UUID):
             return ()
-        rows = RowReader(self._catalog(connection), self._fingerprints)
         quote = connection.ops.quote_name
         owners = dict.fromkeys(column.model._meta for column in instance._meta.concrete_fields)
         queries = (f"SELECT * FROM {quote(meta.db_table)} WHERE {quote(meta.pk.column)} = $1" for meta in owners)
-        return tuple(row for query in queries for row in rows.read(_ask(driver, query, str(pk)), driver, keys))
+        return tuple(row for query in queries for row in self._rows(_ask(driver, query, str(pk)), connection, keys))
 
     def loaded_fields(self, instance: models.Model) -> list[str]:
         """Return the fields whose values are those of the row; the others were set, or are deferred."""
@@ -100,12 +98,34 @@ class StatementReader:
                     names.append(column.attname)
         return names
 
-    def _catalog(self, connection: Any) -> TableCatalog:
+    def _rows(self, result: Any, connection: Any, keys: dict[str, int | str]) -> tuple[RowRead, ...]:
+        """Return the rows of a result, led back to their tables: of joins, select_related and raw SQL alike."""
+        driver = connection.connection
         # Not by alias: a mirror's alias reaches the same tables.
-        name = str(connection.settings_dict["NAME"])
-        if name not in self._catalogs:
-            self._catalogs[name] = TableCatalog(self._on_tables)
-        return self._catalogs[name]
+        catalog = self._catalogs.setdefault(str(connection.settings_dict["NAME"]), TableCatalog(self._on_tables))
+        catalog.ensure_loaded(driver)
+        if result is None or not result.nfields:
+            return ()
+        groups = _groups(result, catalog, driver)
+        count = min(result.ntuples, _MOST_ROWS)
+        return tuple(
+            row for number in range(count) for group in groups for row in self._row(result, number, group, keys)
+        )
+
+    def _row(self, result: Any, number: int, group: _Group, keys: dict[str, int | str]) -> list[RowRead]:
+        texts = {name: result.get_value(number, place) for name, (place, _) in group.columns.items()}
+        values = {name: self._fingerprints.of_column(texts[name], group.columns[name][1]) for name in texts}
+        columns = group.table.table.key
+        if not columns or not all(name in values for name in columns):
+            return [RowRead(table=group.table.table.name, values=values)]
+        if any(texts[name] is None for name in columns):
+            return []  # nothing was found by an outer join
+        key = ",".join(values[name] for name in columns)
+        if len(columns) == 1:
+            text = texts[columns[0]].decode(errors="replace")
+            # As a number, so that 10 comes after 9.
+            keys[key] = int(text) if group.columns[columns[0]][1] in _INTEGERS else text
+        return [RowRead(table=group.table.table.name, key=key, values=values)]
 
 
 # Parameters by position, with a name for the type of each.
@@ -144,8 +164,6 @@ def _is_now(value: datetime) -> bool:
     return timezone.is_naive(value) == timezone.is_naive(now) and abs(value - now) < _MOMENT
 
 
-# The rows that a result holds, led back to their tables: joins, select_related and raw SQL alike.
-
 _MOST_ROWS = 200
 """Of a statement; units that read more do so in loops, in which the first rows tell as much."""
 _INTEGERS = frozenset({20, 21, 23})
@@ -160,56 +178,23 @@ class _Group:
     """By name, the place in the result and the type's OID."""
 
 
-class RowReader:
-    """Reads rows, and notes the order of their keys."""
-
-    def __init__(self, catalog: TableCatalog, fingerprints: Fingerprints) -> None:
-        self._catalog = catalog
-        self._fingerprints = fingerprints
-
-    def read(self, result: Any, driver: Any, keys: dict[str, int | str]) -> tuple[RowRead, ...]:
-        """Return the rows; add the values of their keys to ``keys``, by fingerprint."""
-        self._catalog.ensure_loaded(driver)
-        if result is None or not result.nfields:
-            return ()
-        groups = self._groups(result, driver)
-        count = min(result.ntuples, _MOST_ROWS)
-        return tuple(
-            row for number in range(count) for group in groups for row in self._row(result, number, group, keys)
-        )
-
-    def _groups(self, result: Any, driver: Any) -> list[_Group]:
-        groups: list[_Group] = []
-        last: dict[str, _Group] = {}
-        for place in range(result.nfields):
-            oid = result.ftable(place)
-            table = self._catalog.get(oid, driver) if oid else None
-            # Binary values would have to be decoded by type; where a project asks for them, they are left out.
-            if table is None or result.fformat(place) or not comparable(result.ftype(place)):
-                continue
-            column = table.columns.get(result.ftablecol(place), "")
-            group = last.get(table.table.name)
-            # The column a second time: the table is joined to itself.
-            if group is None or column in group.columns:
-                group = last[table.table.name] = _Group(table)
-                groups.append(group)
-            group.columns[column] = (place, result.ftype(place))
-        return groups
-
-    def _row(self, result: Any, number: int, group: _Group, keys: dict[str, int | str]) -> list[RowRead]:
-        texts = {name: result.get_value(number, place) for name, (place, _) in group.columns.items()}
-        values = {name: self._fingerprints.of_column(texts[name], group.columns[name][1]) for name in texts}
-        columns = group.table.table.key
-        if not columns or not all(name in values for name in columns):
-            return [RowRead(table=group.table.table.name, values=values)]
-        if any(texts[name] is None for name in columns):
-            return []  # nothing was found by an outer join
-        key = ",".join(values[name] for name in columns)
-        if len(columns) == 1:
-            text = texts[columns[0]].decode(errors="replace")
-            # As a number, so that 10 comes after 9.
-            keys[key] = int(text) if group.columns[columns[0]][1] in _INTEGERS else text
-        return [RowRead(table=group.table.table.name, key=key, values=values)]
+def _groups(result: Any, catalog: TableCatalog, driver: Any) -> list[_Group]:
+    groups: list[_Group] = []
+    last: dict[str, _Group] = {}
+    for place in range(result.nfields):
+        oid = result.ftable(place)
+        table = catalog.get(oid, driver) if oid else None
+        # Binary values would have to be decoded by type; where a project asks for them, they are left out.
+        if table is None or result.fformat(place) or not comparable(result.ftype(place)):
+            continue
+        column = table.columns.get(result.ftablecol(place), "")
+        group = last.get(table.table.name)
+        # The column a second time: the table is joined to itself.
+        if group is None or column in group.columns:
+            group = last[table.table.name] = _Group(table)
+            groups.append(group)
+        group.columns[column] = (place, result.ftype(place))
+    return groups
 
 
 _TABLES = f"""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 from unittest import mock
@@ -20,7 +19,6 @@ __all__ = [
     "CallNext",
     "OnAsyncRequest",
     "OnRequest",
-    "RequestNumbers",
     "buffer_body",
     "current_request",
     "intercept",
@@ -35,29 +33,6 @@ OnAsyncRequest = Callable[[bytes, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 FORCED_USER = "django_lockstep.user"
 """In an environ, the user that Django REST framework is to take the request for authenticated as."""
 _requests: ContextVar[list[HttpRequest] | None] = ContextVar("_requests", default=None)
-
-
-class RequestNumbers:
-    """Numbers the requests of a test from 0, in the order in which their handling begins.
-
-    A recorded request is found again by its number, so that recorder and fork must count alike: `restart` when the
-    test's fixtures are there and its body begins, `take` once for each request that `intercept` passes on.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._next = 0
-
-    def restart(self) -> None:
-        """Begin to count a test's requests."""
-        with self._lock:
-            self._next = 0
-
-    def take(self) -> int:
-        """Return the next request's number."""
-        with self._lock:
-            self._next += 1
-            return self._next - 1
 
 
 @contextmanager
@@ -92,10 +67,11 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
     client: Any = ClientHandler.__call__
     wsgi: Any = WSGIHandler.__call__
     get_response: Any = BaseHandler.get_response
-    with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(ClientHandler, "__call__", of_client))
-        stack.enter_context(mock.patch.object(WSGIHandler, "__call__", of_wsgi))
-        stack.enter_context(mock.patch.object(BaseHandler, "get_response", noted))
+    with (
+        mock.patch.object(ClientHandler, "__call__", of_client),
+        mock.patch.object(WSGIHandler, "__call__", of_wsgi),
+        mock.patch.object(BaseHandler, "get_response", noted),
+    ):
         yield
 
 

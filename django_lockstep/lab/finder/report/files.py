@@ -24,8 +24,7 @@ from django_lockstep.lab.explorer.render.reports import (
     render_page,
 )
 from django_lockstep.lab.explorer.render.summaries import describe_step
-from django_lockstep.lab.finder.derive.candidates import Access
-from django_lockstep.lab.finder.record.recording import Site
+from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
 from django_lockstep.lab.finder.report.races import STATUSES, Entry, Race, Report
 from django_lockstep.lab.finder.report.text import full_text
 from django_lockstep.lab.output import require_writable, write_atomically
@@ -91,7 +90,7 @@ def _fields(entry: Entry) -> Iterator[tuple[str, Any]]:
     yield "run", finding.run
 
 
-def _access(access: Access) -> Mapping[str, Any]:
+def _access(access: RecordedStatement) -> Mapping[str, Any]:
     return {**(asdict(access.site) if access.site else {"path": "", "line": 0, "function": ""}), "sql": access.sql}
 
 
@@ -133,7 +132,7 @@ def _steps(entry: Entry) -> Iterator[CheckStep]:
             yield CheckStep(actor=entry.candidate.unit, text=text, location=_location(access))
 
 
-def _location(access: Access) -> Location | None:
+def _location(access: RecordedStatement) -> Location | None:
     return Location(path=access.site.path, line=access.site.line) if access.site else None
 
 
@@ -182,7 +181,7 @@ def _shown_race(race: Race, root: Path) -> dict[str, object]:
     }
 
 
-def _shown_access(verb: str, access: Access, root: Path) -> dict[str, object]:
+def _shown_access(verb: str, access: RecordedStatement, root: Path) -> dict[str, object]:
     """Return the access with the lines around it, as they are now; none if its file does not exist."""
     site = access.site or Site(path="", line=0, function="")
     # Installed apps are named as they are imported.

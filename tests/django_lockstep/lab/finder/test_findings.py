@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.finder.consequences import consequence_of, consequence_sentence, subjects_of
-from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness
+from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
+from django_lockstep.lab.finder.record.recording import RecordedStatement
 from django_lockstep.lab.finder.report.races import Suppression, report_on
 from django_lockstep.lab.finder.report.text import as_text, in_a_line
 from tests.django_lockstep.lab.finder.builders import site
@@ -21,7 +22,7 @@ def candidate(name: str, **fields: Any) -> Candidate:
         "table": "seat",
         "unit": f"POST {name}/",
         "unit_kind": "request",
-        "write": Access(site=site(7), sql="UPDATE seat"),
+        "write": RecordedStatement(site=site(7), sql="UPDATE seat"),
         "witnesses": (Witness(test="test_it", number=0),),
         "rank": 10,
         "sentence": "A sentence.",
@@ -159,7 +160,7 @@ def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None
     [([], 1), (["box/office.py"], 1), (["box/office.py sell"], 1), (["a", "b"], 0), (["box/office.py", "b"], 0)],
 )
 def test_the_status_is_1_for_one_that_is_not_suppressed(tmp_path: Path, suppressed: list[str], status: int) -> None:
-    there = Access(site=site(3, "refund"), sql="UPDATE seat")
+    there = RecordedStatement(site=site(3, "refund"), sql="UPDATE seat")
     other = replace(there.site, path="box/till.py") if there.site else None
     found = Findings(
         tmp_path / "findings", [candidate("a"), candidate("b", write=replace(there, site=other)), candidate("c")]
@@ -280,7 +281,7 @@ def test_the_rest_stands_by_reason_and_first_what_can_be_changed(tmp_path: Path)
 
 
 def test_of_what_was_counted_it_is_said_that_the_limit_may_be_far_away(tmp_path: Path) -> None:
-    count = Access(site=site(3), sql='SELECT COUNT(*) AS "__count" FROM "seat" WHERE "seat"."show_id" = %s')
+    count = RecordedStatement(site=site(3), sql='SELECT COUNT(*) AS "__count" FROM "seat" WHERE "seat"."show_id" = %s')
     found = Findings(tmp_path / "findings", [candidate("a", read=count), candidate("b")])
     for name in "ab":
         found.add(Finding(candidate=name, verdict="not confirmed", reason="4 schedules"))

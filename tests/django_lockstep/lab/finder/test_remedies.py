@@ -8,8 +8,7 @@ import pytest
 
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES, try_lock, try_patches
-from django_lockstep.lab.finder.derive.candidates import Access
-from django_lockstep.lab.finder.record.recording import Site
+from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
 from tests.django_lockstep.lab.finder.test_findings import candidate
 from tests.testapps.seeded_shop.racing import services
 from tests.testapps.seeded_shop.racing.models import Basket, Payment, Subscription, Wallet
@@ -119,7 +118,7 @@ def test_a_change_helps_only_if_the_code_still_works(
     exploration = fork.explore(seconds=20)
     assert exploration.failure
     accesses = {
-        which: Access(site=Site(path=f"{name}.py", line=line, function="spend"), sql="")
+        which: RecordedStatement(site=Site(path=f"{name}.py", line=line, function="spend"), sql="")
         for which, line in {"read": 7, "write": 9}.items()
     }
     race = candidate("a", kind="read-modify-write", table="racing_wallet", **accesses)

@@ -13,13 +13,13 @@ from django.core.management import CommandError, call_command
 
 from django_lockstep.lab.explorer import Run, Step, svg, timeline
 from django_lockstep.lab.explorer.render.reports import run_data
-from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness
+from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings
-from django_lockstep.lab.finder.record.recording import RecordingWriter, Site
+from django_lockstep.lab.finder.record.recording import RecordedStatement, RecordingWriter, Site
 from django_lockstep.lab.finder.report.files import require_report, write_report
 from django_lockstep.lab.finder.report.races import Report, Suppression, entries_of, report_on
 from django_lockstep.lab.management.commands import find_races
-from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, unit
+from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, site, unit
 
 SOURCE = """def sell(pk):
     seat = Seat.objects.get(pk=pk)
@@ -60,8 +60,10 @@ def candidate(name: str = "a1", **fields: Any) -> Candidate:
         "table": "seat",
         "unit": "POST sell/",
         "unit_kind": "request",
-        "read": Access(site=Site(path="box/office.py", line=2, function="sell"), sql="SELECT price FROM seat"),
-        "write": Access(site=Site(path="box/office.py", line=4, function="sell"), sql="UPDATE seat"),
+        "read": RecordedStatement(
+            site=Site(path="box/office.py", line=2, function="sell"), sql="SELECT price FROM seat"
+        ),
+        "write": RecordedStatement(site=site(4), sql="UPDATE seat"),
         "witnesses": (Witness(test="tests/test_office.py::test_sell", number=0),),
         "rank": 10,
         "sentence": "seat.price is read without a lock.",
@@ -238,8 +240,8 @@ def test_what_comes_from_outside_is_escaped(report: Report) -> None:
     run = replace(RUN, steps=steps, reason=poison, differences=(poison,))
     (report.root / "box" / "office.py").write_text(f"{poison}\n" * 5)
     texts = dict.fromkeys(("table", "unit", "sentence", "partner"), poison)
-    site = Site(path="box/office.py", line=2, function=poison)
-    access = Access(site=site, sql=poison)
+    place = Site(path="box/office.py", line=2, function=poison)
+    access = RecordedStatement(site=place, sql=poison)
     evil = candidate(**texts, columns=(poison,), also=(poison,), read=access, write=replace(access, site=None),
                      witnesses=(Witness(test=poison, number=0),))  # fmt: skip
     names = ("reason", "pairing", "schedule", "consequence", "remedy", "test_file")
