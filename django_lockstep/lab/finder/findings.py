@@ -138,7 +138,7 @@ class Findings:
 
     @classmethod
     def on(cls, recording: Path) -> Findings:
-        """Return those on a recording's candidates. Raises ``OSError`` and `NotARecording` if there is none."""
+        """Return those on a recording's candidates. Raises ``OSError`` and `FinderError` if there is none."""
         recorded = read_recording(recording)
         candidates = find_candidates(recorded)
         units = f"{counted(len(recorded.writers), 'unit')} of work that write, from {counted(recorded.tests, 'test')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from django_lockstep.lab.explorer.effects.statement_text import StatementText, Value, read_statement
@@ -31,7 +32,9 @@ class UnitStep:
             return (value.literal,)
         params = self.statement.params
         fingerprints = [params[number] for number in value.params if number < len(params)]
-        return tuple(element for text in fingerprints for element in _elements(text))
+        # Of a list, those of its elements.
+        elements = (text[1:-1].split("|") if text.startswith("[") else [text] for text in fingerprints)
+        return tuple(chain.from_iterable(elements))
 
     def value_for(self, key: str, value: Value) -> Value:
         """Return the value that the row of this key gets."""
@@ -66,10 +69,6 @@ class UnitStep:
         """Return what the conditions compare the table's columns with."""
         comparisons = [comparison for comparison in self.template.equalities if comparison.table == table]
         return {comparison.column: frozenset(self.values(comparison.value)) for comparison in comparisons}
-
-
-def _elements(text: str) -> list[str]:
-    return text[1:-1].split("|") if text.startswith("[") else [text]
 
 
 @dataclass(frozen=True, slots=True)

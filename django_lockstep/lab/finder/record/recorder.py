@@ -83,8 +83,8 @@ class Recorder:
             stack.enter_context(self._transactions.counted())
             self._senders = stack.enter_context(Senders(self._note_sent))
             stack.enter_context(self._calls.letting_go())
-            connection_created.connect(self._connected)
-            stack.callback(connection_created.disconnect, self._connected)
+            connection_created.connect(self._attach)
+            stack.callback(connection_created.disconnect, self._attach)
             stack.callback(self._detach)
             for connection in connections.all(initialized_only=True):
                 self._attach(connection)
@@ -104,10 +104,7 @@ class Recorder:
 
     # Connections
 
-    def _connected(self, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-        self._attach(connection)
-
-    def _attach(self, connection: BaseDatabaseWrapper) -> None:
+    def _attach(self, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
         if self._executed not in connection.execute_wrappers:
             # First, so that blocks that take away the last one, their own, find that.
             connection.execute_wrappers.insert(0, self._executed)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from django_lockstep.lab.explorer.effects.catalog import ForeignKey, UniqueIndex
-from django_lockstep.lab.finder.errors import NotARecording
+from django_lockstep.lab.finder.errors import FinderError
 
 __all__ = [
     "PASSED_ROW",
@@ -209,7 +209,7 @@ def _set_fields(record: Any) -> dict[str, Any]:
 
 
 def read_recording(path: Path) -> Recording:
-    """Return what the file holds. Raises `NotARecording` unless this version wrote it."""
+    """Return what the file holds. Raises `FinderError` unless this version wrote it."""
     reader = _Reader()
     for record in _records(path):
         for kind, value in record.items():
@@ -222,7 +222,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8", errors="replace") as file:
         records = filter(None, map(_decoded, file))
         if (first := next(records, {})).get("recording") != _VERSION:
-            raise NotARecording(
+            raise FinderError(
                 f"{path} is not a recording of version {_VERSION}: record the tests again with --find-races"
             )
         yield from (first, *records)

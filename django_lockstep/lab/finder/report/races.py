@@ -14,7 +14,7 @@ from django_lockstep.lab.explorer.effects.statement_text import read_statement
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.consequences import consequence_sentence
 from django_lockstep.lab.finder.derive.candidates import Candidate
-from django_lockstep.lab.finder.errors import NotASuppression
+from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
 from django_lockstep.lab.wording import counted
 
@@ -245,17 +245,17 @@ class Suppression:
 def read_suppressions(root: Path, baseline: Path | None = None) -> list[Suppression]:
     """Return the suppressions of the project in this folder, and the races that an earlier report has confirmed.
 
-    Raises `NotASuppression` without site or reason, and if ``baseline`` is no report in JSON; ``OSError`` without it.
+    Raises `FinderError` without site or reason, and if ``baseline`` is no report in JSON; ``OSError`` without it.
     """
     path = root / "pyproject.toml"
     settings = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
     entries = settings.get("tool", {}).get("lockstep", {}).get("races", [])
     if not isinstance(entries, list):
-        raise NotASuppression("races of tool.lockstep in pyproject.toml must be tables [[tool.lockstep.races]]")
+        raise FinderError("races of tool.lockstep in pyproject.toml must be tables [[tool.lockstep.races]]")
     for entry in entries:
         texts = entry.values() if isinstance(entry, dict) and set(entry) == {"site", "reason"} else [None]
         if not all(isinstance(text, str) and text.strip() for text in texts):
-            raise NotASuppression(
+            raise FinderError(
                 f"an entry of tool.lockstep.races in pyproject.toml must have site and reason, not {entry!r}"
             )
     earlier = _confirmed_in(baseline) if baseline is not None else []
@@ -267,5 +267,5 @@ def _confirmed_in(baseline: Path) -> list[Suppression]:
         candidates = json.loads(baseline.read_text("utf-8"))["candidates"]
         names = [candidate["id"] for candidate in candidates if candidate["verdict"] == "confirmed"]
     except (ValueError, KeyError, TypeError) as error:
-        raise NotASuppression(f"{baseline} is no report in JSON, as a report named .json is") from error
+        raise FinderError(f"{baseline} is no report in JSON, as a report named .json is") from error
     return [Suppression(site=name, reason=f"in the baseline {baseline.name}") for name in names]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from django_lockstep.lab.finder.errors import NotARecording
+from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.record.recording import (
     Recording,
     RecordingWriter,
@@ -55,7 +55,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.txt"
     path.write_text(text)
 
-    with pytest.raises(NotARecording, match=r"other.txt is not a recording of version 2: record the tests again"):
+    with pytest.raises(FinderError, match=r"other.txt is not a recording of version 2: record the tests again"):
         read_recording(path)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from django_lockstep.lab.finder.errors import NotASuppression
+from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Finding
 from django_lockstep.lab.finder.report.files import write_report
 from django_lockstep.lab.finder.report.races import Suppression, read_suppressions, report_on
@@ -50,12 +50,12 @@ def test_a_project_without_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_one_without_a_reason_is_refused(tmp_path: Path, entry: str) -> None:
-    with pytest.raises(NotASuppression, match="must have site and reason, not {"):
+    with pytest.raises(FinderError, match="must have site and reason, not {"):
         read_suppressions(written(tmp_path, f"[[tool.lockstep.races]]\n{entry}"))
 
 
 def test_one_table_instead_of_several_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotASuppression, match=r"must be tables \[\[tool.lockstep.races\]\]"):
+    with pytest.raises(FinderError, match=r"must be tables \[\[tool.lockstep.races\]\]"):
         read_suppressions(written(tmp_path, '[tool.lockstep.races]\nsite = "a.py"\nreason = "b"'))
 
 
@@ -91,5 +91,5 @@ def test_a_baseline_accepts_what_an_earlier_report_confirmed(tmp_path: Path) -> 
 def test_what_is_no_report_is_no_baseline(tmp_path: Path, text: str) -> None:
     (tmp_path / "races.json").write_text(text)
 
-    with pytest.raises(NotASuppression, match="races.json is no report in JSON"):
+    with pytest.raises(FinderError, match="races.json is no report in JSON"):
         read_suppressions(tmp_path, tmp_path / "races.json")
