@@ -98,8 +98,8 @@ class Fork:
 
     actors: Mapping[str, Callable[[Any], Any]]
     remedies: dict[tuple[str, ...], int] = field(default_factory=dict)
-    """Schedules around writes of a table that all end right with a remedy, by the table and the change of the code, or
-    the model's label and the key of the row that was locked first; 0 if one ends wrong."""
+    """Schedules around writes of a table that all end right with a change of the code, by the table and the change; 0
+    if one ends wrong."""
 
     @property
     def titles(self) -> tuple[str, ...]:

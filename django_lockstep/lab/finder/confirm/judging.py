@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from django_lockstep.lab.explorer.render.reports import run_data
 from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.pairings import Pairing
-from django_lockstep.lab.finder.confirm.remedies import ends_as, try_lock, try_patches
+from django_lockstep.lab.finder.confirm.remedies import ends_as, try_patches
 from django_lockstep.lab.finder.consequences import CONSEQUENCES, consequence_of, subjects_of
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Place, Verdict
@@ -186,13 +187,11 @@ class Attempts:
     def _try_remedy(self, run: Run, fork: Fork, exploration: Exploration) -> str:
         if self.candidate.kind == "lock-order":
             return ""  # another lock first only moves the cycle
-        try:
+        with suppress(ExplorerError):  # a remedy that cannot be tried is not one that helped
             self._patch, schedules = try_patches(self.candidate, run, fork, exploration=exploration)
             if self._patch:
                 return f"with this change {counted(schedules, 'schedule')} end as serial orders do"
-            return try_lock(self.candidate, run, fork, exploration=exploration)
-        except ExplorerError:  # a remedy that cannot be tried is not one that helped
-            return ""
+        return ""
 
     def _reason(self, is_left: bool) -> str:
         totals: Counter[str] = Counter()

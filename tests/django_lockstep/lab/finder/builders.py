@@ -67,8 +67,8 @@ INSERT = 'INSERT INTO "booking" ("event_id", "code", "place") VALUES (%s, %s, %s
 
 def row(table: str, key: object, **values: object) -> RowRead:
     """Return a row as it is read, with its key."""
-    known = {name: PLAIN(value) for name, value in values.items()}
-    return RowRead(table=table, key=PLAIN(key), values={TABLES[table].key[0]: PLAIN(key), **known})
+    columns = {name: PLAIN(value) for name, value in values.items()}
+    return RowRead(table=table, key=PLAIN(key), values={TABLES[table].key[0]: PLAIN(key), **columns})
 
 
 def sent(
@@ -100,8 +100,8 @@ def unit(*statements: RecordedStatement, name: str = "POST sell/<int:pk>/", **fi
         statement if statement.site else _at(statement, site(line)) for line, statement in enumerate(statements, 1)
     ]
     inputs = frozenset(map(PLAIN, fields.pop("inputs", ())))
-    given = {"test": "test_it", "kind": "request", "number": 0, **fields}
-    return Unit(name=name, inputs=inputs, statements=tuple(placed), **given)
+    defaults = {"test": "test_it", "kind": "request", "number": 0, **fields}
+    return Unit(name=name, inputs=inputs, statements=tuple(placed), **defaults)
 
 
 def _at(statement: RecordedStatement, place: Site) -> RecordedStatement:
@@ -109,13 +109,13 @@ def _at(statement: RecordedStatement, place: Site) -> RecordedStatement:
     return RecordedStatement(**{**values, "site": place})
 
 
-def found(*units: Unit, **tables: Table) -> list[Candidate]:
+def derive(*units: Unit, **tables: Table) -> list[Candidate]:
     """Return the candidates of these units."""
     return find_candidates(Recording(tables={**TABLES, **tables}, units=units, tests=1))
 
 
 def kinds(*units: Unit, **tables: Table) -> list[str]:
-    return [candidate.kind for candidate in found(*units, **tables)]
+    return [candidate.kind for candidate in derive(*units, **tables)]
 
 
 def with_index(table: Table, *columns: str, predicate: tuple[str, ...] = ()) -> Mapping[str, Table]:

@@ -15,10 +15,10 @@ from tests.django_lockstep.lab.finder.test_plugin import DEADLY, FEW, FILES, LEA
 
 @pytest.fixture
 def project(tmp_path: Path, db: None) -> Project:
-    made = Project(tmp_path, postgresql())
+    cinema = Project(tmp_path, postgresql())
     settings = FILES["settings.py"].replace('["cinema"]', '["cinema", "django_lockstep.lab"]')
     (tmp_path / "settings.py").write_text(settings)
-    return made
+    return cinema
 
 
 def run(project: Project, *options: str, terminal: bool) -> tuple[int, str]:

@@ -26,8 +26,8 @@ BARE = Unit(test="test_it", kind="call", name="box.office.sell", number=2, state
 def write(path: Path, *units: Unit, notes: tuple[str, ...] = ()) -> Path:
     writer = RecordingWriter(path)
     writer.write_tables(TABLES.values())
-    for each in units:
-        writer.write_unit(each)
+    for work_unit in units:
+        writer.write_unit(work_unit)
     writer.write_tables(with_index(BOOKING, "code", predicate=("place",)).values())
     writer.close(tests=1, notes=notes)
     return path

@@ -74,10 +74,10 @@ def test_each_confirmed_one_has_what_shows_it(search: Search) -> None:
 
 
 def test_each_candidate_has_one_verdict(search: Search) -> None:
-    found = Findings.on(search.recording)
+    findings = Findings.on(search.recording)
 
-    assert {candidate.id for candidate, _ in found.pairs()} == found.candidates.keys()
-    assert all(finding.reason for _, finding in found.pairs())
+    assert {candidate.id for candidate, _ in findings.pairs()} == findings.candidates.keys()
+    assert all(finding.reason for _, finding in findings.pairs())
 
 
 TWIN = """
@@ -171,6 +171,6 @@ def test_an_interrupted_search_keeps_what_is_known(search: Search) -> None:
 
     assert process.returncode == pytest.ExitCode.INTERRUPTED, printed
     assert f"Interrupted; --race-confirm={record} goes on from here" in printed
-    known = Findings.on(record)
-    assert 0 < len(known.pairs()) < len(known.candidates)
+    findings = Findings.on(record)
+    assert 0 < len(findings.pairs()) < len(findings.candidates)
     assert "1. CONFIRMED: " in printed

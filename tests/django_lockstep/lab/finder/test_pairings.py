@@ -34,13 +34,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def database() -> Mapping[str, Any]:
     """Return the rows of all tables, and where all sequences are."""
-    found: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     with connection.cursor() as cursor:
         for table in connection.introspection.table_names(cursor):
             cursor.execute(f'SELECT array_agg(t::text ORDER BY t::text) FROM "{table}" t')
-            found[table] = cursor.fetchone()[0]
+            tables[table] = cursor.fetchone()[0]
         cursor.execute("SELECT sequencename, last_value FROM pg_sequences ORDER BY 1")
-        return found | dict(cursor.fetchall())
+        return tables | dict(cursor.fetchall())
 
 
 @pytest.fixture
@@ -103,8 +103,8 @@ def test_another_user_is_there_only_meanwhile(user: User) -> None:
     request = request_by(user)
     before = database()
     with with_another_user(request) as fork:
-        one, other = fork.actors.values()
-        assert one == request
+        first, other = fork.actors.values()
+        assert first == request
         assert isinstance(other, RequestActor)
         # So that of the two only one is interrupted.
         assert other == request

@@ -107,11 +107,11 @@ def test_findings_show_them_only_if_values_are_asked_for(*, values: bool) -> Non
     # No remedy is tried for this kind.
     attempts = Attempts(candidate(kind="lock-order"), values=values)
     deadlocked = replace(OUTCOME, differences=("Deadlock of A, B",))
-    found = Exploration(
+    exploration = Exploration(
         verdict="broken", reason="", actors=("A", "B"), schedules=4, redundant=0, unsteerable=0, yields=0, left=0,
         outcomes=(deadlocked, RIGHT), deadlocks=1, errors={}, waits={}, seconds=0.1, failure=LONG,
     )  # fmt: skip
-    attempts.note(Pairing(kind="request"), found, fork=Fork({}), taken={"seat"})
+    attempts.note(Pairing(kind="request"), exploration, fork=Fork({}), taken={"seat"})
     finding = attempts.finding(Place(test="test_it"))
 
     assert finding.verdict == "confirmed"

@@ -54,7 +54,7 @@ RUN = Run(
 
 
 def candidate(name: str = "a1", **fields: Any) -> Candidate:
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "id": name,
         "kind": "read-modify-write",
         "table": "seat",
@@ -68,11 +68,11 @@ def candidate(name: str = "a1", **fields: Any) -> Candidate:
         "rank": 10,
         "sentence": "seat.price is read without a lock.",
     }
-    return Candidate(**{**known, **fields})
+    return Candidate(**{**defaults, **fields})
 
 
 def confirmed(name: str = "a1", **fields: Any) -> Finding:
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "reason": RUN.reason,
         "pairing": "the request twice",
         "test": "tests/test_office.py::test_sell",
@@ -87,7 +87,7 @@ def confirmed(name: str = "a1", **fields: Any) -> Finding:
         "test_file": "test_sell_does_not_race = raced(test_office.test_sell)\n",
         "seconds": 1.5,
     }
-    return Finding(candidate=name, verdict="confirmed", **{**known, **fields})
+    return Finding(candidate=name, verdict="confirmed", **{**defaults, **fields})
 
 
 ACCEPTED = [Suppression(site="b2", reason="one cashier only")]
@@ -114,7 +114,7 @@ def report(root: Path) -> Report:
 def written(report: Report, ending: str) -> str:
     path = report.root / f"report{ending}"
     write_report(path, report)
-    assert [each.name for each in report.root.iterdir() if "report" in each.name] == [path.name]
+    assert [item.name for item in report.root.iterdir() if "report" in item.name] == [path.name]
     return path.read_text()
 
 
@@ -186,7 +186,7 @@ def test_sarif_has_the_suppression_and_the_steps(report: Report) -> None:
     (run,) = json.loads(written(report, ".sarif"))["runs"]
     first, second, last = run["results"]
 
-    assert [each["level"] for each in run["results"]] == ["error", "error", "note"]
+    assert [item["level"] for item in run["results"]] == ["error", "error", "note"]
     assert "suppressions" not in first
     assert second["suppressions"] == [{"kind": "external", "justification": "one cashier only"}]
     assert [flow["id"] for flow in first["codeFlows"][0]["threadFlows"]] == ["A", "B"]
@@ -284,18 +284,18 @@ def recording(root: Path) -> Path:
 
 
 def test_what_has_no_finding_yet_is_not_tried(recording: Path, root: Path) -> None:
-    found = Findings.on(recording)
-    report = report_on(found, [], root=root)
+    store = Findings.on(recording)
+    report = report_on(store, [], root=root)
     (entry,) = report.entries
 
     assert (entry.status, entry.finding.reason) == ("not tried", "nothing was tried yet")
     assert "1. read-modify-write" in written(report, ".txt")
     assert "No note\n1 candidate in 1 unit of work that write, from 1 test" in written(report, ".txt")
 
-    found.add(confirmed(entry.candidate.id))
+    store.add(confirmed(entry.candidate.id))
 
     assert report_on(Findings.on(recording), [], root=root).entries[0].status == "confirmed"
-    assert report_on(found, [], root=root, tried=False).entries[0].status == "not tried"
+    assert report_on(store, [], root=root, tried=False).entries[0].status == "not tried"
 
 
 def test_the_command_refuses_another_ending_before_any_test(tmp_path: Path) -> None:
@@ -309,13 +309,13 @@ def test_the_command_writes_what_is_known_when_it_is_interrupted(
     recording: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(labels: Any, confirmation: Any, **options: Any) -> None:
-        found = Findings.on(recording)
-        confirmation._add(confirmed(next(iter(found.candidates))))
+        store = Findings.on(recording)
+        confirmation._add(confirmed(next(iter(store.candidates))))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(find_races, "confirm_tests", interrupted)
     with pytest.raises(KeyboardInterrupt):
         call_command("find_races", confirm=recording, report=root / "report.json", stdout=StringIO())
 
-    (known,) = json.loads((root / "report.json").read_text())["candidates"]
-    assert known["verdict"] == "confirmed"
+    (defaults,) = json.loads((root / "report.json").read_text())["candidates"]
+    assert defaults["verdict"] == "confirmed"

@@ -19,20 +19,20 @@ ADDED = ["--rootdir=..", "--config-file=../pytest.ini", "--maxfail=0"]
 
 
 def arguments(
-    *given: object, plugins: Collection[str] = (), modules: Collection[object] = (), file: str | None = "pytest.ini"
+    *words: object, plugins: Collection[str] = (), modules: Collection[object] = (), file: str | None = "pytest.ini"
 ) -> list[str]:
     folder = Path("/srv/shop")
     config: Any = SimpleNamespace(
         rootpath=folder,
         inipath=file and folder / file,
-        invocation_params=SimpleNamespace(args=given, dir=folder / "tests", plugins=modules or None),
+        invocation_params=SimpleNamespace(args=words, dir=folder / "tests", plugins=modules or None),
         pluginmanager=SimpleNamespace(hasplugin=lambda name: name in plugins),
     )
     return list(_arguments(config))
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("words", "kept"),
     [
         ((), []),
         (("--find-races", "shop", "-k", "seat", "--race-budget", "5m"), ["shop", "-k", "seat", "--race-budget", "5m"]),
@@ -41,8 +41,8 @@ def arguments(
         (("-x", "--lf", "--reuse-db"), ["-x", "--lf", "--reuse-db"]),
     ],
 )
-def test_arguments_are_those_of_the_first_session(given: tuple[object, ...], kept: list[str]) -> None:
-    assert arguments(*given) == [*kept, *ADDED]
+def test_arguments_are_those_of_the_first_session(words: tuple[object, ...], kept: list[str]) -> None:
+    assert arguments(*words) == [*kept, *ADDED]
 
 
 def test_options_of_plugins_that_are_there_are_overruled() -> None:

@@ -20,7 +20,7 @@ def test_the_worst_units_are_dealt_out_first_and_each_stays_whole() -> None:
 
 
 def test_one_has_all_and_too_many_have_nothing() -> None:
-    assert Share().of(CANDIDATES) == {one.id for one in CANDIDATES}
+    assert Share().of(CANDIDATES) == {item.id for item in CANDIDATES}
     assert Share(4, 4).of(CANDIDATES) == set()
 
 

@@ -60,7 +60,7 @@ def test_one_table_instead_of_several_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "covers"),
+    ("site", "covers"),
     [
         ("box/office.py", True),
         ("box/office.py sell", True),
@@ -70,8 +70,8 @@ def test_one_table_instead_of_several_is_refused(tmp_path: Path) -> None:
         ("sell", False),
     ],
 )
-def test_which_candidates_it_covers(given: str, covers: bool) -> None:
-    assert Suppression(site=given, reason="known").covers(candidate("a1b2")) is covers
+def test_which_candidates_it_covers(site: str, covers: bool) -> None:
+    assert Suppression(site=site, reason="known").covers(candidate("a1b2")) is covers
 
 
 def test_a_baseline_accepts_what_an_earlier_report_confirmed(tmp_path: Path) -> None:

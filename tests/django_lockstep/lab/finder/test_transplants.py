@@ -220,9 +220,9 @@ def test_one_that_has_nothing_to_do_with_the_other() -> None:
 def test_what_is_not_locked_races_and_its_twin_does_not(here: RequestActor, address: str, verdict: str) -> None:
     captured = Captured.of(request("/orders/", {"product": 7, "quantity": 3}))
     with with_moved(captured.moved_to, request(f"/{address}/3/sell/")) as fork:
-        found = fork.explore(seconds=20)
+        exploration = fork.explore(seconds=20)
 
-    assert found.verdict == verdict, found.reason
+    assert exploration.verdict == verdict, exploration.reason
     assert Product.objects.get(pk=3).stock == 5
     assert not Order.objects.exists()
 
@@ -301,13 +301,13 @@ def test_a_copy_that_is_refused(here: RequestActor, manager: User) -> None:
 def test_a_limit_over_several_objects_is_exceeded_by_requests_for_two_of_them() -> None:
     User.objects.create_user("ada")
     with with_moved(for_another_object, request("/products/3/book/")) as fork:
-        found = fork.explore(seconds=20)
+        exploration = fork.explore(seconds=20)
 
     assert [actor.environ["PATH_INFO"] for actor in fork.actors.values() if isinstance(actor, RequestActor)] == [
         "/products/3/book/",
         "/products/4/book/",
     ]
-    assert found.verdict == "broken"
+    assert exploration.verdict == "broken"
 
 
 @pytest.mark.usefixtures("products")
