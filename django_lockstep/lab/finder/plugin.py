@@ -261,12 +261,9 @@ def _confirming(config: pytest.Config, path: Path, suppressed: list[Suppression]
 
     with _refused("--race-confirm"):
         findings = Findings.on(path)
-    if text := config.getoption("--race-share"):
-        findings.go_on(text)
-    else:
-        findings.record_deaths()
+    share = config.getoption("--race-share")
     with _refused("--race-share"):
-        only = Share.parse(findings.share).of(findings.candidates.values())
+        only = Share.parse(share).of(findings.candidates.values()) if share else None
     confirmation = Confirmation(findings, budget=budget_of(config), only=only, values=config.getoption("--race-values"))
     return ConfirmPlugin(confirmation, partial(_report, config, findings, suppressed))
 
