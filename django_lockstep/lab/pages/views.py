@@ -149,7 +149,10 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
             query = f"?{urlencode({'schedule': schedule})}" if schedule else ""
             return HttpResponseRedirect(f"{request.path}{query}")
         if (shown := store.shown(name, schedule=schedule)) is not None:
-            context |= {**_shown(shown.report), "last": shown.result}
+            report = shown.report
+            drawings = _stepped_drawings(report)
+            context |= {"report": report, "cards": outcome_cards(report), "rows": report.rows(), "drawings": drawings}
+            context["last"] = shown.result
     except RunRefused as refused:
         context["refusal"], status = str(refused), refused.status
     return render(request, "lockstep_lab/race.html", {**context, **live_context(request, store, [name])}, status=status)
@@ -204,12 +207,6 @@ def anomalies(request: HttpRequest) -> HttpResponse:
     ]
     context = {"levels": LEVELS, "rows": rows, "sources": SOURCES, "runs": conf.runs_in_pages()}
     return render(request, "lockstep_lab/anomalies.html", context)
-
-
-def _shown(report: RaceReport) -> dict[str, Any]:
-    """Return what the page of a race shows of a report."""
-    drawings = _stepped_drawings(report)
-    return {"report": report, "cards": outcome_cards(report), "rows": report.rows(), "drawings": drawings}
 
 
 def _stepped_drawings(report: RaceReport) -> list[dict[str, Any]]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import count
 from typing import Any
+from unittest import mock
 
 from django.core import mail
 from django.core.signals import got_request_exception
 from django.db import connections
-from django.dispatch import Signal
 from django.http.response import HttpResponseBase
 from django.test.signals import template_rendered
 from django.urls import Resolver404, resolve
@@ -157,24 +157,15 @@ def apart_from_the_test() -> Iterator[None]:
     with ExitStack() as stack:
         # The test's client notes templates and errors of whatever request is being handled.
         for signal in (template_rendered, got_request_exception):
-            stack.enter_context(_without_receivers(signal))
+            # Both, because the cache holds the receivers that are taken away.
+            stack.callback(signal.sender_receivers_cache.clear)
+            stack.enter_context(mock.patch.object(signal, "receivers", []))
+            signal.sender_receivers_cache.clear()
         if hasattr(mail, "outbox"):
             stack.callback(setattr, mail, "outbox", mail.outbox)
             # A copy: the project may look at what was sent before, and what the actors send goes with it.
             mail.outbox = list(mail.outbox)
         yield
-
-
-@contextmanager
-def _without_receivers(signal: Signal) -> Iterator[None]:
-    # Both, because the cache holds the receivers that are taken away.
-    receivers, signal.receivers = signal.receivers, []
-    signal.sender_receivers_cache.clear()
-    try:
-        yield
-    finally:
-        signal.receivers = receivers
-        signal.sender_receivers_cache.clear()
 
 
 # Points of a running test at which it can be forked: the requests that it sends, and its calls of functions.

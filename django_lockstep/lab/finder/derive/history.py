@@ -153,13 +153,16 @@ class History:
         table = step.template.table
         if keys := self.named_keys(step, table):
             return frozenset((table, key) for key in keys)
-        # Without a key in the condition: the rows read before that have the values asked for.
+        # Without a key in the condition: the rows read before that have the values asked for, as far as they are known.
         equals = step.equals(table)
         return frozenset(
             (table, key)
             for earlier in self.steps[: step.place]
             for row in earlier.statement.read
-            if row.table == table and _matches(row, equals) and (key := self.key_of(earlier, row))
+            if row.table == table
+            and (columns := equals.keys() & row.values.keys())
+            and all(row.values[column] in equals[column] for column in columns)
+            and (key := self.key_of(earlier, row))
         )
 
     @cached_property
@@ -247,9 +250,3 @@ class History:
 
 def _same_transaction(transaction: int | None, write: UnitStep) -> bool:
     return transaction is not None and transaction == write.statement.transaction
-
-
-def _matches(row: RowRead, equals: Mapping[str, frozenset[str]]) -> bool:
-    """Whether the row's values are those that the conditions ask for, and at least one of them is known."""
-    matches = [row.values[column] in values for column, values in equals.items() if column in row.values]
-    return bool(matches) and all(matches)

@@ -120,14 +120,6 @@ def test_a_second_session_tries_nothing_again(search: Search) -> None:
     assert findings_path(search.recording).read_text() == before
 
 
-def test_without_a_budget_candidates_are_only_listed(search: Search) -> None:
-    done = search.run("--find-races", "--race-budget", "0", "--race-record", "listed.jsonl", "-k", "ArticleTests")
-
-    assert done.returncode == 0, done.stdout
-    assert "read-modify-write" in done.stdout
-    assert not findings_path(search.folder / "listed.jsonl").exists()
-
-
 ACCEPTED = """
 [[tool.lockstep.races]]
 site = "seeded_shop/racing/views.py read_article"
@@ -148,15 +140,6 @@ def test_a_race_that_is_accepted_is_none_to_fail_for(search: Search, pyproject: 
 
     assert done.returncode == 0, done.stdout
     assert "1. suppressed: racing.Article ends with views 42 instead of 43." in done.stdout
-
-
-def test_one_without_a_reason_is_refused_at_once(search: Search, pyproject: Path) -> None:
-    pyproject.write_text(ACCEPTED)
-    done = search.run("--find-races", "--race-record", "refused.jsonl")
-
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "ERROR: an entry of tool.lockstep.races in pyproject.toml must have site and reason" in done.stderr
-    assert "passed" not in done.stdout
 
 
 def test_an_interrupted_search_keeps_what_is_known(search: Search) -> None:

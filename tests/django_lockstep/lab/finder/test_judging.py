@@ -24,16 +24,8 @@ DEADLOCK = "Deadlock of A and B, which wait for each other"
 
 
 def outcome(*differences: str, schedule: str = "ABBA", holds: bool = False) -> Outcome:
-    return Outcome(
-        errors={},
-        results={},
-        state={},
-        holds=holds,
-        count=1,
-        schedule=schedule,
-        differences=differences,
-        reason="wrong",
-    )
+    ends: dict[str, Any] = {"errors": {}, "results": {}, "state": {}, "holds": holds}
+    return Outcome(**ends, count=1, schedule=schedule, differences=differences, reason="wrong")
 
 
 def exploration(*outcomes: Outcome, **fields: Any) -> Exploration:
@@ -42,12 +34,8 @@ def exploration(*outcomes: Outcome, **fields: Any) -> Exploration:
         "reason": "a reason\nand more",
         "actors": ("A", "B"),
         "schedules": 6,
-        "redundant": 0,
-        "unsteerable": 0,
-        "yields": 0,
-        "left": 0,
         "outcomes": outcomes,
-        "deadlocks": 0,
+        **dict.fromkeys(("redundant", "unsteerable", "yields", "left", "deadlocks"), 0),
         "errors": {},
         "waits": {},
         "seconds": 0.1,
@@ -83,13 +71,19 @@ class Fork:
         return run_of(schedule, *self.steps)
 
 
+def note(
+    attempts: Attempts, result: Exploration, *, pairing: Pairing = TWICE, fork: Fork | None = None, **options: Any
+) -> None:
+    """Note an exploration in which one of the candidates writes seats."""
+    attempts.note(pairing, result, cast("Any", fork or Fork()), **{"taken": {"seat"}, **options})
+
+
 def noted(
     *outcomes: Outcome, fork: Fork | None = None, taken: set[str] | None = None, **fields: Any
 ) -> tuple[str, str, tuple[str, ...]]:
     """Return verdict, schedule and differences for a candidate that writes seats."""
     attempts = Attempts(candidate("a", **fields))
-    any_fork: Any = fork or Fork()
-    attempts.note(TWICE, exploration(*outcomes), any_fork, taken=taken or {"seat"})
+    note(attempts, exploration(*outcomes), fork=fork, taken=taken or {"seat"})
     finding = attempts.finding(Place(test="test_it"))
     return finding.verdict, finding.schedule, finding.differences
 
@@ -159,10 +153,10 @@ def test_what_is_no_candidates_is_one_finding(
 
 
 def test_after_answers_another_pairing_may_show_worse() -> None:
-    attempts, fork = Attempts(candidate("a")), cast("Any", Fork())
+    attempts = Attempts(candidate("a"))
     shown = []
     for difference in (ANSWERED, REFUSED, LOST):
-        attempts.note(TWICE, exploration(outcome(difference)), fork, taken={"seat"})
+        note(attempts, exploration(outcome(difference)))
         shown.append((attempts.finding(Place()).differences, attempts.is_settled))
 
     assert shown == [((ANSWERED,), False), ((ANSWERED,), False), ((LOST,), True)]
@@ -180,8 +174,7 @@ def test_rows_that_are_passed_over_in_another_ones_transaction_confirm_nothing(c
     attempts = Attempts(candidate("a"))
     run = replace(fork.replay("ABA"), differences=(LOST,))
     assert attempts.is_shown_by(run, taken={"seat"}) == (verdict == "confirmed")
-    attempts.note(TWICE, exploration(outcome(LOST)), fork, taken={"seat"})
-
+    note(attempts, exploration(outcome(LOST)), fork=fork)
     finding = attempts.finding(Place(test="test_it"))
 
     assert finding.verdict == verdict
@@ -200,19 +193,17 @@ def test_the_worst_outcome_is_shown_and_of_these_the_shortest() -> None:
 
 
 def test_a_run_that_is_known_is_not_repeated() -> None:
-    fork: Any = Fork()
-    result = exploration(outcome(LOST), failure=run_of("ABBA"))
-    Attempts(candidate("a")).note(TWICE, result, fork, taken={"seat"})
+    fork = Fork()
+    note(Attempts(candidate("a")), exploration(outcome(LOST), failure=run_of("ABBA")), fork=fork)
 
     assert fork.replayed == []
 
 
 def test_all_that_was_tried_in_vain_is_counted() -> None:
-    attempts, fork = Attempts(candidate("a")), Fork()
-    any_fork: Any = fork
+    attempts = Attempts(candidate("a"))
     for test in ("test_it", "test_that"):
-        attempts.note(TWICE, exploration(outcome(holds=True)), any_fork, taken={"seat"}, place=Place(test=test))
-    attempts.note(TWO_USERS, exploration(outcome("show: free 1 instead of 2")), any_fork, taken={"seat", "show"})
+        note(attempts, exploration(outcome(holds=True)), place=Place(test=test))
+    note(attempts, exploration(outcome("show: free 1 instead of 2")), pairing=TWO_USERS, taken={"seat", "show"})
     attempts.note_obstacle(Pairing(kind="request", after=0), "it sleeps")
     finding = attempts.finding(Place(test="test_it", number=3))
 
@@ -227,8 +218,7 @@ def test_all_that_was_tried_in_vain_is_counted() -> None:
 @pytest.mark.parametrize("verdict", ["nondeterministic", "stuck"])
 def test_what_could_not_be_explored_was_not_tried(verdict: str) -> None:
     attempts = Attempts(candidate("a"))
-    fork: Any = Fork()
-    attempts.note(TWICE, exploration(outcome(LOST), verdict=verdict), fork, taken={"seat"})
+    note(attempts, exploration(outcome(LOST), verdict=verdict))
     finding = attempts.finding(Place())
 
     assert (finding.verdict, finding.reason, finding.schedules) == ("not tried", "not the request twice: a reason", 0)
@@ -237,9 +227,8 @@ def test_what_could_not_be_explored_was_not_tried(verdict: str) -> None:
 def test_the_finding_has_all_that_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "try_patches", lambda *args, **kwargs: ("+ a lock", 4))
     attempts = Attempts(candidate("a"), seconds=1.5)
-    fork: Any = Fork()
     pairing = Pairing(kind="call", after=1, after_call="shop.pay")
-    attempts.note(pairing, exploration(outcome(LOST)), fork, taken={"seat"})
+    note(attempts, exploration(outcome(LOST)), pairing=pairing)
     finding = attempts.finding(Place(test="test_it", number=2, call="shop.book"))
 
     assert (finding.test, finding.number, finding.call) == ("test_it", 2, "shop.book")
@@ -310,10 +299,9 @@ def test_two_users_of_whom_the_second_is_refused_may_be_so_for_other_reasons_tha
 
 def test_a_race_of_one_user_is_not_counted_as_one_of_two() -> None:
     attempts = Attempts(candidate("a"))
-    fork: Any = Fork()
     alone = exploration(outcome(holds=True))
-    attempts.note(TWICE, alone, fork, taken={"seat"})
-    attempts.note(TWO_USERS, replace(alone, schedules=1, left=5), fork, taken={"seat"}, twice=alone)
+    note(attempts, alone)
+    note(attempts, replace(alone, schedules=1, left=5), pairing=TWO_USERS, twice=alone)
 
     finding = attempts.finding(Place())
     assert finding.reason == "6 schedules (the request twice) leave in seat what serial orders do"
@@ -338,25 +326,25 @@ def test_no_candidate_takes_more_than_its_share_of_a_round(tmp_path: Path) -> No
 
 
 def test_a_search_that_was_cut_off_goes_on_in_the_next_round_and_others_do_not() -> None:
-    attempts, fork = Attempts(candidate("a")), cast("Any", Fork())
+    attempts = Attempts(candidate("a"))
     first, second, third = (Place(test=name) for name in ("test_a", "test_b", "test_c"))
-    attempts.note(TWICE, exploration(outcome(holds=True)), fork, taken={"seat"}, place=first)
+    note(attempts, exploration(outcome(holds=True)), place=first)
     attempts.note_obstacle(TWICE, "a reason", place=second)
-    attempts.note(TWICE, replace(exploration(outcome(holds=True)), left=5), fork, taken={"seat"}, place=third)
+    note(attempts, replace(exploration(outcome(holds=True)), left=5), place=third)
     attempts.begin_round(4)
 
     assert attempts.again == {"test_c"}
     assert [attempts.is_open_to(TWICE, place=place) for place in (first, second, third)] == [False, False, True]
     # Its first schedules are run again, and are not counted twice.
-    attempts.note(TWICE, exploration(outcome(holds=True)), fork, taken={"seat"}, place=third)
+    note(attempts, exploration(outcome(holds=True)), place=third)
     assert attempts.finding(Place()).schedules == 12
     assert not attempts.cut_off
 
 
 @pytest.mark.parametrize(("is_left", "verdict"), [(True, "not decided"), (False, "not confirmed")])
 def test_what_is_left_is_not_decided(is_left: bool, verdict: str) -> None:
-    attempts, fork = Attempts(candidate("a")), cast("Any", Fork())
-    attempts.note(TWICE, exploration(outcome(holds=True)), fork, taken={"seat"})
+    attempts = Attempts(candidate("a"))
+    note(attempts, exploration(outcome(holds=True)))
     finding = attempts.finding(Place(), is_left=is_left)
 
     assert finding.verdict == verdict

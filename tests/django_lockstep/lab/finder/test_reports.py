@@ -20,6 +20,8 @@ from django_lockstep.lab.finder.report.files import require_report, write_report
 from django_lockstep.lab.finder.report.races import Report, Suppression, entries_of, report_on
 from django_lockstep.lab.management.commands import find_races
 from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, site, unit
+from tests.django_lockstep.lab.finder.test_findings import candidate as made_up
+from tests.django_lockstep.lab.finder.test_findings import confirmed as of_schedule
 
 SOURCE = """def sell(pk):
     seat = Seat.objects.get(pk=pk)
@@ -54,40 +56,25 @@ RUN = Run(
 
 
 def candidate(name: str = "a1", **fields: Any) -> Candidate:
-    defaults: dict[str, Any] = {
-        "id": name,
-        "kind": "read-modify-write",
-        "table": "seat",
-        "unit": "POST sell/",
-        "unit_kind": "request",
-        "read": RecordedStatement(
-            site=Site(path="box/office.py", line=2, function="sell"), sql="SELECT price FROM seat"
-        ),
+    accesses = {
+        "read": RecordedStatement(site=site(2), sql="SELECT price FROM seat"),
         "write": RecordedStatement(site=site(4), sql="UPDATE seat"),
-        "witnesses": (Witness(test="tests/test_office.py::test_sell", number=0),),
-        "rank": 10,
-        "sentence": "seat.price is read without a lock.",
     }
-    return Candidate(**{**defaults, **fields})
+    witnesses = (Witness(test="tests/test_office.py::test_sell", number=0),)
+    return made_up(name, **{"unit": "POST sell/", **accesses, "witnesses": witnesses, **fields})
 
 
 def confirmed(name: str = "a1", **fields: Any) -> Finding:
-    defaults: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "reason": RUN.reason,
-        "pairing": "the request twice",
         "test": "tests/test_office.py::test_sell",
-        "schedules": 8,
-        "schedule": RUN.schedule,
-        "differences": RUN.differences,
-        "consequence": "numbers lost or doubled",
-        "remedy": "with the row 1 of box.Seat locked first",
+        "remedy": "with this change 8 schedules end as serial orders do",
         "run": run_data(RUN),
         "timeline": timeline(RUN),
         "drawing": svg(RUN, ident=name, styled=False),
         "test_file": "test_sell_does_not_race = raced(test_office.test_sell)\n",
-        "seconds": 1.5,
     }
-    return Finding(candidate=name, verdict="confirmed", **{**defaults, **fields})
+    return replace(of_schedule(name), **{**shown, **fields})
 
 
 ACCEPTED = [Suppression(site="b2", reason="one cashier only")]
@@ -222,7 +209,7 @@ def test_the_page_shows_sites_timeline_remedies_and_test(report: Report) -> None
     assert '<mark><span class="line">4</span>    seat.save()\n</mark>' in page
     assert Page(page).tags.count("svg") == 2
     assert "Suppressed: one cashier only" in page
-    assert "<strong>Tried:</strong> with the row 1 of box.Seat locked first" in page
+    assert "<strong>Tried:</strong> with this change 8 schedules end as serial orders do" in page
     assert "test_sell_does_not_race = raced" in page
 
 
