@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -146,24 +146,22 @@ class Findings:
     def read(self) -> list[Finding]:
         """Read what another process has appended; return what is new or has changed. The last one counts."""
         before = dict(self._found)
-        for data in _lines(self.path):
-            self._take(data)
+        for line in self.path.read_text("utf-8").splitlines() if self.path.exists() else ():
+            with suppress(ValueError):  # of a run that was killed, or is still writing, a line may be incomplete
+                data = json.loads(line)
+                # A finding on a candidate that is no longer derived, since the finder has changed, says nothing.
+                if data["candidate"] in self.candidates:
+                    texts = {name: tuple(data.get(name, ())) for name in ("differences", "actors", "obstacles")}
+                    self._found[data["candidate"]] = Finding(**{**data, **texts})
         return [finding for name, finding in self._found.items() if before.get(name) != finding]
 
     def add(self, finding: Finding) -> None:
         """Append a finding; it replaces an earlier one on its candidate."""
-        data = asdict(finding)
-        self._take(data)
+        self._found[finding.candidate] = finding
         # One write without a buffer: other processes append to the file, too.
         with self.path.open("ab", buffering=0) as file:
             # Each in a line of its own, also after one that was not finished.
-            file.write(f"\n{json.dumps(data)}\n".encode())
-
-    def _take(self, data: Mapping[str, Any]) -> None:
-        # A finding on a candidate that is no longer derived, since the finder has changed, says nothing.
-        if data["candidate"] in self.candidates:
-            texts = {name: tuple(data.get(name, ())) for name in ("differences", "actors", "obstacles")}
-            self._found[data["candidate"]] = Finding(**{**data, **texts})
+            file.write(f"\n{json.dumps(asdict(finding))}\n".encode())
 
     def undecided(self) -> list[Candidate]:
         """Return the candidates that are neither confirmed nor were tried in vain."""
@@ -182,11 +180,3 @@ class Findings:
 def findings_path(recording: Path) -> Path:
     """Return where the findings on a recording's candidates are kept."""
     return recording.with_name(f"{recording.name}.findings")
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.exists():
-        return
-    for line in path.read_text("utf-8").splitlines():
-        with suppress(ValueError):  # of a run that was killed, or is still writing, a line may be incomplete
-            yield json.loads(line)

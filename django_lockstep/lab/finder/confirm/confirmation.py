@@ -311,7 +311,7 @@ class Confirmation:
         if not open_attempts:
             return
         self._tries += 1
-        begun = time.monotonic()
+        begun, obstacle = time.monotonic(), None
         twice = explorations.get(replace(pairing, against="")) if pairing.against == ANOTHER_USER else None
         try:
             with paired as fork:
@@ -326,13 +326,14 @@ class Confirmation:
                 )
                 for attempts in open_attempts:
                     attempts.note(pairing, explorations[pairing], fork, taken=taken, twice=twice, place=place)
-        except (ExplorerError, FinderError) as error:
-            _note_obstacle(open_attempts, pairing, str(error), place=place)
         except Exception as error:  # noqa: BLE001  # whatever it is, the test and the others are gone on with
             _raise_interrupt(error)
-            _note_obstacle(open_attempts, pairing, f"{type(error).__name__}: {self._masked(str(error))}", place=place)
+            is_ours = isinstance(error, ExplorerError | FinderError)
+            obstacle = str(error) if is_ours else f"{type(error).__name__}: {self._masked(str(error))}"
         for attempts in open_attempts:
             attempts.seconds += (time.monotonic() - begun) / len(open_attempts)
+            if obstacle is not None:
+                attempts.note_obstacle(pairing, obstacle, place=place)
 
     def _is_enough(
         self, run: Run, open_attempts: Sequence[Attempts], *, taken: Collection[str], twice: Exploration | None
@@ -387,32 +388,20 @@ class Confirmation:
             self._partners.capture(self._test, point, shown)
 
     def _pairings(self, point: Point, here: Mapping[str, Candidate], related: Sequence[Candidate]) -> Iterator[_Paired]:
-        actor, candidates = (
-            point.actor,
-            [candidate for candidate in here.values() if candidate.may_race(point.name, point.name)],
-        )
+        actor = point.actor
+        candidates = [candidate for candidate in here.values() if candidate.may_race(point.name, point.name)]
         if candidates:
             yield Pairing(kind=point.kind), with_itself(actor), candidates
         for earlier in self._earlier:
             if earlier.point.kind == point.kind:
                 pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
-                pair = {**here, **{candidate.id: candidate for candidate in related}}.values()
-                names = (earlier.point.name, point.name)
-                yield (
-                    pairing,
-                    with_earlier(earlier, actor),
-                    [candidate for candidate in pair if candidate.may_race(*names)],
-                )
+                either = {**here, **{candidate.id: candidate for candidate in related}}.values()
+                shown = [candidate for candidate in either if candidate.may_race(earlier.point.name, point.name)]
+                yield pairing, with_earlier(earlier, actor), shown
         if candidates and isinstance(actor, RequestActor):
             for against, kinds in _SHOWN_AGAINST.items():
                 if shown := [candidate for candidate in candidates if candidate.kind in kinds]:
                     yield Pairing(kind=point.kind, against=against), AGAINST[against](actor), shown
-
-
-def _note_obstacle(open_attempts: Sequence[Attempts], pairing: Pairing, reason: str, *, place: Place) -> None:
-    for attempts in open_attempts:
-        # The first line: the server's details would show values of rows.
-        attempts.note_obstacle(pairing, reason.partition("\n")[0], place=place)
 
 
 def _raise_interrupt(error: BaseException) -> None:

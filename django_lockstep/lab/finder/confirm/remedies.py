@@ -7,6 +7,7 @@ from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.patches import patches_for
 from django_lockstep.lab.finder.derive.candidates import Candidate
+from django_lockstep.lab.wording import counted
 
 __all__ = ["REMEDIES", "ends_as", "try_patches"]
 
@@ -48,8 +49,8 @@ def ends_as(end: RunEnding, exploration: Exploration) -> bool:
     return (end.state, end.results, end.errors) in ends
 
 
-def try_patches(candidate: Candidate, run: Run, fork: Fork, *, exploration: Exploration) -> tuple[str, int]:
-    """Explore the fork with each change of the code that may help; return the first one's diff with its schedules."""
+def try_patches(candidate: Candidate, run: Run, fork: Fork, *, exploration: Exploration) -> tuple[str, str]:
+    """Explore the fork with each change of the code that may help; return the first one's diff, and what it does."""
     reads = (step.transaction for step in run.steps if candidate.read and step.source == str(candidate.read.site))
     for patch in patches_for(candidate, in_transaction=next(reads, None) is not None):
         # Several candidates of one request may ask for the same change.
@@ -58,5 +59,5 @@ def try_patches(candidate: Candidate, run: Run, fork: Fork, *, exploration: Expl
             with patch.applied() as is_applied:
                 fork.remedies[key] = _right_schedules(candidate, fork, exploration) if is_applied else 0
         if schedules := fork.remedies[key]:
-            return patch.diff, schedules
-    return "", 0
+            return patch.diff, f"with this change {counted(schedules, 'schedule')} end as serial orders do"
+    return "", ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
@@ -29,10 +29,15 @@ def find_candidates(recording: Recording) -> list[Candidate]:
     groups: dict[_Key, list[Hit]] = defaultdict(list)
     for hit in _hits(histories):
         groups[hit.kind, hit.table, _place(hit.write)].append(hit)
-    candidates = [
-        _candidate(key, hits, nth=nth, tables=recording.tables, writers=writers, trails=trails)
-        for nth, key, hits in _numbered(groups)
-    ]
+    candidates, counts = list[Candidate](), Counter[tuple[str, ...]]()
+    # By line, so that the same write has the same number in its function, and thereby the same id, in every run.
+    for key in sorted(groups):
+        kind, table, (path, function, _) = key
+        nth = counts[kind, table, path, function]
+        counts[kind, table, path, function] += 1
+        candidates.append(
+            _candidate(key, groups[key], nth=nth, tables=recording.tables, writers=writers, trails=trails)
+        )
     return sorted(candidates, key=lambda candidate: (candidate.rank, candidate.table, candidate.unit, candidate.id))
 
 
@@ -47,16 +52,6 @@ def _hits(histories: Sequence[History]) -> Iterator[Hit]:
 def _place(write: UnitStep) -> _Place:
     site = write.statement.site
     return (site.path, site.function, site.line) if site else ("", write.statement.sql, 0)
-
-
-def _numbered(groups: Mapping[_Key, list[Hit]]) -> Iterator[tuple[int, _Key, list[Hit]]]:
-    """Yield the groups, each with its number among those of its function."""
-    counts: dict[tuple[str, ...], int] = defaultdict(int)
-    # By line, so that the same write has the same number, and thereby the same id, in every run.
-    for key in sorted(groups):
-        kind, table, (path, function, _) = key
-        yield counts[kind, table, path, function], key, groups[key]
-        counts[kind, table, path, function] += 1
 
 
 class _Trails:

@@ -77,7 +77,7 @@ class Recorder:
         """Record between `begin_test` and `end_test`; close the recording at the end."""
         with ExitStack() as stack:
             # First, so that the file is closed last: the others may still write when they end.
-            stack.callback(self._close)
+            stack.callback(lambda: self._writer.close(tests=self._tests, notes=self.notes))
             stack.enter_context(intercept(self._on_request))
             stack.enter_context(intercept_async(self._on_async_request))
             stack.enter_context(self._transactions.counted())
@@ -251,6 +251,3 @@ class Recorder:
         unit = draft.finish()
         if unit is not None:
             self._writer.write_unit(unit)
-
-    def _close(self) -> None:
-        self._writer.close(tests=self._tests, notes=self.notes)

@@ -137,10 +137,12 @@ class Report:
             number = next((numbers[key] for key in keys if key in numbers), len(groups))
             numbers |= dict.fromkeys(keys, number)
             groups.setdefault(number, []).append(entry)
-        return tuple(Race(title=self._title(entries[0]), entries=tuple(entries)) for entries in groups.values())
-
-    def _title(self, entry: Entry) -> str:
-        return consequence_sentence(entry.finding.differences, kind=entry.candidate.kind, models=self.models)
+        races = []
+        for worst, *others in groups.values():
+            differences, kind = worst.finding.differences, worst.candidate.kind
+            title = consequence_sentence(differences, kind=kind, models=self.models)
+            races.append(Race(title=title, entries=(worst, *others)))
+        return tuple(races)
 
     def rest(self) -> dict[str, dict[str, list[Entry]]]:
         """Return the other candidates by verdict, and by what could be tried yet, or why there is nothing to find.

@@ -225,7 +225,7 @@ def test_what_could_not_be_explored_was_not_tried(verdict: str) -> None:
 
 
 def test_the_finding_has_all_that_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "try_patches", lambda *args, **kwargs: ("+ a lock", 4))
+    monkeypatch.setattr(judging, "try_patches", lambda *args, **kwargs: ("+ a lock", "with it all end right"))
     attempts = Attempts(candidate("a"), seconds=1.5)
     pairing = Pairing(kind="call", after=1, after_call="shop.pay")
     note(attempts, exploration(outcome(LOST)), pairing=pairing)
@@ -235,7 +235,7 @@ def test_the_finding_has_all_that_shows_it(monkeypatch: pytest.MonkeyPatch) -> N
     assert (finding.after, finding.after_call, finding.against) == (1, "shop.pay", "")
     assert (finding.pairing, finding.consequence) == (str(pairing), "numbers lost or doubled")
     assert finding.actors == ("A: POST a/",)
-    assert (finding.patch, finding.remedy) == ("+ a lock", "with this change 4 schedules end as serial orders do")
+    assert (finding.patch, finding.remedy) == ("+ a lock", "with it all end right")
     assert (finding.seconds, finding.reason) == (1.5, "wrong")
     assert finding.run
     assert finding.run["schedule"] == "ABBA"
