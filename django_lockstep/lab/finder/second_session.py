@@ -79,8 +79,7 @@ class LocalSession:
 
     def interrupt(self) -> None:
         """Have it end after the try in hand."""
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGINT)
+        self._process.send_signal(signal.SIGINT)
 
     def end(self, seconds: float) -> None:
         """Have it end within so many seconds; then it is killed, with all that it has started."""
@@ -140,10 +139,6 @@ class Host(ThreadPoolExecutor):
         self._shown += len(findings)
         return Glance(findings=findings, status=status, log=b"" if status is None else self._session.log.read_bytes())
 
-    def close(self) -> None:
-        with suppress(AttributeError):
-            self._session.end(_GRACE)
-
 
 @contextmanager
 def _session_host() -> Iterator[Executor]:
@@ -152,7 +147,8 @@ def _session_host() -> Iterator[Executor]:
         try:
             yield host
         finally:
-            host.close()
+            with suppress(AttributeError):  # it has not begun
+                host._session.end(_GRACE)
 
 
 class ClusterSession:

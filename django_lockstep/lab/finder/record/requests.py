@@ -43,7 +43,8 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
     """
 
     def of_client(handler: ClientHandler, environ: dict[str, Any]) -> Any:
-        return _noting(lambda: on_request(handler, environ, lambda changed: client(handler, changed)))
+        with _noting():
+            return on_request(handler, environ, lambda changed: client(handler, changed))
 
     def of_wsgi(handler: WSGIHandler, environ: dict[str, Any], start_response: Any) -> Any:
         begun: list[tuple[Any, ...]] = []
@@ -51,7 +52,8 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
         def handle(changed: dict[str, Any]) -> Any:
             return wsgi(handler, changed, lambda *arguments: begun.append(arguments))
 
-        response = _noting(lambda: on_request(handler, environ, handle))
+        with _noting():
+            response = on_request(handler, environ, handle)
         # A server takes one response, however often the request was answered.
         start_response(*begun[-1])
         return response
@@ -82,11 +84,8 @@ def intercept_async(on_request: OnAsyncRequest) -> Iterator[None]:
     async def of_client(handler: AsyncClientHandler, scope: dict[str, Any]) -> Any:
         # It can be read once: the handler gets a stream of its own.
         body: bytes = scope["_body_file"].read() if "_body_file" in scope else b""
-        token = _requests.set([])
-        try:
+        with _noting():
             return await on_request(body, lambda: client(handler, {**scope, "_body_file": FakePayload(body)}))
-        finally:
-            _requests.reset(token)
 
     async def noted(handler: BaseHandler, request: HttpRequest) -> Any:
         if (requests := _requests.get()) is not None:
@@ -102,10 +101,12 @@ def intercept_async(on_request: OnAsyncRequest) -> Iterator[None]:
         yield
 
 
-def _noting(handle: Callable[[], Any]) -> Any:
+@contextmanager
+def _noting() -> Iterator[None]:
+    """Note the requests that handlers make meanwhile."""
     token = _requests.set([])
     try:
-        return handle()
+        yield
     finally:
         _requests.reset(token)
 

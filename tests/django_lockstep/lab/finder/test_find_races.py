@@ -53,31 +53,20 @@ def outcomes(printed: str) -> list[str]:
     return re.findall(r"=+ (\d+ .*) in [\d.]+s.*=+", printed)
 
 
-def test_the_suites_own_result_is_as_without(search: Search) -> None:
+def test_the_suites_own_result_is_as_without_and_exactly_the_racing_units_are_confirmed(search: Search) -> None:
     assert outcomes(search.done.stdout) == outcomes(search.plain.stdout) != []
     assert search.plain.returncode == 0
-
-
-def test_exactly_the_racing_units_are_confirmed(search: Search) -> None:
     assert {candidate.unit for candidate, _ in search.confirmed()} == RACING, search.done.stdout
     assert search.done.returncode == 1
 
 
-def test_each_confirmed_one_has_what_shows_it(search: Search) -> None:
-    for candidate, finding in search.confirmed():
-        assert finding.schedule, candidate.unit
-        assert finding.differences, candidate.unit
-        assert finding.consequence, candidate.unit
-        assert finding.timeline, candidate.unit
-        assert finding.test_file, candidate.unit
-        assert f"{candidate.kind} {candidate.id} " in search.done.stdout
-
-
-def test_each_candidate_has_one_verdict(search: Search) -> None:
+def test_each_candidate_has_a_verdict_and_each_confirmed_one_what_shows_it(search: Search) -> None:
     findings = Findings.on(search.recording)
-
-    assert {candidate.id for candidate, _ in findings.pairs()} == findings.candidates.keys()
-    assert all(finding.reason for _, finding in findings.pairs())
+    assert {candidate.id for candidate, finding in findings.pairs() if finding.reason} == findings.candidates.keys()
+    for candidate, finding in search.confirmed():
+        shown = (finding.schedule, finding.differences, finding.consequence, finding.timeline, finding.test_file)
+        assert all(shown), candidate.unit
+        assert f"{candidate.kind} {candidate.id} " in search.done.stdout
 
 
 TWIN = """

@@ -1,9 +1,6 @@
-"""How the second session is started, and ended."""
+"""How the second session is started."""
 
-import subprocess
-import sys
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +8,8 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.finder.plugin import _test_id
-from django_lockstep.lab.finder.second_session import LocalSession, _arguments
+from django_lockstep.lab.finder.second_session import _arguments
 from django_lockstep.lab.finder.shares import Share
-from tests.support.sessions import PATIENCE
 
 ADDED = ["--rootdir=..", "--config-file=../pytest.ini", "--maxfail=0"]
 
@@ -80,39 +76,3 @@ def test_a_test_has_the_id_that_it_has_without_workers(nodeid: str, marks: list[
     item: Any = SimpleNamespace(nodeid=nodeid, iter_markers=lambda name: marks)
 
     assert _test_id(item) == "test_seats.py::test_it"
-
-
-@contextmanager
-def started(program: str) -> Iterator[LocalSession]:
-    """Yield a session that runs this program."""
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()
-        session = object.__new__(LocalSession)
-        session._process = process
-        yield session
-
-
-WAITING = """
-import signal
-# Blocked: one that comes before it is waited for is not lost.
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-print(flush=True)
-signal.sigwait({signal.SIGINT})
-raise SystemExit(2)
-"""
-
-
-def test_an_interrupt_is_passed_on() -> None:
-    with started(WAITING) as session:
-        assert session.status is None
-        session.interrupt()
-        session.wait(PATIENCE)
-        assert session.status == 2
-
-
-def test_one_that_has_ended_is_not_disturbed() -> None:
-    with started("print(flush=True)") as session:
-        session.wait(PATIENCE)
-        session.interrupt()
-        assert session.status == 0
