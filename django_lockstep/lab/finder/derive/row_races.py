@@ -75,11 +75,10 @@ def _read_of(history: History, write: UnitStep, column: str = "") -> tuple[UnitS
 
 def _worst_hits(history: History, write: UnitStep, rows: frozenset[Row]) -> list[Hit]:
     """Return a candidate for each column that one of the rows shows it for."""
-    by_column = [
-        (_hit(history, write, row, column, write.value_for(row[1], value)) for row in sorted(rows))
-        for column, value in write.template.assignments.items()
-    ]
-    hits = [hit for of_column in by_column if (hit := next(filter(None, of_column), None)) is not None]
+    hits: list[Hit] = []
+    for column, value in write.template.assignments.items():
+        shown = (_hit(history, write, row, column, write.value_for(row[1], value)) for row in sorted(rows))
+        hits += [hit for hit in shown if hit is not None][:1]
     # Of the worst kind: a write that overwrites a sum may also raise a counter.
     worst = min(hits, key=lambda hit: hit.rank).kind if hits else ""
     return [hit for hit in hits if hit.kind == worst]

@@ -160,11 +160,10 @@ def test_numbers_come_before_states_and_these_before_edits() -> None:
 
 
 def test_of_one_write_the_worst_consequence_counts() -> None:
-    both = sent('UPDATE "seat" SET "sold" = %s, "price" = %s WHERE "seat"."id" = %s', True, 20, 7)
-
-    (candidate,) = derive(unit(read_seat(sold=False), both))
-
-    assert (candidate.kind, candidate.columns) == ("read-modify-write", ("price",))
+    for columns, values in (('"sold" = %s, "price" = %s', (True, 20)), ('"price" = %s, "sold" = %s', (20, True))):
+        both = sent(f'UPDATE "seat" SET {columns} WHERE "seat"."id" = %s', *values, 7)
+        (candidate,) = derive(unit(read_seat(sold=False), both))
+        assert (candidate.kind, candidate.columns) == ("read-modify-write", ("price",))
 
 
 # Read, then changed in place.
