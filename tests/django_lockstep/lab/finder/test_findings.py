@@ -8,7 +8,7 @@ import pytest
 
 from django_lockstep.lab.finder.consequences import consequence_of, consequence_sentence, subjects_of
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
-from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
+from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordedStatement
 from django_lockstep.lab.finder.report.races import Suppression, report_on
 from django_lockstep.lab.finder.report.text import as_text, in_a_line
@@ -195,10 +195,6 @@ def test_where_nothing_was_tried_the_last_line_and_the_status_say_so(
 
     assert (report.exit_status, report.obstacle) == (status, line)
     assert as_text(report).splitlines()[-1].startswith("NOTHING") == bool(line)
-
-
-def test_findings_stand_beside_the_recording() -> None:
-    assert findings_path(Path("cache/races.jsonl")) == Path("cache/races.jsonl.findings")
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,13 @@ from rest_framework.test import APIClient
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable
 from django_lockstep.lab.finder.confirm.clones import session_of, session_user
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy
-from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
+from django_lockstep.lab.finder.confirm.forks import Point, Points, RequestActor
 from django_lockstep.lab.finder.confirm.pairings import (
     Earlier,
     Pairing,
     put_back,
     with_another_user,
     with_earlier,
-    with_itself,
 )
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.record.requests import intercept
@@ -88,14 +87,6 @@ def test_a_copy_that_cannot_be_put_back_is_closed(monkeypatch: pytest.MonkeyPatc
         pass
 
     close.assert_called_once()
-
-
-def test_with_itself(user: User) -> None:
-    request = request_by(user)
-    before = database()
-    with with_itself(request) as fork:
-        assert fork == Fork({"A": request, "B": request})
-    assert database() == before
 
 
 def test_another_user_is_there_only_meanwhile(user: User) -> None:

@@ -124,11 +124,3 @@ def test_a_race_that_was_not_confirmed_has_no_test(shown: Any, client: Client, t
     (candidate, *_) = re.findall(r'id="candidate-(\w+)"', text)
     assert len(links(text)) == 1
     assert client.get(reverse("lockstep_lab:found_file", args=[candidate, "py"])).status_code == 404
-
-
-def test_downloads_ask_others_to_log_in() -> None:
-    for url in (
-        reverse("lockstep_lab:found_report", args=["html"]),
-        reverse("lockstep_lab:found_file", args=["1", "py"]),
-    ):
-        assert Client().get(url).status_code == 302

@@ -202,13 +202,6 @@ def test_others_are_asked_to_log_in(settings: Any, url: str) -> None:
     assert (answer.status_code, "/login/" in answer["Location"]) == (302, True)
 
 
-def test_nothing_starts_where_the_setting_is_off(settings: Any) -> None:
-    settings.LOCKSTEP_LAB_RUNS_IN_PAGES = False
-    with patch.object(process, "_start_python") as started:
-        assert Client().post(START, {"all": "1"}).status_code == 403
-    assert not started.called
-
-
 def test_a_process_that_may_not_run_says_so(other: Session) -> None:
     other.run(query, process._LOCK)
     with patch.object(process, "exclusive_run", lambda connection: nullcontext()):

@@ -85,6 +85,8 @@ PAGES = (
     page("NAIVE"),
     reverse("lockstep_lab:anomalies"),
     reverse("lockstep_lab:found"),
+    reverse("lockstep_lab:found_report", args=["html"]),
+    reverse("lockstep_lab:found_file", args=["1", "py"]),
     reverse("lockstep_lab:race", args=["anomaly:P4:read-committed"]),
     reverse("lockstep_lab:report", args=[f"{HERE}.NAIVE", "html"]),
     reverse("lockstep_lab:schedule", args=[f"{HERE}.NAIVE", "AABBAB", "html"]),
