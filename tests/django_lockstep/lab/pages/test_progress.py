@@ -123,16 +123,6 @@ def test_the_second_one_to_start_is_told(gate: Path) -> None:
     end()
 
 
-def test_what_it_came_to_stays(gate: Path) -> None:
-    gate.unlink()
-    start("GATED")
-    end()
-    text = shown(f"/lab/{race('GATED')}/")
-    assert "Last explored: " in text
-    assert "<svg" in text
-    assert "Every schedule, as a tree" in text
-
-
 def test_all_of_them_run_and_one_that_fails_stops_none(gate: Path, store: Store) -> None:
     gate.unlink()
     assert Client().post(START, {"all": "1"}).status_code == 302
