@@ -270,14 +270,11 @@ def _confirming(config: pytest.Config, path: Path, suppressed: list[Suppression]
 
 def _report(config: pytest.Config, findings: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
     """Return the report, with or without what was tried, and write it where one is asked for."""
-    from django_lockstep.lab.finder.report.files import write_fix, write_report
+    from django_lockstep.lab.finder.report.files import write_reports
     from django_lockstep.lab.finder.report.races import report_on
 
     report = report_on(findings, suppressed, root=config.rootpath, tried=tried)
-    if path := config.getoption("--race-report"):
-        write_report(path, report)
-    if path := config.getoption("--race-fix"):
-        write_fix(path, report)
+    write_reports(report, config.getoption("--race-report"), config.getoption("--race-fix"))
     return report
 
 

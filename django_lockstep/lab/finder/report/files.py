@@ -30,7 +30,7 @@ from django_lockstep.lab.finder.report.text import full_text
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.wording import listed
 
-__all__ = ["as_html", "as_json", "page_context", "render_report", "require_report", "write_fix", "write_report"]
+__all__ = ["as_html", "as_json", "page_context", "render_report", "require_report", "write_reports"]
 
 
 def require_report(path: Path, *, option: str) -> None:
@@ -41,15 +41,16 @@ def require_report(path: Path, *, option: str) -> None:
     require_writable(path, option=option)
 
 
-def write_report(path: Path, report: Report) -> None:
-    """Write the report, so that a reader sees the old file or the whole new one."""
-    write_atomically(path, render_report(report, path))
+def write_reports(report: Report, path: Path | None, fix: Path | None) -> None:
+    """Write the report where a path is given, and there the diff of the first change that helps, or an empty file.
 
-
-def write_fix(path: Path, report: Report) -> None:
-    """Write the diff of the first change that helps against a race that is not accepted; without one, an empty file."""
-    patches = (race.worst.finding.patch for race in report.races() if not race.worst.suppressed)
-    write_atomically(path, next(filter(None, patches), ""))
+    A reader sees the old file or the whole new one. Changes against accepted races do not count.
+    """
+    if path:
+        write_atomically(path, render_report(report, path))
+    if fix:
+        patches = (race.worst.finding.patch for race in report.races() if not race.worst.suppressed)
+        write_atomically(fix, next(filter(None, patches), ""))
 
 
 def render_report(report: Report, path: Path) -> str:

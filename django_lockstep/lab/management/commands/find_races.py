@@ -27,7 +27,7 @@ from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter
 from django_lockstep.lab.finder.record.stack import CodeMap
-from django_lockstep.lab.finder.report.files import require_report, write_fix, write_report
+from django_lockstep.lab.finder.report.files import require_report, write_reports
 from django_lockstep.lab.finder.report.races import NOTHING_TRIED, Report, read_suppressions, report_on
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
 from django_lockstep.lab.finder.shares import parse_budget
@@ -87,10 +87,7 @@ class Command(BaseCommand):
 
         def write() -> Report:
             report = report_on(findings, suppressed, root=Path.cwd())
-            if options["report"]:
-                write_report(options["report"], report)
-            if options["fix"]:
-                write_fix(options["fix"], report)
+            write_reports(report, options["report"], options["fix"])
             return report
 
         result = write()

@@ -16,7 +16,7 @@ from django_lockstep.lab.explorer.render.reports import run_data
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RecordingWriter, Site
-from django_lockstep.lab.finder.report.files import require_report, write_report
+from django_lockstep.lab.finder.report.files import require_report, write_reports
 from django_lockstep.lab.finder.report.races import Report, Suppression, entries_of, report_on
 from django_lockstep.lab.management.commands import find_races
 from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, site, unit
@@ -100,7 +100,7 @@ def report(root: Path) -> Report:
 
 def written(report: Report, ending: str) -> str:
     path = report.root / f"report{ending}"
-    write_report(path, report)
+    write_reports(report, path, None)
     assert [item.name for item in report.root.iterdir() if "report" in item.name] == [path.name]
     return path.read_text()
 

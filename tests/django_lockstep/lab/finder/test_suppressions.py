@@ -6,7 +6,7 @@ import pytest
 
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Finding
-from django_lockstep.lab.finder.report.files import write_report
+from django_lockstep.lab.finder.report.files import write_reports
 from django_lockstep.lab.finder.report.races import Suppression, read_suppressions, report_on
 from tests.django_lockstep.lab.finder.test_findings import candidate, confirmed, findings
 
@@ -75,7 +75,7 @@ def test_a_baseline_accepts_what_an_earlier_report_confirmed(tmp_path: Path) -> 
     candidates.add(confirmed("a1"))
     candidates.add(Finding(candidate="b2", verdict="not confirmed", reason="no"))
     assert report_on(candidates, [], root=tmp_path).exit_status == 1
-    write_report(tmp_path / "races.json", report_on(candidates, [], root=tmp_path))
+    write_reports(report_on(candidates, [], root=tmp_path), tmp_path / "races.json", None)
 
     accepted = read_suppressions(tmp_path, tmp_path / "races.json")
 
