@@ -37,7 +37,7 @@
     │   ├── PreconditionRequired       428
     │   ├── PreconditionFailed         412
     │   └── MalformedPrecondition      400
-    ├── ClusterUnavailable             django_lockstep.lab.workers.errors
+    ├── ClusterUnavailable             django_lockstep.lab.workers.same_code
     ├── ExplorerError                  django_lockstep.lab.explorer.errors
     │   ├── NotExplorable
     │   ├── NotWritable
@@ -48,9 +48,7 @@
     │   │   └── TooManySteps
     │   └── WorkerDied
     ├── FinderError                    django_lockstep.lab.finder.errors
-    │   ├── CannotClone
-    │   ├── NotARecording              (also ValueError)
-    │   └── NotASuppression            (also ValueError)
+    │   └── CannotClone
     └── SimulationError                django_lockstep.lab.simulator.errors
 
 Django raises the three lock errors as one ``OperationalError`` and leaves the difference in ``__cause__.sqlstate``

@@ -49,11 +49,6 @@ def live_folder() -> Path | None:
     return None if path is None else Path(path)
 
 
-def streams() -> int:
-    """``LOCKSTEP_LAB_STREAMS`` (default 1): how many pages a process under WSGI sends events to at the same time."""
-    return int(getattr(settings, "LOCKSTEP_LAB_STREAMS", 1))
-
-
 def runs_in_pages() -> bool:
     """``LOCKSTEP_LAB_RUNS_IN_PAGES`` (default ``DEBUG``): whether the lab's pages may run races."""
     return bool(getattr(settings, "LOCKSTEP_LAB_RUNS_IN_PAGES", settings.DEBUG))

@@ -4,17 +4,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.parse import urlencode
-from urllib.request import HTTPCookieProcessor, Request, build_opener
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import pytest
 
-from django_lockstep.lab.pages.store import Store
 from tests.bank.processes import environment
 from tests.support.pages import ROOT
 from tests.support.processes import free_port
@@ -51,18 +49,13 @@ class Server:
             return False
         return True
 
-    def open(self, path: str, *, accept: str = "*/*", **data: str) -> Any:
+    def open(self, path: str, **data: str) -> Any:
         body = urlencode(data).encode() if data else None
-        request = Request(f"http://127.0.0.1:{self._port}{path}", body, {"Accept": accept})
-        return self._http.open(request, timeout=PATIENCE)
+        return self._http.open(f"http://127.0.0.1:{self._port}{path}", body, timeout=PATIENCE)
 
     def get(self, path: str) -> str:
         with self.open(path) as answer:
             return str(answer.read().decode())
-
-    def stream(self) -> Any:
-        """Ask how far the run is as a page does."""
-        return self.open("/lab/runs/progress/", accept="text/event-stream")
 
     def post(self, path: str, **data: str) -> None:
         (token, *_) = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', self.get("/lab/"))
@@ -95,33 +88,11 @@ def test_whichever_process_answers_it_is_seen_and_stopped(server: Server, pgdata
     server.post("/lab/runs/", all="1")
     until(lambda: bool(re.search(r"\(\d+ of \d+\): schedule \d", server.get("/lab/"))), "schedules", patience=60)
     line = r"<strong>\S+</strong> \(\d+ of \d+\): "
-    with server.stream() as answer:
-        said = [answer.readline().decode() for _ in range(4)]
-    assert said[0] == "event: progress\n"
-    assert re.match(f"data: {line}", said[1])
     assert re.match(line, server.get("/lab/runs/progress/"))
     (token,) = re.findall(r'name="token" value="(\w+)"', server.get("/lab/"))
     server.post("/lab/runs/stop/", token=token)
     until(lambda: "The last run was stopped" in server.get("/lab/"), "the run to end", patience=60)
     until(lambda: processes_of_runs(pgdata) == [], "its process to end", patience=60)
-
-
-def test_a_visitor_who_leaves_a_stream_ends_the_run(server: Server, pgdata: Path) -> None:
-    server.post("/lab/runs/", all="1")
-    with server.stream() as answer:
-        answer.readline()
-    store = Store(pgdata.parent / "live")
-    until(lambda: (run := store.run()) is not None and run.state == "stopped", "the run to end", patience=60)
-    until(lambda: processes_of_runs(pgdata) == [], "its process to end", patience=60)
-
-
-def test_more_visitors_than_threads_leave_the_server_free_for_others(server: Server, pgdata: Path) -> None:
-    server.post("/lab/runs/", all="1")
-    with ExitStack() as visitors:
-        for _ in range(8):
-            assert visitors.enter_context(server.stream()).readline() == b"event: progress\n"
-        assert "Running now" in server.get("/lab/")
-    until(lambda: processes_of_runs(pgdata) == [], "the process to end, as nobody watches", patience=60)
 
 
 def test_a_server_that_was_started_again_knows_what_goes_on_or_how_it_ended(server: Server, pgdata: Path) -> None:

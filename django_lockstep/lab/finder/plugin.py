@@ -261,26 +261,20 @@ def _confirming(config: pytest.Config, path: Path, suppressed: list[Suppression]
 
     with _refused("--race-confirm"):
         findings = Findings.on(path)
-    if text := config.getoption("--race-share"):
-        findings.go_on(text)
-    else:
-        findings.record_deaths()
+    share = config.getoption("--race-share")
     with _refused("--race-share"):
-        only = Share.parse(findings.share).of(findings.candidates.values())
+        only = Share.parse(share).of(findings.candidates.values()) if share else None
     confirmation = Confirmation(findings, budget=budget_of(config), only=only, values=config.getoption("--race-values"))
     return ConfirmPlugin(confirmation, partial(_report, config, findings, suppressed))
 
 
 def _report(config: pytest.Config, findings: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
     """Return the report, with or without what was tried, and write it where one is asked for."""
-    from django_lockstep.lab.finder.report.files import write_fix, write_report
+    from django_lockstep.lab.finder.report.files import write_reports
     from django_lockstep.lab.finder.report.races import report_on
 
     report = report_on(findings, suppressed, root=config.rootpath, tried=tried)
-    if path := config.getoption("--race-report"):
-        write_report(path, report)
-    if path := config.getoption("--race-fix"):
-        write_fix(path, report)
+    write_reports(report, config.getoption("--race-report"), config.getoption("--race-fix"))
     return report
 
 

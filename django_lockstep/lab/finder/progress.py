@@ -22,15 +22,11 @@ class Progress:
         self._write = write
         self._budget = budget
         self._erase = _ERASE if is_terminal else ""
-        self._spent = 0.0
-        self._confirmed: set[str] = set()
 
     def update(self, changed: Iterable[Finding]) -> None:
         """Show what has changed, and then how far it has come."""
         for finding in changed:
-            self._spent = max(self._spent, finding.spent)
             if finding.verdict == "confirmed":
-                self._confirmed.add(finding.candidate)
                 candidate = self._findings.candidates[finding.candidate]
                 self._write(f"{self._erase}{in_a_line(candidate, finding)}\n")
         if self._erase:
@@ -42,6 +38,9 @@ class Progress:
         self._write(self._erase)
 
     def _line(self) -> str:
-        number = sum(finding.verdict != "not decided" for _, finding in self._findings.pairs())
+        findings = [finding for _, finding in self._findings.pairs()]
+        number = sum(finding.verdict != "not decided" for finding in findings)
+        confirmed = sum(finding.verdict == "confirmed" for finding in findings)
+        spent = max((finding.spent for finding in findings), default=0.0)
         decided = f"{number} of {counted(len(self._findings.candidates), 'candidate')} decided"
-        return f"{decided}, {len(self._confirmed)} confirmed, {self._spent:.0f} of {self._budget:.0f} s"
+        return f"{decided}, {confirmed} confirmed, {spent:.0f} of {self._budget:.0f} s"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,11 +92,10 @@ def race_code(race: Race) -> RaceCode:
 
 def _code_of(actor: object, *, most: int = _MOST_FUNCTIONS) -> tuple[FunctionCode, ...]:
     """Return the code of an actor and of the functions that it is made of, at most so many."""
-    return tuple(itertools.islice(_codes_of(actor), most))
-
-
-def _codes_of(actor: object) -> Iterator[FunctionCode]:
+    codes: list[FunctionCode] = []
     for function, variables in _functions_of(actor):
+        if len(codes) == most:
+            break
         values = [(name, repr(value)) for name, value in variables.items() if not callable(value)]
         # A longer value, or one with an address, says nothing.
         short = tuple((name, text) for name, text in values if len(text) <= _LONGEST_VALUE and " at 0x" not in text)
@@ -105,7 +103,8 @@ def _codes_of(actor: object) -> Iterator[FunctionCode]:
             lines = source_lines(function)
         except (OSError, TypeError):  # typed into a shell, or written in C
             continue
-        yield FunctionCode(lines=lines, values=short)
+        codes.append(FunctionCode(lines=lines, values=short))
+    return tuple(codes)
 
 
 def _functions_of(actor: object) -> Iterator[tuple[Any, Mapping[str, Any]]]:
@@ -129,11 +128,8 @@ def _functions_of(actor: object) -> Iterator[tuple[Any, Mapping[str, Any]]]:
         names = inspect.getclosurevars(function)
         yield function, {**names.nonlocals, **arguments}
         pending += [*names.nonlocals.values(), *arguments.values()]
-        pending += [value for value in names.globals.values() if _is_defined_beside(value, function)]
-
-
-def _is_defined_beside(value: object, function: Any) -> bool:
-    return inspect.isfunction(value) and inspect.unwrap(value).__module__ == function.__module__
+        functions = filter(inspect.isfunction, names.globals.values())
+        pending += [value for value in functions if inspect.unwrap(value).__module__ == function.__module__]
 
 
 @functools.cache

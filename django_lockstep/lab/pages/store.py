@@ -136,7 +136,7 @@ class Store:
     def keep(self, shown: ShownRace, *, schedule: str = "") -> None:
         """Keep the last exploration of a race, or run of a schedule; only one process at a time may do that."""
         name = shown.report.name
-        self.put(_key("shown", f"{name} {schedule}"), shown)
+        self.put(_shown_key(name, schedule), shown)
         if shown.result is not None:
             self.put("results", {**self.results(), name: shown.result})
 
@@ -146,7 +146,7 @@ class Store:
 
     def shown(self, name: str, *, schedule: str = "") -> ShownRace | None:
         """Return the last exploration of a race, or the last run of a schedule."""
-        shown: ShownRace | None = self.get(_key("shown", f"{name} {schedule}"))
+        shown: ShownRace | None = self.get(_shown_key(name, schedule))
         return shown
 
     def put(self, key: str, value: object) -> None:
@@ -191,9 +191,9 @@ def _default_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"django-lockstep-{user}-{_digest('|'.join(parts))}"
 
 
-def _key(kind: str, name: str) -> str:
+def _shown_key(name: str, schedule: str) -> str:
     # Names may be longer, and have other characters, than keys of caches.
-    return f"{kind}:{_digest(name)}"
+    return f"shown:{_digest(f'{name} {schedule}')}"
 
 
 def _digest(text: str) -> str:

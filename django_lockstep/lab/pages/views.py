@@ -9,16 +9,13 @@ button. It continues while pages show its progress; its result is kept, and down
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any
 
 from django.apps import apps
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.core.handlers.asgi import ASGIRequest
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
@@ -55,7 +52,6 @@ __all__ = [
     "races_context",
     "report",
     "schedule",
-    "taken_place",
 ]
 
 NARROW_LANE = 176
@@ -127,7 +123,6 @@ def live_context(request: HttpRequest, store: Store, names: Iterable[str]) -> di
         "concerned": run is not None and not set(run.progress.names).isdisjoint(names),
         "runs": conf.runs_in_pages(),
         "htmx": apps.is_installed("django_htmx"),
-        "streams": has_place(request),
         "page": request.path,
     }
 
@@ -153,7 +148,10 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
             query = f"?{urlencode({'schedule': schedule})}" if schedule else ""
             return HttpResponseRedirect(f"{request.path}{query}")
         if (shown := store.shown(name, schedule=schedule)) is not None:
-            context |= {**_shown(shown.report), "last": shown.result}
+            report = shown.report
+            drawings = _stepped_drawings(report)
+            context |= {"report": report, "cards": outcome_cards(report), "rows": report.rows(), "drawings": drawings}
+            context["last"] = shown.result
     except RunRefused as refused:
         context["refusal"], status = str(refused), refused.status
     return render(request, "lockstep_lab/race.html", {**context, **live_context(request, store, [name])}, status=status)
@@ -210,12 +208,6 @@ def anomalies(request: HttpRequest) -> HttpResponse:
     return render(request, "lockstep_lab/anomalies.html", context)
 
 
-def _shown(report: RaceReport) -> dict[str, Any]:
-    """Return what the page of a race shows of a report."""
-    drawings = _stepped_drawings(report)
-    return {"report": report, "cards": outcome_cards(report), "rows": report.rows(), "drawings": drawings}
-
-
 def _stepped_drawings(report: RaceReport) -> list[dict[str, Any]]:
     """Return the report's drawings, each also in narrow lanes, with the moves to step through."""
     drawings = []
@@ -237,36 +229,6 @@ def _clean_schedule(schedule: str, race: Race) -> str:
     except ExplorerError as error:
         raise RunRefused(str(error), status=400) from error
     return schedule
-
-
-# Which pages are sent events as a stream, and which ask again instead.
-
-_streaming_lock = threading.Lock()
-_streaming = 0
-"""How many threads of this process are streaming now."""
-
-
-def has_place(request: HttpRequest) -> bool:
-    """Whether a page that is now answered may stream: under WSGI each stream takes a thread of the server."""
-    if isinstance(request, ASGIRequest):
-        return True
-    # The server of runserver starts a thread for each connection.
-    is_runserver = str(request.META.get("SERVER_SOFTWARE", "")).startswith("WSGIServer/")
-    return bool(request.META.get("wsgi.multithread")) and (is_runserver or _streaming < conf.streams())
-
-
-@contextmanager
-def taken_place(request: HttpRequest) -> Iterator[bool]:
-    """Take one of this process's places for as long as the block runs; False if there is none."""
-    global _streaming  # noqa: PLW0603 - the places are those of the process
-    with _streaming_lock:
-        free = has_place(request)
-        _streaming += free
-    try:
-        yield free
-    finally:
-        with _streaming_lock:
-            _streaming -= free
 
 
 # Files that are offered for download.

@@ -20,8 +20,7 @@ from typing import Any
 import django
 
 from django_lockstep.errors import LockstepError
-from django_lockstep.lab.workers.errors import ClusterUnavailable
-from django_lockstep.lab.workers.same_code import describe_code, require_same
+from django_lockstep.lab.workers.same_code import ClusterUnavailable, describe_code, require_same
 
 __all__ = ["main"]
 
@@ -38,15 +37,12 @@ def main(descriptor: int) -> None:
         except (EOFError, ConnectionError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever keeps it from starting is the answer
-            pipe.send_bytes(pickle.dumps((False, _refusal(error))))
+            reason = str(error) if isinstance(error, LockstepError) else f"{type(error).__name__}: {error}"
+            refusal = ClusterUnavailable(f"A worker on {platform.node()} cannot do this work: {reason}")
+            pipe.send_bytes(pickle.dumps((False, refusal)))
             pipe.poll(_IDLE)
     # Not an ordinary end: threads of the code that it loaded may not end by themselves.
     os._exit(0)
-
-
-def _refusal(error: Exception) -> ClusterUnavailable:
-    reason = str(error) if isinstance(error, LockstepError) else f"{type(error).__name__}: {error}"
-    return ClusterUnavailable(f"A worker on {platform.node()} cannot do this work: {reason}")
 
 
 def _serve(pipe: Connection[Any, Any]) -> None:

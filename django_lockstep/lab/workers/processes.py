@@ -15,10 +15,9 @@ import sys
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
+from unittest import mock
 
 __all__ = ["no_interrupt", "parent_lives", "process_context"]
-
-_PATH = "PYTHONPATH"
 
 
 def process_context() -> BaseContext:
@@ -29,7 +28,9 @@ def process_context() -> BaseContext:
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["django_lockstep.lab.simulator.preload"])
-    with no_interrupt(), _path_in_environment():
+    # From the environment alone the fork server takes its import path; there the current folder has a name.
+    path = os.pathsep.join(folder or os.curdir for folder in sys.path)
+    with no_interrupt(), mock.patch.dict(os.environ, {"PYTHONPATH": path}):
         # Started now, while SIGINT is blocked and the import path is in the environment: it inherits both.
         forkserver.ensure_running()
     return context
@@ -54,18 +55,3 @@ def no_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def _path_in_environment() -> Iterator[None]:
-    """Put this process's import path into the environment, from where alone the fork server takes it."""
-    before = os.environ.get(_PATH)
-    # In sys.path an empty entry is the current folder; the variable names it.
-    os.environ[_PATH] = os.pathsep.join(path or os.curdir for path in sys.path)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_PATH]
-        else:
-            os.environ[_PATH] = before

@@ -204,13 +204,10 @@ class KnownUser:
         return cls(user, frozenset(user.groups.values_list("name", flat=True)), frozenset(permissions))
 
     def may_the_same_as(self, user: KnownUser) -> bool:
-        """Whether both are of one kind: staff or superusers, in the same groups, with the same permissions."""
-        return self._kind == user._kind
-
-    @property
-    def _kind(self) -> tuple[object, ...]:
-        flags = (getattr(self.user, name, False) for name in ("is_staff", "is_superuser"))
-        return (*flags, self.groups, self.permissions)
+        """Whether both are staff or superusers, in the same groups, with the same permissions."""
+        names = ("is_staff", "is_superuser")
+        flags, own_flags = ([getattr(it.user, name, False) for name in names] for it in (user, self))
+        return (own_flags, self.groups, self.permissions) == (flags, user.groups, user.permissions)
 
     def log_in_copy(self, *, using: str) -> dict[str, str]:
         """Copy the user, and return how a request says that it is theirs. Raises `CannotClone` if that is refused."""
@@ -227,8 +224,13 @@ class KnownUser:
 
     def _copy(self, using: str) -> Any:
         model: Any = type(self.user)
-        fields = [field for field in model._meta.concrete_fields if not field.primary_key]
-        user = model(**{field.attname: _changed(field, getattr(self.user, field.attname)) for field in fields})
+        fields = {field: getattr(self.user, field.attname) for field in model._meta.concrete_fields}
+        values = {
+            field.attname: renamed(value, field.max_length) if field.unique and isinstance(value, str) else value
+            for field, value in fields.items()
+            if not field.primary_key
+        }
+        user = model(**values)
         # Not by save(): receivers of signals would create rows that a test may count.
         model._base_manager.using(using).bulk_create([user])
         if _has_permissions(user):
@@ -244,7 +246,3 @@ class KnownUser:
 def _has_permissions(user: Any) -> bool:
     # Not by its class: that cannot be imported in projects that have users without groups.
     return hasattr(user, "groups") and hasattr(user, "user_permissions")
-
-
-def _changed(field: Any, value: Any) -> Any:
-    return renamed(value, field.max_length) if field.unique and isinstance(value, str) else value

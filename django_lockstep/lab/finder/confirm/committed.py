@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from unittest import mock
 
@@ -61,33 +61,6 @@ def _is_copied(alias: str) -> bool:
     return connection.vendor == "postgresql" and not connection.settings_dict["TEST"]["MIRROR"]
 
 
-class _OpenCopies:
-    """The copies for what is running: of a class and of a test, and of what was interrupted before it was torn down."""
-
-    def __init__(self) -> None:
-        self._copies: list[DatabaseCopy] = []
-
-    def enter(self, cls: type[TransactionTestCase]) -> DatabaseCopy:
-        """Copy the databases that the class uses."""
-        names: Iterable[str] = cls._databases_names(include_mirrors=False)  # type: ignore[attr-defined]
-        self._copies.append(DatabaseCopy(filter(_is_copied, names)))
-        return self._copies[-1]
-
-    def leave(self, copy: DatabaseCopy) -> None:
-        """Put back what was copied."""
-        try:
-            copy.restore()
-        finally:
-            copy.close()
-            self._copies = [open_copy for open_copy in self._copies if open_copy is not copy]
-
-    def close(self) -> None:
-        """Close all sessions, for the test databases cannot be dropped before."""
-        while self._copies:
-            self._copies.pop().close()
-        close_idle_sessions()
-
-
 @contextmanager
 def committed_tests() -> Iterator[Callable[[], None]]:
     """Have every test of Django's run without a transaction around it.
@@ -98,15 +71,34 @@ def committed_tests() -> Iterator[Callable[[], None]]:
 
     Yields what closes the copies of a test that was interrupted, for which nothing is torn down.
     """
-    copies = _OpenCopies()
+    # For what is running: of a class and of a test, and of what was interrupted before it was torn down.
+    copies: list[DatabaseCopy] = []
     original: Any = vars(TransactionTestCase)["_fixture_setup"]
 
+    def enter(cls: Any) -> DatabaseCopy:
+        copies.append(DatabaseCopy(filter(_is_copied, cls._databases_names(include_mirrors=False))))
+        return copies[-1]
+
+    def leave(copy: DatabaseCopy) -> None:
+        try:
+            copy.restore()
+        finally:
+            copy.close()
+            with suppress(ValueError):  # after an interrupt all are closed
+                copies.remove(copy)
+
+    def close() -> None:
+        # The test databases cannot be dropped before.
+        while copies:
+            copies.pop().close()
+        close_idle_sessions()
+
     def set_up(cls: Any) -> None:
-        copy = copies.enter(cls)
+        copy = enter(cls)
 
         def tear_down(*test: object) -> None:
             del cls._fixture_teardown
-            copies.leave(copy)
+            leave(copy)
 
         # On the class itself: projects replace Django's, too, by something quicker.
         cls._fixture_teardown = staticmethod(tear_down)
@@ -117,11 +109,11 @@ def committed_tests() -> Iterator[Callable[[], None]]:
             raise
 
     with (
-        mock.patch.object(TestCase, "_enter_atomics", classmethod(lambda cls: copies.enter(cls))),  # noqa: PLW0108  # a bound method gets no class
-        mock.patch.object(TestCase, "_rollback_atomics", classmethod(lambda cls, copy: copies.leave(copy))),
+        mock.patch.object(TestCase, "_enter_atomics", classmethod(enter)),
+        mock.patch.object(TestCase, "_rollback_atomics", classmethod(lambda cls, copy: leave(copy))),
         mock.patch.object(TransactionTestCase, "_fixture_setup", classmethod(set_up)),
     ):
         try:
-            yield copies.close
+            yield close
         finally:
-            copies.close()
+            close()

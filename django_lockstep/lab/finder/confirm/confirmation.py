@@ -83,7 +83,6 @@ class Confirmation:
         self.budget = budget
         """Seconds that all forks together may take."""
         self._findings = findings
-        self.mark_running = findings.mark_running
         self._candidates = [candidate for candidate in findings.undecided() if only is None or candidate.id in only]
         self._round = self._candidates
         """Those of this round."""
@@ -94,14 +93,16 @@ class Confirmation:
         self._seconds_each = SECONDS_EACH
         self._values = values
         self._on_finding = on_finding
-        self._spent = findings.spent
+        # A share's session may go on where another one was lost with its worker.
+        before = (finding.spent for candidate, finding in findings.pairs() if only and candidate.id in only)
+        self._spent = max(before, default=0.0)
         self._attempts: dict[str, Attempts] = {}
         self._points = Points(self._reach)
         self._test = ""
         self._places: dict[str, TestPlace] = {}
         self._earlier: list[Earlier] = []
         self._partners = Partners()
-        self._failures = dict.fromkeys(findings.deaths, "the session died in it")
+        self._failures: dict[str, str] = {}
         # Held by the thread that forks: a live server's other threads go on without.
         self._forking = threading.Lock()
 
@@ -114,7 +115,7 @@ class Confirmation:
         tests = [test for candidate in ordered for test in (*partner_tests(candidate), candidate.witnesses[0].test)]
         for turn in zip_longest(*(candidate.witnesses[1:] for candidate in ordered)):
             tests += [witness.test for witness in turn if witness]
-        order = {test: place for place, test in enumerate(dict.fromkeys(tests)) if test not in self._findings.deaths}
+        order = {test: place for place, test in enumerate(dict.fromkeys(tests))}
         chosen = sorted((item for item in items if name(item) in order), key=lambda item: order[name(item)])
         self._chosen = set(map(name, chosen))
         return chosen
@@ -313,7 +314,7 @@ class Confirmation:
         if not open_attempts:
             return
         self._tries += 1
-        begun = time.monotonic()
+        begun, obstacle = time.monotonic(), None
         twice = explorations.get(replace(pairing, against="")) if pairing.against == ANOTHER_USER else None
         try:
             with paired as fork:
@@ -328,13 +329,14 @@ class Confirmation:
                 )
                 for attempts in open_attempts:
                     attempts.note(pairing, explorations[pairing], fork, taken=taken, twice=twice, place=place)
-        except (ExplorerError, FinderError) as error:
-            _note_obstacle(open_attempts, pairing, str(error), place=place)
         except Exception as error:  # noqa: BLE001  # whatever it is, the test and the others are gone on with
             _raise_interrupt(error)
-            _note_obstacle(open_attempts, pairing, f"{type(error).__name__}: {self._masked(str(error))}", place=place)
+            is_ours = isinstance(error, ExplorerError | FinderError)
+            obstacle = str(error) if is_ours else f"{type(error).__name__}: {self._masked(str(error))}"
         for attempts in open_attempts:
             attempts.seconds += (time.monotonic() - begun) / len(open_attempts)
+            if obstacle is not None:
+                attempts.note_obstacle(pairing, obstacle, place=place)
 
     def _is_enough(
         self, run: Run, open_attempts: Sequence[Attempts], *, taken: Collection[str], twice: Exploration | None
@@ -389,22 +391,16 @@ class Confirmation:
             self._partners.capture(self._test, point, shown)
 
     def _pairings(self, point: Point, here: Mapping[str, Candidate], related: Sequence[Candidate]) -> Iterator[_Paired]:
-        actor, candidates = (
-            point.actor,
-            [candidate for candidate in here.values() if candidate.may_race(point.name, point.name)],
-        )
+        actor = point.actor
+        candidates = [candidate for candidate in here.values() if candidate.may_race(point.name, point.name)]
         if candidates:
             yield Pairing(kind=point.kind), with_itself(actor), candidates
         for earlier in self._earlier:
             if earlier.point.kind == point.kind:
                 pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
-                pair = {**here, **{candidate.id: candidate for candidate in related}}.values()
-                names = (earlier.point.name, point.name)
-                yield (
-                    pairing,
-                    with_earlier(earlier, actor),
-                    [candidate for candidate in pair if candidate.may_race(*names)],
-                )
+                either = {**here, **{candidate.id: candidate for candidate in related}}.values()
+                shown = [candidate for candidate in either if candidate.may_race(earlier.point.name, point.name)]
+                yield pairing, with_earlier(earlier, actor), shown
         ways: Iterable[Against] = _SHOWN_AGAINST if isinstance(actor, RequestActor) else (LOWER_LIMIT,)
         for against in ways:
             if shown := [candidate for candidate in candidates if _may_show_against(candidate, against)]:
@@ -415,12 +411,6 @@ def _may_show_against(candidate: Candidate, against: Against) -> bool:
     if against == LOWER_LIMIT and not (candidate.read and read_statement(candidate.read.sql).looks == "aggregate"):
         return False
     return candidate.kind in _SHOWN_AGAINST[against]
-
-
-def _note_obstacle(open_attempts: Sequence[Attempts], pairing: Pairing, reason: str, *, place: Place) -> None:
-    for attempts in open_attempts:
-        # The first line: the server's details would show values of rows.
-        attempts.note_obstacle(pairing, reason.partition("\n")[0], place=place)
 
 
 def _raise_interrupt(error: BaseException) -> None:

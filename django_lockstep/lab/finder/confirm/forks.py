@@ -9,12 +9,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import count
 from typing import Any
+from unittest import mock
 
 from django.core import mail
 from django.core.signals import got_request_exception
 from django.db import connections
-from django.dispatch import Signal
 from django.http.response import HttpResponseBase
 from django.test.signals import template_rendered
 from django.urls import Resolver404, resolve
@@ -22,7 +23,7 @@ from django.urls import Resolver404, resolve
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Response, Run, Scenario, explore, replay
 from django_lockstep.lab.explorer.requests import location_of
 from django_lockstep.lab.finder.record.calls import Call
-from django_lockstep.lab.finder.record.requests import CallNext, RequestNumbers, buffer_body
+from django_lockstep.lab.finder.record.requests import CallNext, buffer_body
 
 __all__ = ["IGNORED", "Actor", "Fork", "Point", "Points", "RequestActor", "apart_from_the_test", "require_committed"]
 
@@ -159,24 +160,15 @@ def apart_from_the_test() -> Iterator[None]:
     with ExitStack() as stack:
         # The test's client notes templates and errors of whatever request is being handled.
         for signal in (template_rendered, got_request_exception):
-            stack.enter_context(_without_receivers(signal))
+            # Both, because the cache holds the receivers that are taken away.
+            stack.callback(signal.sender_receivers_cache.clear)
+            stack.enter_context(mock.patch.object(signal, "receivers", []))
+            signal.sender_receivers_cache.clear()
         if hasattr(mail, "outbox"):
             stack.callback(setattr, mail, "outbox", mail.outbox)
             # A copy: the project may look at what was sent before, and what the actors send goes with it.
             mail.outbox = list(mail.outbox)
         yield
-
-
-@contextmanager
-def _without_receivers(signal: Signal) -> Iterator[None]:
-    # Both, because the cache holds the receivers that are taken away.
-    receivers, signal.receivers = signal.receivers, []
-    signal.sender_receivers_cache.clear()
-    try:
-        yield
-    finally:
-        signal.receivers = receivers
-        signal.sender_receivers_cache.clear()
 
 
 # Points of a running test at which it can be forked: the requests that it sends, and its calls of functions.
@@ -207,17 +199,16 @@ class Points:
 
     def __init__(self, reach: Callable[[Point], None]) -> None:
         self._reach = reach
-        self._requests = RequestNumbers()
-        self._calls: Counter[str] = Counter()
+        self.restart()
 
     def restart(self) -> None:
-        """Begin to count, when a test's fixtures are there and its body begins."""
-        self._requests.restart()
-        self._calls.clear()
+        """Begin to count, when a test's fixtures are there and its body begins: as the recorder counts."""
+        self._requests = count()
+        self._calls: Counter[str] = Counter()
 
     def on_request(self, handler: object, environ: dict[str, Any], call_next: CallNext) -> Any:
         """Have a request reached, then let the test send it; `intercept` calls this."""
-        self._reach(Point(RequestActor.of(environ, call_next), self._requests.take()))
+        self._reach(Point(RequestActor.of(environ, call_next), next(self._requests)))
         return call_next(environ)
 
     def on_call(self, name: str, call: Call) -> None:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from django_lockstep.lab.explorer.render.reports import run_data
 from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.pairings import Pairing
-from django_lockstep.lab.finder.confirm.remedies import ends_as, try_lock, try_patches
+from django_lockstep.lab.finder.confirm.remedies import ends_as, try_patches
 from django_lockstep.lab.finder.consequences import CONSEQUENCES, consequence_of, subjects_of
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Place, Verdict
@@ -87,7 +88,7 @@ class Attempts:
         """
         # A schedule that cannot be repeated proves nothing.
         if exploration.verdict in {"nondeterministic", "stuck"}:
-            self.note_obstacle(pairing, exploration.reason.partition("\n")[0], place=place)
+            self.note_obstacle(pairing, exploration.reason, place=place)
             return
         is_single = exploration.schedules == 1 and exploration.left
         if twice is not None and is_single and is_known(exploration.outcomes[0], twice):
@@ -108,7 +109,11 @@ class Attempts:
                 self.actors = fork.titles
                 taken |= subjects_taken(self.candidate, outcome.differences)
                 self.is_news = True
-                self._remedy = self._try_remedy(run, fork, exploration)
+                self._patch = self._remedy = ""
+                # Against a cycle, another lock first only moves it. What cannot be tried has not helped.
+                with suppress(ExplorerError):
+                    if self.candidate.kind != "lock-order":
+                        self._patch, self._remedy = try_patches(self.candidate, run, fork, exploration=exploration)
                 break
         if exploration.left:
             self.cut_off.add(place.test)
@@ -129,6 +134,8 @@ class Attempts:
         """Note why a pairing could not be explored."""
         if not pairing.partner:
             self._complete.add(_try(place, pairing))
+        # The first line: the server's details would show values of rows.
+        reason = reason.partition("\n")[0]
         self._obstacles[str(pairing)] = reason if self.values else hide_strings(reason)
 
     def is_open_to(self, pairing: Pairing, *, place: Place = _ANYWHERE) -> bool:
@@ -182,17 +189,6 @@ class Attempts:
             drawing=svg(run, ident=f"race-{self.candidate.id}", styled=False),
             **common,
         )
-
-    def _try_remedy(self, run: Run, fork: Fork, exploration: Exploration) -> str:
-        if self.candidate.kind == "lock-order":
-            return ""  # another lock first only moves the cycle
-        try:
-            self._patch, schedules = try_patches(self.candidate, run, fork, exploration=exploration)
-            if self._patch:
-                return f"with this change {counted(schedules, 'schedule')} end as serial orders do"
-            return try_lock(self.candidate, run, fork, exploration=exploration)
-        except ExplorerError:  # a remedy that cannot be tried is not one that helped
-            return ""
 
     def _reason(self, is_left: bool) -> str:
         totals: Counter[str] = Counter()

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
@@ -27,13 +28,12 @@ __all__ = [
     "Partners",
     "partner_tests",
     "put_back",
-    "with_another_object",
     "with_another_user",
     "with_earlier",
     "with_itself",
     "with_lower_limit",
+    "with_moved",
     "with_other_order",
-    "with_partner",
 ]
 
 
@@ -144,26 +144,20 @@ def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
 
 
 @contextmanager
-def with_partner(partner: Captured, request: RequestActor) -> Iterator[Fork]:
-    """Pair the request with one of another test, moved here.
+def with_moved(move: Callable[[RequestActor, DryRun], RequestActor], request: RequestActor) -> Iterator[Fork]:
+    """Pair the request with what ``move`` makes for it and its trial: one of another test, or for another object.
 
-    Raises `CannotClone` if it cannot be moved, is refused here, or has nothing to do with the request.
+    Raises `CannotClone` as ``move`` does, and if that one is refused here, or has nothing to do with the request.
     """
     with _tried_alone(request) as trial:
-        moved = partner.moved_to(request, trial)
-        _require_meeting(moved, trial)
-        yield Fork({"A": request, "B": moved})
-
-
-@contextmanager
-def with_another_object(request: RequestActor) -> Iterator[Fork]:
-    """Pair the request with the same one for another object, such as another seat.
-
-    Raises `CannotClone` if there is none, and if that one is refused, or has nothing to do with the request.
-    """
-    with _tried_alone(request) as trial:
-        moved = for_another_object(request, trial)
-        _require_meeting(moved, trial)
+        moved = move(request, trial)
+        with put_back():  # as it is now: a copy of its user may have been made
+            partner = DryRun.of(moved)
+        # Refused in every schedule, it would make all of them end alike.
+        if not partner.is_accepted:
+            raise CannotClone(f"alone it is answered with {partner.answer} here")
+        if not partner.interferes_with(trial) and not trial.interferes_with(partner):
+            raise CannotClone("alone it changes nothing here that the other one reads")
         yield Fork({"A": request, "B": moved})
 
 
@@ -178,22 +172,11 @@ def _tried_alone(request: RequestActor) -> Iterator[DryRun]:
 
 AGAINST: Mapping[Against, Callable[[Any], AbstractContextManager[Fork]]] = {
     ANOTHER_USER: with_another_user,
-    ANOTHER_OBJECT: with_another_object,
+    ANOTHER_OBJECT: partial(with_moved, for_another_object),
     OTHER_ORDER: with_other_order,
     LOWER_LIMIT: with_lower_limit,
 }
 """How a request is paired with itself where something differs; a call only with `LOWER_LIMIT`."""
-
-
-def _require_meeting(moved: RequestActor, trial: DryRun) -> None:
-    """Send the request alone, undo that, and raise `CannotClone` if it is refused, or meets nothing of the trial."""
-    with put_back():  # as it is now: a copy of its user may have been made
-        partner = DryRun.of(moved)
-    # Refused in every schedule, it would make all of them end alike.
-    if not partner.is_accepted:
-        raise CannotClone(f"alone it is answered with {partner.answer} here")
-    if not partner.interferes_with(trial) and not trial.interferes_with(partner):
-        raise CannotClone("alone it changes nothing here that the other one reads")
 
 
 @contextmanager
@@ -244,7 +227,7 @@ class Partners:
                     partner_test=partner.test,
                     partner_number=partner.number,
                 )
-                yield pairing, with_partner(partner, point.actor), candidates
+                yield pairing, with_moved(partner.moved_to, point.actor), candidates
 
     def capture(self, test: str, point: Point, shown: Iterable[tuple[Candidate, Witness]]) -> None:
         """Keep the request if another test may need it. Raises what keeps it from being sent once more."""

@@ -6,6 +6,7 @@ import re
 import unittest
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from django_lockstep.lab.finder.derive.candidates import Candidate
@@ -39,7 +40,12 @@ class TestPlace:
         module, owner = getattr(item, "module", None), getattr(item, "cls", None)
         if module is None:  # such as a doctest
             return cls("", item.name, is_complete=False)
-        fixtures = {fixture.func.__name__ for used in _fixtures(item) for fixture in used}
+        import pytest  # projects on Django's runner may be without
+
+        # Those of the module and of the class.
+        here = item.getparent(pytest.Module).nodeid
+        definitions = chain.from_iterable(item._fixtureinfo.name2fixturedefs.values())
+        fixtures = {fixture.func.__name__ for fixture in definitions if fixture.baseid.startswith(here)}
         return cls(
             module.__name__,
             getattr(item, "originalname", None) or item.name,
@@ -72,15 +78,6 @@ class TestPlace:
         """Whether one file can run the other test before this one: their fixtures must not have the same names."""
         shared = self.module != partner.module and set(self.fixtures) & set(partner.fixtures)
         return partner.is_complete and not partner.is_parametrized and not shared
-
-
-def _fixtures(item: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield those of the module's and of the test's class, as pytest has them by name."""
-    import pytest  # projects on Django's runner may be without
-
-    module = item.getparent(pytest.Module).nodeid
-    for definitions in item._fixtureinfo.name2fixturedefs.values():
-        yield tuple(fixture for fixture in definitions if fixture.baseid.startswith(module))
 
 
 def with_test_file(candidate: Candidate, finding: Finding, places: Mapping[str, TestPlace]) -> Finding:

@@ -104,8 +104,10 @@ class DryRun:
 
     def rows(self, table: str) -> list[Identity]:
         """Return its rows of a table: those that it changed or locked, then the others; both in the order of keys."""
-        met = [row for row in self.met if row[0] == table]
-        return [self.met[row] for row in sorted(met, key=lambda row: (row not in self.changed, _sortable(row[1])))]
+        met = {row: row[1].removeprefix("=") for row in self.met if row[0] == table}
+        # Numbers as numbers, so that 10 comes after 9.
+        order = {row: (row not in self.changed, int(key) if key.isdigit() else 0, key) for row, key in met.items()}
+        return [self.met[row] for row in sorted(met, key=lambda row: order[row])]
 
     def interferes_with(self, partner: DryRun) -> bool:
         """Whether it changes or locks a row that the other one met, or writes into a table that the other one reads."""
@@ -113,11 +115,6 @@ class DryRun:
         anywhere = {step.template.table for step in writes if not self.history.changed_rows(step)}
         looked = {table for step in partner.history.steps for table in step.template.tables}
         return bool(self.changed & partner.met.keys() or anywhere & looked)
-
-
-def _sortable(key: str) -> tuple[int, str]:
-    text = key.removeprefix("=")
-    return (int(text) if text.isdigit() else 0, text)
 
 
 _OF_REQUEST = re.compile(r"REQUEST_METHOD|PATH_INFO|QUERY_STRING|CONTENT_TYPE|HTTP_.*")

@@ -20,7 +20,7 @@ from django_lockstep.lab.finder.confirm.pairings import (
     put_back,
     with_earlier,
     with_itself,
-    with_partner,
+    with_moved,
 )
 from django_lockstep.lab.finder.confirm.transplants import Captured
 from django_lockstep.lab.finder.findings import Against
@@ -205,7 +205,7 @@ class _Place:
         if self._earlier is not None:
             return with_earlier(self._earlier, point.actor)
         if isinstance(point.actor, RequestActor) and self._partner is not None:
-            return with_partner(self._partner, point.actor)
+            return with_moved(self._partner.moved_to, point.actor)
         if self._against:
             return AGAINST[self._against](point.actor)
         return with_itself(point.actor)

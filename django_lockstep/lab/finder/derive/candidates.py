@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
-from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
+from django_lockstep.lab.finder.record.recording import RecordedStatement
 
-__all__ = ["KINDS", "Access", "Candidate", "Witness", "candidate_id"]
+__all__ = ["KINDS", "Candidate", "Witness"]
 
 KINDS = {
     "read-modify-write": "A value is written that was computed from one read before without a lock.",
@@ -23,18 +22,6 @@ KINDS = {
 """What each kind means."""
 _WITH_PARTNER = frozenset({"whole-row-write", "deleted-row-write"})
 """Kinds that no unit shows beside itself."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """A statement of a candidate."""
-
-    site: Site | None
-    sql: str
-
-    @classmethod
-    def of(cls, statement: RecordedStatement) -> Access:
-        return cls(site=statement.site, sql=statement.sql)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +54,8 @@ class Candidate:
     unit: str
     """The name of the unit that writes."""
     unit_kind: str
-    read: Access | None = None
-    write: Access
+    read: RecordedStatement | None = None
+    write: RecordedStatement
     witnesses: tuple[Witness, ...]
     """Units of that name that did it, the shortest first."""
     partner: str = ""
@@ -84,10 +71,3 @@ class Candidate:
     def may_race(self, name: str, partner: str) -> bool:
         """Whether units of these names may show it."""
         return self.kind not in _WITH_PARTNER or {name, partner} == {self.unit, self.partner}
-
-
-def candidate_id(kind: str, table: str, write: Access, *, nth: int) -> str:
-    """Return 12 hexadecimal digits for what candidates are grouped by: the ``nth`` such write of its function."""
-    # Without the line, which moves when something above it is edited.
-    place = f"{write.site.path} {write.site.function}" if write.site else write.sql
-    return hashlib.blake2b(f"{kind} {table} {nth} {place}".encode(), digest_size=6).hexdigest()

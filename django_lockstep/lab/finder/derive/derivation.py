@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness, candidate_id
+from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.derive.history import History, Hit, UnitStep
 from django_lockstep.lab.finder.derive.pair_races import lock_orders, messages_before_commit, write_skews
 from django_lockstep.lab.finder.derive.row_races import insert_races, row_races, whole_row_races
@@ -29,10 +29,15 @@ def find_candidates(recording: Recording) -> list[Candidate]:
     groups: dict[_Key, list[Hit]] = defaultdict(list)
     for hit in _hits(histories):
         groups[hit.kind, hit.table, _place(hit.write)].append(hit)
-    candidates = [
-        _candidate(key, hits, nth=nth, tables=recording.tables, writers=writers, trails=trails)
-        for nth, key, hits in _numbered(groups)
-    ]
+    candidates, counts = list[Candidate](), Counter[tuple[str, ...]]()
+    # By line, so that the same write has the same number in its function, and thereby the same id, in every run.
+    for key in sorted(groups):
+        kind, table, (path, function, _) = key
+        nth = counts[kind, table, path, function]
+        counts[kind, table, path, function] += 1
+        candidates.append(
+            _candidate(key, groups[key], nth=nth, tables=recording.tables, writers=writers, trails=trails)
+        )
     return sorted(candidates, key=lambda candidate: (candidate.rank, candidate.table, candidate.unit, candidate.id))
 
 
@@ -47,16 +52,6 @@ def _hits(histories: Sequence[History]) -> Iterator[Hit]:
 def _place(write: UnitStep) -> _Place:
     site = write.statement.site
     return (site.path, site.function, site.line) if site else ("", write.statement.sql, 0)
-
-
-def _numbered(groups: Mapping[_Key, list[Hit]]) -> Iterator[tuple[int, _Key, list[Hit]]]:
-    """Yield the groups, each with its number among those of its function."""
-    counts: dict[tuple[str, ...], int] = defaultdict(int)
-    # By line, so that the same write has the same number, and thereby the same id, in every run.
-    for key in sorted(groups):
-        kind, table, (path, function, _) = key
-        yield counts[kind, table, path, function], key, groups[key]
-        counts[kind, table, path, function] += 1
 
 
 class _Trails:
@@ -100,15 +95,17 @@ def _candidate(
     partners = _partners(first, same, columns, writers)
     partner = partners[0].name if partners else ""
     names = {first.unit.name, partner}
-    write = Access.of(first.write.statement)
+    write = first.write.statement
+    # Without the line, which moves when something above it is edited.
+    place = f"{write.site.path} {write.site.function}" if write.site else write.sql
     return Candidate(
-        id=candidate_id(kind, table, write, nth=nth),
+        id=hashlib.blake2b(f"{kind} {table} {nth} {place}".encode(), digest_size=6).hexdigest(),
         kind=kind,
         table=table,
         columns=columns,
         unit=first.unit.name,
         unit_kind=first.unit.kind,
-        read=Access.of(first.read.statement) if first.read else None,
+        read=first.read.statement if first.read else None,
         write=write,
         witnesses=_witnesses((hit.unit for hit in same), trails, names),
         partner=partner,

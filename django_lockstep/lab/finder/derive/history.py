@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from django_lockstep.lab.explorer.effects.statement_text import StatementText, Value, read_statement
@@ -31,7 +32,9 @@ class UnitStep:
             return (value.literal,)
         params = self.statement.params
         fingerprints = [params[number] for number in value.params if number < len(params)]
-        return tuple(element for text in fingerprints for element in _elements(text))
+        # Of a list, those of its elements.
+        elements = (text[1:-1].split("|") if text.startswith("[") else [text] for text in fingerprints)
+        return tuple(chain.from_iterable(elements))
 
     def value_for(self, key: str, value: Value) -> Value:
         """Return the value that the row of this key gets."""
@@ -66,10 +69,6 @@ class UnitStep:
         """Return what the conditions compare the table's columns with."""
         comparisons = [comparison for comparison in self.template.equalities if comparison.table == table]
         return {comparison.column: frozenset(self.values(comparison.value)) for comparison in comparisons}
-
-
-def _elements(text: str) -> list[str]:
-    return text[1:-1].split("|") if text.startswith("[") else [text]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +153,16 @@ class History:
         table = step.template.table
         if keys := self.named_keys(step, table):
             return frozenset((table, key) for key in keys)
-        # Without a key in the condition: the rows read before that have the values asked for.
+        # Without a key in the condition: the rows read before that have the values asked for, as far as they are known.
         equals = step.equals(table)
         return frozenset(
             (table, key)
             for earlier in self.steps[: step.place]
             for row in earlier.statement.read
-            if row.table == table and _matches(row, equals) and (key := self.key_of(earlier, row))
+            if row.table == table
+            and (columns := equals.keys() & row.values.keys())
+            and all(row.values[column] in equals[column] for column in columns)
+            and (key := self.key_of(earlier, row))
         )
 
     @cached_property
@@ -248,9 +250,3 @@ class History:
 
 def _same_transaction(transaction: int | None, write: UnitStep) -> bool:
     return transaction is not None and transaction == write.statement.transaction
-
-
-def _matches(row: RowRead, equals: Mapping[str, frozenset[str]]) -> bool:
-    """Whether the row's values are those that the conditions ask for, and at least one of them is known."""
-    matches = [row.values[column] in values for column, values in equals.items() if column in row.values]
-    return bool(matches) and all(matches)

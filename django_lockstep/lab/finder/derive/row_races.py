@@ -48,7 +48,7 @@ def row_races(history: History) -> Iterator[Hit]:
         elif not column:
             # No other transaction can change a row that this one has made.
             rows = history.changed_rows(write) - history.inserted_rows
-            yield from _of_write(list(_hits(history, write, rows)))
+            yield from _worst_hits(history, write, rows)
         # It matters whether the count of changed rows is looked at, if more is written whatever it is.
         elif write.place < last and (read := _read_of(history, write, column)):
             yield history.hit("check-then-act", _UNREAD, rank=RANK_UNREAD, column=column, read=read[0], write=write)
@@ -73,16 +73,13 @@ def _read_of(history: History, write: UnitStep, column: str = "") -> tuple[UnitS
     return None
 
 
-def _hits(history: History, write: UnitStep, rows: frozenset[Row]) -> Iterator[Hit]:
-    """Yield a candidate for each column that one of the rows shows it for."""
+def _worst_hits(history: History, write: UnitStep, rows: frozenset[Row]) -> list[Hit]:
+    """Return a candidate for each column that one of the rows shows it for."""
+    hits: list[Hit] = []
     for column, value in write.template.assignments.items():
-        hits = (_hit(history, write, row, column, write.value_for(row[1], value)) for row in sorted(rows))
-        if (hit := next(filter(None, hits), None)) is not None:
-            yield hit
-
-
-def _of_write(hits: list[Hit]) -> list[Hit]:
-    """Return those of the kind with the worst consequence: a write that overwrites a sum may also raise a counter."""
+        shown = (_hit(history, write, row, column, write.value_for(row[1], value)) for row in sorted(rows))
+        hits += [hit for hit in shown if hit is not None][:1]
+    # Of the worst kind: a write that overwrites a sum may also raise a counter.
     worst = min(hits, key=lambda hit: hit.rank).kind if hits else ""
     return [hit for hit in hits if hit.kind == worst]
 
@@ -268,7 +265,10 @@ def _insert_hit(history: History, read: UnitStep, write: UnitStep) -> Hit | None
     if not looked.is_select or table not in looked.tables or read.statement.alias != write.statement.alias:
         return None
     rank, sentence = _insert_consequence(read)
-    if not rank or not _would_match(history, read, write) or _is_kept_apart(history, read, write):
+    if not rank or not _would_match(history, read, write) or history.has_snapshot(read, write, "serializable"):
+        return None
+    # A lock on a parent of the look: a parent of the inserted row alone may be another one next time.
+    if history.is_guarded(read, write, {(table, "")}, *history.parents(read, table)):
         return None
     if _is_refused(history, read, write):
         rank, sentence = RANK_REFUSED, _REFUSED
@@ -311,11 +311,3 @@ def _is_refused(history: History, read: UnitStep, write: UnitStep) -> bool:
     compared = {column for name, column in read.template.tested | read.template.summed if name == table}
     compared &= set(write.template.assignments)
     return any(compared >= {*index.columns, *index.predicate} for index in history.table(table).unique if index.columns)
-
-
-def _is_kept_apart(history: History, read: UnitStep, write: UnitStep) -> bool:
-    table = write.template.table
-    if history.has_snapshot(read, write, "serializable"):
-        return True
-    # A lock on a parent of the look: a parent of the inserted row alone may be another one next time.
-    return history.is_guarded(read, write, {(table, "")}, *history.parents(read, table))

@@ -79,7 +79,7 @@ def _find(name: str) -> FunctionType | None:
         if owner is not None:
             for part in parts[length:]:
                 # Not getattr(): it would bind the function, and run what a descriptor does.
-                owner = vars(owner).get(part) if hasattr(owner, "__dict__") else None
+                owner = inspect.getattr_static(owner, part, None)
             function = getattr(owner, "__func__", owner)  # of a class or static method
             synchronous = isinstance(function, FunctionType) and not function.__code__.co_flags & _ASYNCHRONOUS
             return function if synchronous else None

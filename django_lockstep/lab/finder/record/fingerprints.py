@@ -22,7 +22,6 @@ NULL = "NULL"
 _OPEN = frozenset({NULL, "True", "False"})
 """What is no secret, and is compared with literals in SQL."""
 _MOST_ELEMENTS = 200
-_MOST_REMEMBERED = 65536
 _FIRST_OWN_TYPE = 16384
 """The first OID that is not PostgreSQL's own: enumerations and types of extensions, whose text is taken."""
 
@@ -35,7 +34,6 @@ class Fingerprints:
 
     def __init__(self, key: bytes | None) -> None:
         self._key = key
-        self._known: dict[str, str] = {}
 
     def of(self, value: object) -> str:
         """Return the fingerprint of a parameter; of a list, those of its elements."""
@@ -64,15 +62,8 @@ class Fingerprints:
             return text
         if self._key is None:
             return f"={text}"
-        fingerprint = self._known.get(text)
-        if fingerprint is None:
-            # All at once: which of them come again is not worth an account.
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            # 48 bits: of ten thousand values, two look the same by chance in one of five million recordings.
-            fingerprint = hashlib.blake2b(text.encode(errors="replace"), digest_size=6, key=self._key).hexdigest()
-            self._known[text] = fingerprint
-        return fingerprint
+        # 48 bits: of ten thousand values, two look the same by chance in one of five million recordings.
+        return hashlib.blake2b(text.encode(errors="replace"), digest_size=6, key=self._key).hexdigest()
 
 
 def _canonical(value: object) -> str:

@@ -26,7 +26,7 @@ from django_lockstep.lab.explorer.effects.catalog import (
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints, comparable
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RowRead, Table
 
-__all__ = ["StatementReader", "first", "instances", "is_of_interest"]
+__all__ = ["StatementReader", "instances", "is_of_interest"]
 
 _OF_INTEREST = re.compile(r"[\s(]*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|LOCK)\b", re.IGNORECASE)
 
@@ -61,14 +61,14 @@ class StatementReader:
         ``context`` is that of the wrapper, after the execution; ``where`` are further fields of the statement.
         """
         connection, cursor = context["connection"], context["cursor"]
-        text, values = positional(sql, first(params) if many else params)
-        rows = RowReader(self._catalog(connection), self._fingerprints)
+        # Of several sets of parameters, the first.
+        text, values = positional(sql, next(iter(params), ()) if many and isinstance(params, Iterable) else params)
         return RecordedStatement(
             sql=text,
             params=tuple(map(self._fingerprints.of, values)),
             types=tuple(map(type_name, values)),
             rows=cursor.rowcount if cursor.rowcount >= 0 else None,
-            read=rows.read(getattr(cursor.cursor, "pgresult", None), connection.connection, keys),
+            read=self._rows(getattr(cursor.cursor, "pgresult", None), connection, keys),
             alias=connection.alias,
             **where,
         )
@@ -82,11 +82,10 @@ class StatementReader:
         driver, pk = connection.connection, instance.pk
         if not hasattr(driver, "pgconn") or not isinstance(pk, int | str | UUID):
             return ()
-        rows = RowReader(self._catalog(connection), self._fingerprints)
         quote = connection.ops.quote_name
         owners = dict.fromkeys(column.model._meta for column in instance._meta.concrete_fields)
         queries = (f"SELECT * FROM {quote(meta.db_table)} WHERE {quote(meta.pk.column)} = $1" for meta in owners)
-        return tuple(row for query in queries for row in rows.read(_ask(driver, query, str(pk)), driver, keys))
+        return tuple(row for query in queries for row in self._rows(_ask(driver, query, str(pk)), connection, keys))
 
     def loaded_fields(self, instance: models.Model) -> list[str]:
         """Return the fields whose values are those of the row; the others were set, or are deferred."""
@@ -100,12 +99,34 @@ class StatementReader:
                     names.append(column.attname)
         return names
 
-    def _catalog(self, connection: Any) -> TableCatalog:
+    def _rows(self, result: Any, connection: Any, keys: dict[str, int | str]) -> tuple[RowRead, ...]:
+        """Return the rows of a result, led back to their tables: of joins, select_related and raw SQL alike."""
+        driver = connection.connection
         # Not by alias: a mirror's alias reaches the same tables.
-        name = str(connection.settings_dict["NAME"])
-        if name not in self._catalogs:
-            self._catalogs[name] = TableCatalog(self._on_tables)
-        return self._catalogs[name]
+        catalog = self._catalogs.setdefault(str(connection.settings_dict["NAME"]), TableCatalog(self._on_tables))
+        catalog.ensure_loaded(driver)
+        if result is None or not result.nfields:
+            return ()
+        groups = _groups(result, catalog, driver)
+        count = min(result.ntuples, _MOST_ROWS)
+        return tuple(
+            row for number in range(count) for group in groups for row in self._row(result, number, group, keys)
+        )
+
+    def _row(self, result: Any, number: int, group: _Group, keys: dict[str, int | str]) -> list[RowRead]:
+        texts = {name: result.get_value(number, place) for name, (place, _) in group.columns.items()}
+        values = {name: self._fingerprints.of_column(texts[name], group.columns[name][1]) for name in texts}
+        columns = group.table.key
+        if not columns or not all(name in values for name in columns):
+            return [RowRead(table=group.table.name, values=values)]
+        if any(texts[name] is None for name in columns):
+            return []  # nothing was found by an outer join
+        key = ",".join(values[name] for name in columns)
+        if len(columns) == 1:
+            text = texts[columns[0]].decode(errors="replace")
+            # As a number, so that 10 comes after 9.
+            keys[key] = int(text) if group.columns[columns[0]][1] in _INTEGERS else text
+        return [RowRead(table=group.table.name, key=key, values=values)]
 
 
 # Parameters by position, with a name for the type of each.
@@ -113,11 +134,6 @@ class StatementReader:
 _NAMED = re.compile(r"%\((\w+)\)s")
 # From when code asks for the time until the statement is sent.
 _MOMENT = timedelta(minutes=1)
-
-
-def first(sets: Any) -> Any:
-    """Return the first of many sets of parameters."""
-    return next(iter(sets), ()) if isinstance(sets, Iterable) else ()
 
 
 def positional(sql: str, params: Any) -> tuple[str, list[Any]]:
@@ -144,8 +160,6 @@ def _is_now(value: datetime) -> bool:
     return timezone.is_naive(value) == timezone.is_naive(now) and abs(value - now) < _MOMENT
 
 
-# The rows that a result holds, led back to their tables: joins, select_related and raw SQL alike.
-
 _MOST_ROWS = 200
 """Of a statement; units that read more do so in loops, in which the first rows tell as much."""
 _INTEGERS = frozenset({20, 21, 23})
@@ -155,61 +169,29 @@ _INTEGERS = frozenset({20, 21, 23})
 class _Group:
     """Columns of a result that came from one row of a table."""
 
-    table: ServerTable
+    table: Table
     columns: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By name, the place in the result and the type's OID."""
 
 
-class RowReader:
-    """Reads rows, and notes the order of their keys."""
-
-    def __init__(self, catalog: TableCatalog, fingerprints: Fingerprints) -> None:
-        self._catalog = catalog
-        self._fingerprints = fingerprints
-
-    def read(self, result: Any, driver: Any, keys: dict[str, int | str]) -> tuple[RowRead, ...]:
-        """Return the rows; add the values of their keys to ``keys``, by fingerprint."""
-        self._catalog.ensure_loaded(driver)
-        if result is None or not result.nfields:
-            return ()
-        groups = self._groups(result, driver)
-        count = min(result.ntuples, _MOST_ROWS)
-        return tuple(
-            row for number in range(count) for group in groups for row in self._row(result, number, group, keys)
-        )
-
-    def _groups(self, result: Any, driver: Any) -> list[_Group]:
-        groups: list[_Group] = []
-        last: dict[str, _Group] = {}
-        for place in range(result.nfields):
-            oid = result.ftable(place)
-            table = self._catalog.get(oid, driver) if oid else None
-            # Binary values would have to be decoded by type; where a project asks for them, they are left out.
-            if table is None or result.fformat(place) or not comparable(result.ftype(place)):
-                continue
-            column = table.columns.get(result.ftablecol(place), "")
-            group = last.get(table.table.name)
-            # The column a second time: the table is joined to itself.
-            if group is None or column in group.columns:
-                group = last[table.table.name] = _Group(table)
-                groups.append(group)
-            group.columns[column] = (place, result.ftype(place))
-        return groups
-
-    def _row(self, result: Any, number: int, group: _Group, keys: dict[str, int | str]) -> list[RowRead]:
-        texts = {name: result.get_value(number, place) for name, (place, _) in group.columns.items()}
-        values = {name: self._fingerprints.of_column(texts[name], group.columns[name][1]) for name in texts}
-        columns = group.table.table.key
-        if not columns or not all(name in values for name in columns):
-            return [RowRead(table=group.table.table.name, values=values)]
-        if any(texts[name] is None for name in columns):
-            return []  # nothing was found by an outer join
-        key = ",".join(values[name] for name in columns)
-        if len(columns) == 1:
-            text = texts[columns[0]].decode(errors="replace")
-            # As a number, so that 10 comes after 9.
-            keys[key] = int(text) if group.columns[columns[0]][1] in _INTEGERS else text
-        return [RowRead(table=group.table.table.name, key=key, values=values)]
+def _groups(result: Any, catalog: TableCatalog, driver: Any) -> list[_Group]:
+    groups: list[_Group] = []
+    last: dict[str, _Group] = {}
+    for place in range(result.nfields):
+        oid = result.ftable(place)
+        server_table = catalog.get(oid, driver) if oid else None
+        # Binary values would have to be decoded by type; where a project asks for them, they are left out.
+        if server_table is None or result.fformat(place) or not comparable(result.ftype(place)):
+            continue
+        table, columns = server_table
+        column = columns.get(result.ftablecol(place), "")
+        group = last.get(table.name)
+        # The column a second time: the table is joined to itself.
+        if group is None or column in group.columns:
+            group = last[table.name] = _Group(table)
+            groups.append(group)
+        group.columns[column] = (place, result.ftype(place))
+    return groups
 
 
 _TABLES = f"""
@@ -229,12 +211,8 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog',
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerTable:
-    """A table with the numbers that the driver knows its columns by."""
-
-    table: Table
-    columns: Mapping[int, str]
+ServerTable = tuple[Table, Mapping[int, str]]
+"""A table with the names of its columns, by the numbers that the driver knows them by."""
 
 
 class TableCatalog:
@@ -265,7 +243,7 @@ class TableCatalog:
         # A proxy has the table of its model, which is the one to name.
         models = {model._meta.db_table: model for model in apps.get_models() if not model._meta.proxy}
         self._by_oid |= {listing["oid"]: _server_table(listing, models.get(listing["name"])) for listing in listed}
-        self._on_loaded([server_table.table for server_table in self._by_oid.values() if server_table is not None])
+        self._on_loaded([server_table[0] for server_table in self._by_oid.values() if server_table is not None])
         return True
 
 
@@ -301,7 +279,7 @@ def _server_table(listed: dict[str, Any], model: Any) -> ServerTable:
         unique=tuple(index for index in map(UniqueIndex.parse, listed["unique"]) if index.valid),
         foreign_keys=tuple({key.columns: key for key in (*_unchecked(model), *foreign)}.values()),
     )
-    return ServerTable(table=table, columns=columns)
+    return table, columns
 
 
 def _unchecked(model: Any) -> Iterator[ForeignKey]:

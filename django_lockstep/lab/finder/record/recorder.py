@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from itertools import count
 from types import FrameType
 from typing import Any
 from weakref import WeakSet
@@ -31,7 +32,6 @@ from django_lockstep.lab.finder.record.recording import (
 from django_lockstep.lab.finder.record.redaction import mask_message
 from django_lockstep.lab.finder.record.requests import (
     CallNext,
-    RequestNumbers,
     buffer_body,
     current_request,
     intercept,
@@ -62,7 +62,8 @@ class Recorder:
         self._code = code
         self._fingerprints = fingerprints
         self._transactions = Transactions()
-        self._numbers = RequestNumbers()
+        self._numbers = count()
+        """Of the test's requests, in the order in which their handling begins; `Points` counts alike."""
         self._calls = Calls(begin=self._begin_call, end=self._write)
         self._reader = StatementReader(fingerprints, writer.write_tables)
         self._connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
@@ -76,14 +77,14 @@ class Recorder:
         """Record between `begin_test` and `end_test`; close the recording at the end."""
         with ExitStack() as stack:
             # First, so that the file is closed last: the others may still write when they end.
-            stack.callback(self._close)
+            stack.callback(lambda: self._writer.close(tests=self._tests, notes=self.notes))
             stack.enter_context(intercept(self._on_request))
             stack.enter_context(intercept_async(self._on_async_request))
             stack.enter_context(self._transactions.counted())
             self._senders = stack.enter_context(Senders(self._note_sent))
             stack.enter_context(self._calls.letting_go())
-            connection_created.connect(self._connected)
-            stack.callback(connection_created.disconnect, self._connected)
+            connection_created.connect(self._attach)
+            stack.callback(connection_created.disconnect, self._attach)
             stack.callback(self._detach)
             for connection in connections.all(initialized_only=True):
                 self._attach(connection)
@@ -91,7 +92,7 @@ class Recorder:
 
     def begin_test(self, test: str) -> None:
         """Record what the process does from now on as this test's; its fixtures have to be there."""
-        self._numbers.restart()
+        self._numbers = count()
         self._senders.wrap()
         self._test = test
 
@@ -103,10 +104,7 @@ class Recorder:
 
     # Connections
 
-    def _connected(self, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-        self._attach(connection)
-
-    def _attach(self, connection: BaseDatabaseWrapper) -> None:
+    def _attach(self, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
         if self._executed not in connection.execute_wrappers:
             # First, so that blocks that take away the last one, their own, find that.
             connection.execute_wrappers.insert(0, self._executed)
@@ -195,17 +193,17 @@ class Recorder:
         """Return the unit that goes on, and the line of the project's code that the frame was called from."""
         draft = _request.get()
         # Inside of a request, the frames above the site need not be looked at.
-        stack = self._code.walk(frame, whole=draft is None)
-        if draft is None and stack.call is not None:
-            draft = self._calls.draft(stack.call)
-        return draft, stack.site
+        site, call = self._code.walk(frame, whole=draft is None)
+        if draft is None and call is not None:
+            draft = self._calls.draft(call)
+        return draft, site
 
     # Units
 
     def _on_request(self, handler: Any, environ: dict[str, Any], call_next: CallNext) -> Any:
         if not self._test:
             return call_next(environ)
-        with self._recorded("request", self._numbers.take(), buffer_body(environ)):
+        with self._recorded("request", next(self._numbers), buffer_body(environ)):
             return call_next(environ)
 
     async def _on_async_request(self, body: bytes, call_next: Callable[[], Awaitable[Any]]) -> Any:
@@ -253,6 +251,3 @@ class Recorder:
         unit = draft.finish()
         if unit is not None:
             self._writer.write_unit(unit)
-
-    def _close(self) -> None:
-        self._writer.close(tests=self._tests, notes=self.notes)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from django_lockstep.lab.explorer.effects.catalog import ForeignKey, UniqueIndex
-from django_lockstep.lab.finder.errors import NotARecording
+from django_lockstep.lab.finder.errors import FinderError
 
 __all__ = [
     "PASSED_ROW",
@@ -209,7 +209,7 @@ def _set_fields(record: Any) -> dict[str, Any]:
 
 
 def read_recording(path: Path) -> Recording:
-    """Return what the file holds. Raises `NotARecording` unless this version wrote it."""
+    """Return what the file holds. Raises `FinderError` unless this version wrote it."""
     reader = _Reader()
     for record in _records(path):
         for kind, value in record.items():
@@ -220,16 +220,12 @@ def read_recording(path: Path) -> Recording:
 def _records(path: Path) -> Iterator[dict[str, Any]]:
     # A killed run may have cut its last character in two.
     with path.open(encoding="utf-8", errors="replace") as file:
-        first = _decoded(next(file, ""))
-        if first is None or first.get("recording") != _VERSION:
-            raise NotARecording(
+        records = filter(None, map(_decoded, file))
+        if (first := next(records, {})).get("recording") != _VERSION:
+            raise FinderError(
                 f"{path} is not a recording of version {_VERSION}: record the tests again with --find-races"
             )
-        for line in file:
-            record = _decoded(line)
-            if record is None:  # a killed run's last line
-                return
-            yield record
+        yield from (first, *records)
 
 
 def _decoded(line: str) -> dict[str, Any] | None:
@@ -246,12 +242,14 @@ class _Reader:
         self.units: list[Unit] = []
         self.notes: dict[str, None] = {}
         self.tests = 0
-        self._templates: list[str] = []
-        self._sites: list[Site] = []
+        self._templates: list[str]
+        self._sites: list[Site]
 
     def take(self, kind: str, value: Any) -> None:
         """Add a record of the file, in the order in which they stand there."""
         match kind:
+            case "recording":  # of another process: templates and sites are numbered anew
+                self._templates, self._sites = [], []
             case "sql":
                 self._templates.append(value)
             case "site":
@@ -290,16 +288,9 @@ def _table(value: Mapping[str, Any]) -> Table:
 
 def merge_recordings(parts: Sequence[Path], target: Path) -> None:
     """Write the recordings of several processes into one file, and delete the parts."""
-    writer = RecordingWriter(target)
-    tests, notes = 0, dict[str, None]()
-    for part in parts:
-        recording = read_recording(part)
-        for unit in recording.units:
-            writer.write_unit(unit)
-        writer.write_tables(recording.tables.values())
-        tests += recording.tests
-        notes |= dict.fromkeys(recording.notes)
-    writer.close(tests=tests, notes=notes)
+    with target.open("wb") as file:
+        for part in parts:
+            file.write(part.read_bytes() + b"\n")  # the last line of a process that was killed may have no end
     # Only now: if something fails before, the parts are still there.
     for part in parts:
         part.unlink()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 from unittest import mock
@@ -20,7 +19,6 @@ __all__ = [
     "CallNext",
     "OnAsyncRequest",
     "OnRequest",
-    "RequestNumbers",
     "buffer_body",
     "current_request",
     "intercept",
@@ -37,29 +35,6 @@ FORCED_USER = "django_lockstep.user"
 _requests: ContextVar[list[HttpRequest] | None] = ContextVar("_requests", default=None)
 
 
-class RequestNumbers:
-    """Numbers the requests of a test from 0, in the order in which their handling begins.
-
-    A recorded request is found again by its number, so that recorder and fork must count alike: `restart` when the
-    test's fixtures are there and its body begins, `take` once for each request that `intercept` passes on.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._next = 0
-
-    def restart(self) -> None:
-        """Begin to count a test's requests."""
-        with self._lock:
-            self._next = 0
-
-    def take(self) -> int:
-        """Return the next request's number."""
-        with self._lock:
-            self._next += 1
-            return self._next - 1
-
-
 @contextmanager
 def intercept(on_request: OnRequest) -> Iterator[None]:
     """Have ``on_request(handler, environ, call_next)`` answer all requests of the process.
@@ -68,7 +43,8 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
     """
 
     def of_client(handler: ClientHandler, environ: dict[str, Any]) -> Any:
-        return _noting(lambda: on_request(handler, environ, lambda changed: client(handler, changed)))
+        with _noting():
+            return on_request(handler, environ, lambda changed: client(handler, changed))
 
     def of_wsgi(handler: WSGIHandler, environ: dict[str, Any], start_response: Any) -> Any:
         begun: list[tuple[Any, ...]] = []
@@ -76,7 +52,8 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
         def handle(changed: dict[str, Any]) -> Any:
             return wsgi(handler, changed, lambda *arguments: begun.append(arguments))
 
-        response = _noting(lambda: on_request(handler, environ, handle))
+        with _noting():
+            response = on_request(handler, environ, handle)
         # A server takes one response, however often the request was answered.
         start_response(*begun[-1])
         return response
@@ -92,10 +69,11 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
     client: Any = ClientHandler.__call__
     wsgi: Any = WSGIHandler.__call__
     get_response: Any = BaseHandler.get_response
-    with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(ClientHandler, "__call__", of_client))
-        stack.enter_context(mock.patch.object(WSGIHandler, "__call__", of_wsgi))
-        stack.enter_context(mock.patch.object(BaseHandler, "get_response", noted))
+    with (
+        mock.patch.object(ClientHandler, "__call__", of_client),
+        mock.patch.object(WSGIHandler, "__call__", of_wsgi),
+        mock.patch.object(BaseHandler, "get_response", noted),
+    ):
         yield
 
 
@@ -106,11 +84,8 @@ def intercept_async(on_request: OnAsyncRequest) -> Iterator[None]:
     async def of_client(handler: AsyncClientHandler, scope: dict[str, Any]) -> Any:
         # It can be read once: the handler gets a stream of its own.
         body: bytes = scope["_body_file"].read() if "_body_file" in scope else b""
-        token = _requests.set([])
-        try:
+        with _noting():
             return await on_request(body, lambda: client(handler, {**scope, "_body_file": FakePayload(body)}))
-        finally:
-            _requests.reset(token)
 
     async def noted(handler: BaseHandler, request: HttpRequest) -> Any:
         if (requests := _requests.get()) is not None:
@@ -126,10 +101,12 @@ def intercept_async(on_request: OnAsyncRequest) -> Iterator[None]:
         yield
 
 
-def _noting(handle: Callable[[], Any]) -> Any:
+@contextmanager
+def _noting() -> Iterator[None]:
+    """Note the requests that handlers make meanwhile."""
     token = _requests.set([])
     try:
-        return handle()
+        yield
     finally:
         _requests.reset(token)
 

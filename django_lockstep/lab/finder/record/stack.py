@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sysconfig
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from django.apps import apps
 
 from django_lockstep.lab.finder.record.recording import Site
 
-__all__ = ["CodeMap", "Found"]
+__all__ = ["CodeMap"]
 
 _LAB = Path(__file__).parents[2]
 _LIBRARY = _LAB.parent
@@ -36,15 +36,6 @@ class _Kind(Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What `CodeMap.walk` found."""
-
-    site: Site | None
-    call: FrameType | None
-    """The outermost call of a function of the project below the innermost test code."""
-
-
 class CodeMap:
     """Knows whose code a file holds."""
 
@@ -57,8 +48,8 @@ class CodeMap:
         """Note a file that holds tests, whatever it is called."""
         self._kinds[str(path)] = _Kind.TEST
 
-    def walk(self, frame: FrameType | None, *, whole: bool) -> Found:
-        """Look for the site, and unless it suffices for the call, from the innermost frame to the test's code."""
+    def walk(self, frame: FrameType | None, *, whole: bool) -> tuple[Site | None, FrameType | None]:
+        """Return the innermost line of the project, and if ``whole`` its outermost call below the test's code."""
         sites: dict[_Kind, FrameType] = {}
         calls: dict[_Kind, FrameType] = {}
         while frame is not None:
@@ -75,7 +66,7 @@ class CodeMap:
                     break
             frame = frame.f_back
         site = sites.get(_Kind.PROJECT) or sites.get(_Kind.APP)
-        return Found(self._site(site) if site else None, calls.get(_Kind.PROJECT) or calls.get(_Kind.APP))
+        return self._site(site) if site else None, calls.get(_Kind.PROJECT) or calls.get(_Kind.APP)
 
     def definition(self, frame: FrameType) -> Site:
         """Return the first line of the frame's function."""

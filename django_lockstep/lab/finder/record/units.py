@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from traceback import walk_stack
 from types import FrameType
 from typing import Any
+from unittest import mock
 from urllib.parse import parse_qsl
 from weakref import WeakKeyDictionary
 
@@ -239,11 +240,8 @@ class Transactions:
             if _own_blocks(connection) == [block]:
                 self._begun[connection] = self._begun.get(connection, 0) + 1
 
-        Atomic.__enter__ = entered  # type: ignore[method-assign]
-        try:
+        with mock.patch.object(Atomic, "__enter__", entered):
             yield
-        finally:
-            Atomic.__enter__ = original  # type: ignore[method-assign]
 
     def current(self, connection: BaseDatabaseWrapper) -> int | None:
         """Return the number of the transaction that is open; None with autocommit."""

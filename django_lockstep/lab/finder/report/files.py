@@ -24,14 +24,13 @@ from django_lockstep.lab.explorer.render.reports import (
     render_page,
 )
 from django_lockstep.lab.explorer.render.summaries import describe_step
-from django_lockstep.lab.finder.derive.candidates import Access
-from django_lockstep.lab.finder.record.recording import Site
+from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
 from django_lockstep.lab.finder.report.races import STATUSES, Entry, Race, Report
 from django_lockstep.lab.finder.report.text import full_text
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.wording import listed
 
-__all__ = ["as_html", "as_json", "page_context", "render_report", "require_report", "write_fix", "write_report"]
+__all__ = ["as_html", "as_json", "page_context", "render_report", "require_report", "write_reports"]
 
 
 def require_report(path: Path, *, option: str) -> None:
@@ -42,15 +41,16 @@ def require_report(path: Path, *, option: str) -> None:
     require_writable(path, option=option)
 
 
-def write_report(path: Path, report: Report) -> None:
-    """Write the report, so that a reader sees the old file or the whole new one."""
-    write_atomically(path, render_report(report, path))
+def write_reports(report: Report, path: Path | None, fix: Path | None) -> None:
+    """Write the report where a path is given, and there the diff of the first change that helps, or an empty file.
 
-
-def write_fix(path: Path, report: Report) -> None:
-    """Write the diff of the first change that helps against a race that is not accepted; without one, an empty file."""
-    patches = (race.worst.finding.patch for race in report.races() if not race.worst.suppressed)
-    write_atomically(path, next(filter(None, patches), ""))
+    A reader sees the old file or the whole new one. Changes against accepted races do not count.
+    """
+    if path:
+        write_atomically(path, render_report(report, path))
+    if fix:
+        patches = (race.worst.finding.patch for race in report.races() if not race.worst.suppressed)
+        write_atomically(fix, next(filter(None, patches), ""))
 
 
 def render_report(report: Report, path: Path) -> str:
@@ -91,7 +91,7 @@ def _fields(entry: Entry) -> Iterator[tuple[str, Any]]:
     yield "run", finding.run
 
 
-def _access(access: Access) -> Mapping[str, Any]:
+def _access(access: RecordedStatement) -> Mapping[str, Any]:
     return {**(asdict(access.site) if access.site else {"path": "", "line": 0, "function": ""}), "sql": access.sql}
 
 
@@ -133,7 +133,7 @@ def _steps(entry: Entry) -> Iterator[CheckStep]:
             yield CheckStep(actor=entry.candidate.unit, text=text, location=_location(access))
 
 
-def _location(access: Access) -> Location | None:
+def _location(access: RecordedStatement) -> Location | None:
     return Location(path=access.site.path, line=access.site.line) if access.site else None
 
 
@@ -182,7 +182,7 @@ def _shown_race(race: Race, root: Path) -> dict[str, object]:
     }
 
 
-def _shown_access(verb: str, access: Access, root: Path) -> dict[str, object]:
+def _shown_access(verb: str, access: RecordedStatement, root: Path) -> dict[str, object]:
     """Return the access with the lines around it, as they are now; none if its file does not exist."""
     site = access.site or Site(path="", line=0, function="")
     # Installed apps are named as they are imported.

@@ -13,7 +13,7 @@ from pathlib import Path
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.consequences import consequence_sentence
 from django_lockstep.lab.finder.derive.candidates import Candidate
-from django_lockstep.lab.finder.errors import NotASuppression
+from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import LOWER_LIMIT, VERDICTS, Finding, Findings
 from django_lockstep.lab.wording import counted
 
@@ -136,12 +136,13 @@ class Report:
             number = next((numbers[key] for key in keys if key in numbers), len(groups))
             numbers |= dict.fromkeys(keys, number)
             groups.setdefault(number, []).append(entry)
-        return tuple(Race(title=self._title(entries[0]), entries=tuple(entries)) for entries in groups.values())
-
-    def _title(self, entry: Entry) -> str:
-        # Beyond a limit, equal rows are not what is wrong.
-        kind = "" if entry.finding.against == LOWER_LIMIT else entry.candidate.kind
-        return consequence_sentence(entry.finding.differences, kind=kind, models=self.models)
+        races = []
+        for worst, *others in groups.values():
+            # Beyond a limit, equal rows are not what is wrong.
+            kind = "" if worst.finding.against == LOWER_LIMIT else worst.candidate.kind
+            title = consequence_sentence(worst.finding.differences, kind=kind, models=self.models)
+            races.append(Race(title=title, entries=(worst, *others)))
+        return tuple(races)
 
     def rest(self) -> dict[str, dict[str, list[Entry]]]:
         """Return the other candidates by verdict, and by what could be tried yet, or why there is nothing to find.
@@ -238,17 +239,17 @@ class Suppression:
 def read_suppressions(root: Path, baseline: Path | None = None) -> list[Suppression]:
     """Return the suppressions of the project in this folder, and the races that an earlier report has confirmed.
 
-    Raises `NotASuppression` without site or reason, and if ``baseline`` is no report in JSON; ``OSError`` without it.
+    Raises `FinderError` without site or reason, and if ``baseline`` is no report in JSON; ``OSError`` without it.
     """
     path = root / "pyproject.toml"
     settings = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
     entries = settings.get("tool", {}).get("lockstep", {}).get("races", [])
     if not isinstance(entries, list):
-        raise NotASuppression("races of tool.lockstep in pyproject.toml must be tables [[tool.lockstep.races]]")
+        raise FinderError("races of tool.lockstep in pyproject.toml must be tables [[tool.lockstep.races]]")
     for entry in entries:
         texts = entry.values() if isinstance(entry, dict) and set(entry) == {"site", "reason"} else [None]
         if not all(isinstance(text, str) and text.strip() for text in texts):
-            raise NotASuppression(
+            raise FinderError(
                 f"an entry of tool.lockstep.races in pyproject.toml must have site and reason, not {entry!r}"
             )
     earlier = _confirmed_in(baseline) if baseline is not None else []
@@ -260,5 +261,5 @@ def _confirmed_in(baseline: Path) -> list[Suppression]:
         candidates = json.loads(baseline.read_text("utf-8"))["candidates"]
         names = [candidate["id"] for candidate in candidates if candidate["verdict"] == "confirmed"]
     except (ValueError, KeyError, TypeError) as error:
-        raise NotASuppression(f"{baseline} is no report in JSON, as a report named .json is") from error
+        raise FinderError(f"{baseline} is no report in JSON, as a report named .json is") from error
     return [Suppression(site=name, reason=f"in the baseline {baseline.name}") for name in names]

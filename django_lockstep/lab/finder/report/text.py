@@ -57,7 +57,10 @@ def as_text(report: Report) -> str:
             more = [f"{len(units) - _MOST_UNITS} more"] if len(units) > _MOST_UNITS else []
             lines.append(f"  {counted(len(entries), 'candidate')}: {reason}")
             lines.append(f"    in {listed([*units[:_MOST_UNITS], *more])}")
-    lines += ["", *(f"{number}. {_heading(race)}" for number, race in enumerate(races, 1))]
+    lines.append("")
+    for number, race in enumerate(races, 1):
+        accepted = "suppressed: " if race.worst.suppressed else ""
+        lines.append(f"{number}. {accepted}{race.title} {race.worst.candidate.unit}, at {race.worst.fault}")
     counts = ", ".join(f"{count} {status}" for status, count in report.counts().items())
     lines.append(f"{counted(len(races), 'race')}; {counted(len(report.entries), 'candidate')}: {counts}")
     return "\n".join([*lines, *filter(None, [report.obstacle])])
@@ -65,11 +68,6 @@ def as_text(report: Report) -> str:
 
 _MOST_UNITS = 4
 """Requests and functions that are named beside a reason."""
-
-
-def _heading(race: Race) -> str:
-    accepted = "suppressed: " if race.worst.suppressed else ""
-    return f"{accepted}{race.title} {race.worst.candidate.unit}, at {race.worst.fault}"
 
 
 def in_a_line(candidate: Candidate, finding: Finding) -> str:

@@ -27,7 +27,7 @@ from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter
 from django_lockstep.lab.finder.record.stack import CodeMap
-from django_lockstep.lab.finder.report.files import require_report, write_fix, write_report
+from django_lockstep.lab.finder.report.files import require_report, write_reports
 from django_lockstep.lab.finder.report.races import NOTHING_TRIED, Report, read_suppressions, report_on
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
 from django_lockstep.lab.finder.shares import parse_budget
@@ -87,10 +87,7 @@ class Command(BaseCommand):
 
         def write() -> Report:
             report = report_on(findings, suppressed, root=Path.cwd())
-            if options["report"]:
-                write_report(options["report"], report)
-            if options["fix"]:
-                write_fix(options["fix"], report)
+            write_reports(report, options["report"], options["fix"])
             return report
 
         result = write()
@@ -111,8 +108,6 @@ class Command(BaseCommand):
         self.stdout.write(f"recording: {path}; --confirm tries its candidates")
 
     def _confirm(self, findings: Findings, budget: float, options: dict[str, Any]) -> None:
-        # An earlier process that died has left its test database.
-        interactive = not findings.record_deaths()
         is_terminal = self.stdout.isatty()
         progress = Progress(findings, self._print, budget=budget, is_terminal=is_terminal)
         confirmation = Confirmation(
@@ -125,9 +120,7 @@ class Command(BaseCommand):
         # Failures that only the repeated requests cause belong in the log.
         log = findings.path.with_suffix(".log")
         with log.open("w", encoding="utf-8") as stream:
-            confirm_tests(
-                options["labels"], confirmation, stream=stream, verbosity=verbosity, interactive=interactive, **runner
-            )
+            confirm_tests(options["labels"], confirmation, stream=stream, verbosity=verbosity, **runner)
         progress.close()
 
     def _for_runner(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -177,10 +170,8 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
 
     @contextmanager
     def body(test: unittest.TestCase) -> Iterator[None]:
-        confirmation.mark_running(test.id())
         with confirmation.running(test.id(), TestPlace.of_case(test)):
             yield
-        confirmation.mark_running("")
 
     _run(labels, around=around, body=body, **options)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 from uuid import uuid4
@@ -67,8 +68,8 @@ INSERT = 'INSERT INTO "booking" ("event_id", "code", "place") VALUES (%s, %s, %s
 
 def row(table: str, key: object, **values: object) -> RowRead:
     """Return a row as it is read, with its key."""
-    known = {name: PLAIN(value) for name, value in values.items()}
-    return RowRead(table=table, key=PLAIN(key), values={TABLES[table].key[0]: PLAIN(key), **known})
+    columns = {name: PLAIN(value) for name, value in values.items()}
+    return RowRead(table=table, key=PLAIN(key), values={TABLES[table].key[0]: PLAIN(key), **columns})
 
 
 def sent(
@@ -97,32 +98,27 @@ def site(line: int, function: str = "sell") -> Site:
 def unit(*statements: RecordedStatement, name: str = "POST sell/<int:pk>/", **fields: Any) -> Unit:
     """Return a request, unless another kind is given; its statements stand in lines 1, 2, ... of one function."""
     placed = [
-        statement if statement.site else _at(statement, site(line)) for line, statement in enumerate(statements, 1)
+        statement if statement.site else replace(statement, site=site(line))
+        for line, statement in enumerate(statements, 1)
     ]
     inputs = frozenset(map(PLAIN, fields.pop("inputs", ())))
-    given = {"test": "test_it", "kind": "request", "number": 0, **fields}
-    return Unit(name=name, inputs=inputs, statements=tuple(placed), **given)
+    defaults = {"test": "test_it", "kind": "request", "number": 0, **fields}
+    return Unit(name=name, inputs=inputs, statements=tuple(placed), **defaults)
 
 
-def _at(statement: RecordedStatement, place: Site) -> RecordedStatement:
-    values = {name: getattr(statement, name) for name in RecordedStatement.__slots__}
-    return RecordedStatement(**{**values, "site": place})
-
-
-def found(*units: Unit, **tables: Table) -> list[Candidate]:
+def derive(*units: Unit, **tables: Table) -> list[Candidate]:
     """Return the candidates of these units."""
     return find_candidates(Recording(tables={**TABLES, **tables}, units=units, tests=1))
 
 
 def kinds(*units: Unit, **tables: Table) -> list[str]:
-    return [candidate.kind for candidate in found(*units, **tables)]
+    return [candidate.kind for candidate in derive(*units, **tables)]
 
 
 def with_index(table: Table, *columns: str, predicate: tuple[str, ...] = ()) -> Mapping[str, Table]:
     """Return the table with one more unique index, by its name."""
-    values = {name: getattr(table, name) for name in Table.__slots__}
     index = UniqueIndex(columns=columns, predicate=predicate)
-    return {table.name: Table(**{**values, "unique": (*table.unique, index)})}
+    return {table.name: replace(table, unique=(*table.unique, index))}
 
 
 def lock_event() -> RecordedStatement:

@@ -1,7 +1,7 @@
 """What each unit of the seeded shop does at the same time as itself, or as its counterpart, as scenarios."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from importlib import import_module
@@ -24,11 +24,10 @@ class Shop:
     """One of the two apps, by its label."""
 
     label: str
-    services: ModuleType = field(init=False)
 
-    def __post_init__(self) -> None:
-        services = import_module(f"{seeded_shop.__name__}.{self.label}.services")
-        object.__setattr__(self, "services", services)  # frozen
+    @property
+    def services(self) -> ModuleType:
+        return import_module(f"{seeded_shop.__name__}.{self.label}.services")
 
     def create(self, model: str, **values: Any) -> Any:
         return apps.get_model(self.label, model)._default_manager.create(**values)

@@ -45,8 +45,8 @@ def create_and_look_again() -> None:
 
 def explored(actor: Callable[..., Any], *, is_request: bool) -> Exploration:
     Coupon.objects.create(code="SPRING")
-    one: Any = RequestActor({}, b"", lambda environ: actor()) if is_request else lambda fixture: actor()
-    return Fork({"A": one, "B": one}).explore(seconds=20)
+    racer: Any = RequestActor({}, b"", lambda environ: actor()) if is_request else lambda fixture: actor()
+    return Fork({"A": racer, "B": racer}).explore(seconds=20)
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ def explored(actor: Callable[..., Any], *, is_request: bool) -> Exploration:
     ],
 )
 def test_an_answer_of_no_serial_order_is_a_race(actor: Callable[[], Any], is_request: bool, difference: str) -> None:
-    found = explored(actor, is_request=is_request)
+    exploration = explored(actor, is_request=is_request)
 
-    assert found.verdict == "broken"
+    assert exploration.verdict == "broken"
     # Whichever of the two it is.
-    assert {text[1:] for outcome in found.outcomes for text in outcome.differences} == {difference[1:]}
+    assert {text[1:] for outcome in exploration.outcomes for text in outcome.differences} == {difference[1:]}
 
 
 def change(status: int, *, writes: bool) -> HttpResponse:

@@ -115,9 +115,9 @@ def full_name(function: Any) -> str:
 @contextmanager
 def seen(*functions: Any) -> Iterator[list[tuple[str, Call]]]:
     """Collect the calls of these functions."""
-    found: list[tuple[str, Call]] = []
-    with intercept_calls({full_name(function) for function in functions}, lambda *call: found.append(call)):
-        yield found
+    calls: list[tuple[str, Call]] = []
+    with intercept_calls({full_name(function) for function in functions}, lambda *call: calls.append(call)):
+        yield calls
 
 
 @pytest.mark.parametrize(
@@ -134,21 +134,21 @@ def seen(*functions: Any) -> Iterator[list[tuple[str, Call]]]:
 def test_a_call_is_seen_once_and_can_be_made_again(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: object
 ) -> None:
-    with seen(function) as found:
+    with seen(function) as calls:
         assert function(*args, **kwargs) == result
 
-    ((name, call),) = found
+    ((name, call),) = calls
     assert name == full_name(function)
     assert call(None) == result
 
 
 def test_methods_are_called_on_a_copy_of_their_object() -> None:
-    with seen(Counter.serve, Counter.open) as found:
+    with seen(Counter.serve, Counter.open) as calls:
         counter = Counter()
         counter.serve("Ada")
         Counter.open(3)
 
-    (_, serve), (_, opened) = found
+    (_, serve), (_, opened) = calls
     assert serve(None) == "Ada"
     assert isinstance(serve.args[0], Counter)
     assert opened.args == (Counter, 3)
@@ -169,23 +169,23 @@ def test_a_decorated_function_is_seen_before_its_transaction_begins() -> None:
 
 
 def test_only_the_outermost_of_recursive_calls() -> None:
-    with seen(countdown) as found:
+    with seen(countdown) as calls:
         countdown(3)
         countdown(1)
 
-    assert [call.args for _, call in found] == [(3,), (1,)]
+    assert [call.args for _, call in calls] == [(3,), (1,)]
 
 
 def test_arguments_are_copied_and_what_cannot_be_is_shared() -> None:
-    given: list[int] = []
+    items: list[int] = []
     lock = threading.Lock()
-    with seen(append_to, plain) as found:
-        append_to(given)
+    with seen(append_to, plain) as calls:
+        append_to(items)
         plain(lock)
 
-    (_, appended), (_, shared) = found
-    given.clear()
-    assert (appended(None), appended(None), given) == ([0], [0], [])
+    (_, appended), (_, shared) = calls
+    items.clear()
+    assert (appended(None), appended(None), items) == ([0], [0], [])
     assert shared(None)[0] is lock
 
 
@@ -193,36 +193,36 @@ def test_arguments_are_copied_and_what_cannot_be_is_shared() -> None:
 def test_rows_of_arguments_are_loaded_when_the_call_is_made_and_what_was_set_is_kept() -> None:
     seat = PlainSeat.objects.create(price=10, guest="Ada", wishes=["aisle"])
     seat.row = "C"
-    with seen(plain) as found:
+    with seen(plain) as calls:
         plain([seat])
     PlainSeat.objects.update(price=20, guest="Bob", row="B", wishes=[])
 
-    ((_, call),) = found
+    ((_, call),) = calls
     ((loaded,), *_) = call(None)
     assert (loaded.price, loaded.guest, loaded.row, loaded.wishes) == (20, "Bob", "C", [])
     assert (seat.price, seat.guest) == (10, "Ada")
 
 
 def test_generators_and_coroutines_are_left_alone() -> None:
-    with seen(numbers, later, numbers_later) as found:
+    with seen(numbers, later, numbers_later) as calls:
         assert list(numbers()) == [1]
         coroutine: Any = later()
-        made: Any = numbers_later()
+        generator: Any = numbers_later()
         with pytest.raises(StopIteration):
             coroutine.send(None)
         with pytest.raises(StopIteration):
-            made.__anext__().send(None)
+            generator.__anext__().send(None)
 
-    assert found == []
+    assert calls == []
 
 
 def test_an_exception_of_the_call_is_the_tests_own() -> None:
-    with seen(fail) as found:
+    with seen(fail) as calls:
         for _ in range(2):
             with pytest.raises(LookupError):
                 fail()
 
-    assert len(found) == 2
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize(
@@ -255,10 +255,10 @@ def test_functions_are_as_before_afterwards() -> None:
 
 
 def test_calls_of_other_threads_are_not_the_tests() -> None:
-    with seen(plain) as found, ThreadPoolExecutor(1) as others:
+    with seen(plain) as calls, ThreadPoolExecutor(1) as others:
         assert others.submit(plain, 1).result() == (1, 2)
 
-    assert found == []
+    assert calls == []
 
 
 def test_names_without_a_function_are_left_alone() -> None:

@@ -11,7 +11,7 @@ from django_lockstep.lab.finder.record.senders import SENT_MAIL
 from tests.django_lockstep.lab.finder.builders import (
     ADVISORY,
     SEAT,
-    found,
+    derive,
     insert,
     kinds,
     lock_event,
@@ -29,15 +29,15 @@ WRITE = 'UPDATE "seat" SET "price" = %s WHERE "seat"."id" = %s'
 
 
 def read_seat(sql: str = READ, **values: object) -> RecordedStatement:
-    given: dict[str, Any] = {"in_": values.pop("in_", 0), "isolation": values.pop("isolation", "read committed")}
-    return sent(sql, 7, read=[row("seat", 7, **{"price": 10, "event_id": 3, **values})], **given)
+    fields: dict[str, Any] = {"in_": values.pop("in_", 0), "isolation": values.pop("isolation", "read committed")}
+    return sent(sql, 7, read=[row("seat", 7, **{"price": 10, "event_id": 3, **values})], **fields)
 
 
 # Read, computed, written.
 
 
 def test_a_value_computed_from_what_was_read_unlocked_is_one() -> None:
-    (candidate,) = found(unit(read_seat(), sent(WRITE, 20, 7), inputs=[7]))
+    (candidate,) = derive(unit(read_seat(), sent(WRITE, 20, 7), inputs=[7]))
 
     assert (candidate.kind, candidate.table, candidate.columns) == ("read-modify-write", "seat", ("price",))
     assert (candidate.unit, candidate.unit_kind) == ("POST sell/<int:pk>/", "request")
@@ -149,9 +149,9 @@ def test_numbers_come_before_states_and_these_before_edits() -> None:
     guest = sent('UPDATE "seat" SET "guest" = %s WHERE "seat"."id" = %s', "Bob", 7)
     read = read_seat(sold=False, guest="Ada")
 
-    candidates = found(unit(read, guest, sold, sent(WRITE, 20, 7), inputs=["Bob"]))
+    candidates = derive(unit(read, guest, sold, sent(WRITE, 20, 7), inputs=["Bob"]))
 
-    assert [(each.kind, each.columns) for each in candidates] == [
+    assert [(candidate.kind, candidate.columns) for candidate in candidates] == [
         ("read-modify-write", ("price",)),
         ("check-then-act", ("sold",)),
         ("read-modify-write", ("guest",)),
@@ -160,11 +160,10 @@ def test_numbers_come_before_states_and_these_before_edits() -> None:
 
 
 def test_of_one_write_the_worst_consequence_counts() -> None:
-    both = sent('UPDATE "seat" SET "sold" = %s, "price" = %s WHERE "seat"."id" = %s', True, 20, 7)
-
-    (candidate,) = found(unit(read_seat(sold=False), both))
-
-    assert (candidate.kind, candidate.columns) == ("read-modify-write", ("price",))
+    for columns, values in (('"sold" = %s, "price" = %s', (True, 20)), ('"price" = %s, "sold" = %s', (20, True))):
+        both = sent(f'UPDATE "seat" SET {columns} WHERE "seat"."id" = %s', *values, 7)
+        (candidate,) = derive(unit(read_seat(sold=False), both))
+        assert (candidate.kind, candidate.columns) == ("read-modify-write", ("price",))
 
 
 # Read, then changed in place.
@@ -192,7 +191,7 @@ SELL = 'UPDATE "seat" SET "sold" = %s WHERE "seat"."id" = %s'
 
 
 def test_a_count_and_then_a_change_of_one_of_the_rows_is_a_write_skew() -> None:
-    (candidate,) = found(unit(sent(ON_SALE, 3, rows=1), sent(SELL, True, 7)))
+    (candidate,) = derive(unit(sent(ON_SALE, 3, rows=1), sent(SELL, True, 7)))
 
     assert (candidate.kind, candidate.columns) == ("write-skew", ("sold",))
 
@@ -251,13 +250,13 @@ def test_two_units_that_each_read_what_the_other_changes() -> None:
     sell = unit(sent(any_open, 0, rows=1), sent(SELL, True, 7, site=site(1)))
     shut = unit(sent(any_sold, rows=1), sent(close, 0, 3, site=site(2)), name="POST close/", number=4)
 
-    candidates = found(sell, shut)
+    candidates = derive(sell, shut)
 
-    assert {(each.kind, each.unit, each.partner) for each in candidates} == {
+    assert {(candidate.kind, candidate.unit, candidate.partner) for candidate in candidates} == {
         ("write-skew", sell.name, shut.name),
         ("write-skew", shut.name, sell.name),
     }
-    assert {witness.number for each in candidates for witness in each.partner_witnesses} == {0, 4}
+    assert {witness.number for candidate in candidates for witness in candidate.partner_witnesses} == {0, 4}
 
 
 def transfer(first: int, second: int, number: int) -> Unit:
@@ -287,9 +286,9 @@ def test_rows_that_one_statement_locked_together_are_changed_in_any_order() -> N
 def test_locks_of_two_tables_in_both_orders() -> None:
     seat = sent(LOCK, 7, read=[row("seat", 7)])
 
-    candidates = found(unit(seat, lock_event()), unit(lock_event(), seat, name="POST close/"))
+    candidates = derive(unit(seat, lock_event()), unit(lock_event(), seat, name="POST close/"))
 
-    assert [(each.kind, each.unit, each.partner) for each in candidates] == [
+    assert [(candidate.kind, candidate.unit, candidate.partner) for candidate in candidates] == [
         ("lock-order", "POST sell/<int:pk>/", "POST close/"),
         ("lock-order", "POST close/", "POST sell/<int:pk>/"),
     ]
@@ -301,10 +300,10 @@ def test_locks_of_two_tables_in_both_orders() -> None:
 def test_a_lock_that_is_taken_after_the_read_is_late() -> None:
     only_key = 'SELECT "seat"."id" FROM "seat" WHERE "seat"."id" = %s FOR UPDATE'
 
-    late = found(unit(read_seat(), sent(only_key, 7, read=[row("seat", 7)]), sent(WRITE, 20, 7)))
-    again = found(unit(read_seat(), read_seat(LOCK), sent(WRITE, 20, 7)))
+    late = derive(unit(read_seat(), sent(only_key, 7, read=[row("seat", 7)]), sent(WRITE, 20, 7)))
+    again = derive(unit(read_seat(), read_seat(LOCK), sent(WRITE, 20, 7)))
 
-    assert [each.kind for each in (*late, *again)] == ["late-lock", "late-lock"]
+    assert [candidate.kind for candidate in (*late, *again)] == ["late-lock", "late-lock"]
     assert late[0].rank < again[0].rank
 
 
@@ -324,7 +323,7 @@ def test_the_same_write_of_several_units_is_one_candidate_with_the_shortest_as_w
     long = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)), number=1)
     other = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)), name="POST resell/", number=0)
 
-    (candidate,) = found(long, other, short)
+    (candidate,) = derive(long, other, short)
 
     assert [witness.number for witness in candidate.witnesses] == [3, 1]
     assert (candidate.unit, candidate.also) == ("POST sell/<int:pk>/", ("POST resell/",))
@@ -335,7 +334,7 @@ def test_one_of_each_path_comes_first() -> None:
     locking = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)), test="test_c")
     again = unit(read_seat(), sent(WRITE, 20, 7, site=site(9)), test="test_a", number=1)
 
-    (candidate,) = found(first, second, locking, again)
+    (candidate,) = derive(first, second, locking, again)
 
     # The one of test_c sends another statement; the second one of test_a can be raced with the one before it.
     assert [(witness.test, witness.number) for witness in candidate.witnesses] == [
@@ -349,11 +348,11 @@ def test_one_of_each_path_comes_first() -> None:
 def test_a_test_that_does_more_afterwards_comes_first() -> None:
     def trail(test: str, *later: Unit) -> list[Unit]:
         first = unit(read_seat(), sent(WRITE, 20, 7, site=site(9)), test=test)
-        return [first, *(replace(one, test=test, number=number) for number, one in enumerate(later, 1))]
+        return [first, *(replace(follower, test=test, number=number) for number, follower in enumerate(later, 1))]
 
     refused = Unit(test="", kind="request", name="POST sell/<int:pk>/", number=0, only_read="no seat")
     elsewhere = replace(refused, name="GET seats/")
-    (candidate,) = found(
+    (candidate,) = derive(
         *trail("test_a"), *trail("test_b", elsewhere), *trail("test_c", elsewhere, refused), *trail("test_d", refused)
     )
 
@@ -368,7 +367,7 @@ def test_a_request_is_preferred_to_a_call_of_a_function() -> None:
     call = unit(read_seat(), write, name="box.office.sell", kind="call")
     request = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)))
 
-    (candidate,) = found(call, request)
+    (candidate,) = derive(call, request)
 
     assert (candidate.unit_kind, candidate.also) == ("request", ("box.office.sell",))
 
@@ -376,7 +375,7 @@ def test_a_request_is_preferred_to_a_call_of_a_function() -> None:
 def test_another_unit_that_writes_what_is_read_is_its_partner() -> None:
     set_price = unit(sent(WRITE, 5, 7, site=site(20, "reprice")), name="POST price/", number=2)
 
-    (candidate,) = found(unit(read_seat(), sent(WRITE, 20, 7)), set_price)
+    (candidate,) = derive(unit(read_seat(), sent(WRITE, 20, 7)), set_price)
 
     assert (candidate.partner, candidate.partner_kind) == ("POST price/", "request")
     assert [witness.number for witness in candidate.partner_witnesses] == [2]
@@ -387,14 +386,14 @@ def test_one_that_deletes_what_is_read_is_its_partner_where_none_writes_it() -> 
     set_price = unit(sent(WRITE, 5, 7, site=site(20, "reprice")), sent(SELL, True, 8), name="POST price/")
     remove = unit(sent("DELETE FROM seat WHERE id = %s", 7, site=site(30, "remove")), name="POST remove/")
 
-    assert [each.partner for each in found(edit, remove)] == ["POST remove/"]
-    assert found(edit, remove, set_price)[0].partner == "POST price/"
+    assert [candidate.partner for candidate in derive(edit, remove)] == ["POST remove/"]
+    assert derive(edit, remove, set_price)[0].partner == "POST price/"
 
 
 def test_an_id_stays_when_lines_move() -> None:
     def ids(offset: int) -> set[str]:
         lines = (sent(WRITE, 20, 7, site=site(2 + offset)), sent(SELL, True, 7, site=site(3 + offset)))
-        return {each.id for each in found(unit(read_seat(sold=False), *lines))}
+        return {candidate.id for candidate in derive(unit(read_seat(sold=False), *lines))}
 
     assert ids(0) == ids(40)
     assert len(ids(0)) == 2

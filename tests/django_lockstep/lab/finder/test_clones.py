@@ -63,7 +63,7 @@ def club() -> Iterator[Any]:
             hall = models.ForeignKey(Hall, models.CASCADE)
 
         class Friendship(Base):
-            one = models.ForeignKey(Member, models.CASCADE, related_name="+")
+            first = models.ForeignKey(Member, models.CASCADE, related_name="+")
             other = models.ForeignKey(Member, models.CASCADE, related_name="+")
 
         class Numbered(Base):
@@ -82,15 +82,15 @@ def club() -> Iterator[Any]:
             class Meta:
                 app_label = "shop"
 
-        made = [Hall, Member, Profile, Basket, Voucher, Line, Friendship, Numbered, Seat, Patron]
-        for model in made:
+        tables = [Hall, Member, Profile, Basket, Voucher, Line, Friendship, Numbered, Seat, Patron]
+        for model in tables:
             model._meta.db_table = f"club_{model._meta.model_name}"
         Member.halls.through._meta.db_table = "club_member_halls"
         # Within the test's transaction: they are gone with it.
         with connection.schema_editor() as editor:
-            for model in made:
+            for model in tables:
                 editor.create_model(model)
-        yield SimpleNamespace(**{model.__name__: model for model in made})
+        yield SimpleNamespace(**{model.__name__: model for model in tables})
 
 
 def clone(member: Any) -> Any:
@@ -135,14 +135,14 @@ def test_unique_texts_get_a_suffix_and_unique_keys_a_new_default(club: Any) -> N
 
 def test_rows_between_two_members_are_copied_for_one(club: Any) -> None:
     ada, grace = (club.Member.objects.create(name=name) for name in ("Ada", "Grace"))
-    club.Friendship.objects.create(one=ada, other=grace)
-    club.Friendship.objects.create(one=grace, other=ada)
-    club.Friendship.objects.create(one=ada, other=ada)
+    club.Friendship.objects.create(first=ada, other=grace)
+    club.Friendship.objects.create(first=grace, other=ada)
+    club.Friendship.objects.create(first=ada, other=ada)
 
     other = clone(ada).user
 
-    found = club.Friendship.objects.order_by("pk").values_list("one", "other")[3:]
-    assert sorted(found) == sorted([(other.pk, grace.pk), (grace.pk, other.pk), (other.pk, other.pk)])
+    friendships = club.Friendship.objects.order_by("pk").values_list("first", "other")[3:]
+    assert sorted(friendships) == sorted([(other.pk, grace.pk), (grace.pk, other.pk), (other.pk, other.pk)])
     assert club.Member.objects.count() == 3
 
 
@@ -242,7 +242,7 @@ def test_requests_without_a_session_have_no_user(user: User) -> None:
     anonymous.save()
     of_nobody = {**plain, "HTTP_COOKIE": f"{settings.SESSION_COOKIE_NAME}={anonymous.session_key}"}
 
-    assert [session_user(each, using="default") for each in (plain, unknown, of_nobody)] == [None, None, None]
+    assert [session_user(environ, using="default") for environ in (plain, unknown, of_nobody)] == [None, None, None]
     assert session_of(plain) is session_of(unknown) is None
     assert session_of(of_nobody)["basket"] == 3
 

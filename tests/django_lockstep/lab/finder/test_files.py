@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from django_lockstep.lab.finder.errors import NotARecording
+from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.record.recording import (
     Recording,
     RecordingWriter,
@@ -26,8 +26,8 @@ BARE = Unit(test="test_it", kind="call", name="box.office.sell", number=2, state
 def write(path: Path, *units: Unit, notes: tuple[str, ...] = ()) -> Path:
     writer = RecordingWriter(path)
     writer.write_tables(TABLES.values())
-    for each in units:
-        writer.write_unit(each)
+    for work_unit in units:
+        writer.write_unit(work_unit)
     writer.write_tables(with_index(BOOKING, "code", predicate=("place",)).values())
     writer.close(tests=1, notes=notes)
     return path
@@ -55,7 +55,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.txt"
     path.write_text(text)
 
-    with pytest.raises(NotARecording, match=r"other.txt is not a recording of version 2: record the tests again"):
+    with pytest.raises(FinderError, match=r"other.txt is not a recording of version 2: record the tests again"):
         read_recording(path)
 
 

@@ -2,7 +2,6 @@
 
 import re
 import signal
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -53,31 +52,20 @@ def outcomes(printed: str) -> list[str]:
     return re.findall(r"=+ (\d+ .*) in [\d.]+s.*=+", printed)
 
 
-def test_the_suites_own_result_is_as_without(search: Search) -> None:
+def test_the_suites_own_result_is_as_without_and_exactly_the_racing_units_are_confirmed(search: Search) -> None:
     assert outcomes(search.done.stdout) == outcomes(search.plain.stdout) != []
     assert search.plain.returncode == 0
-
-
-def test_exactly_the_racing_units_are_confirmed(search: Search) -> None:
     assert {candidate.unit for candidate, _ in search.confirmed()} == RACING, search.done.stdout
     assert search.done.returncode == 1
 
 
-def test_each_confirmed_one_has_what_shows_it(search: Search) -> None:
+def test_each_candidate_has_a_verdict_and_each_confirmed_one_what_shows_it(search: Search) -> None:
+    findings = Findings.on(search.recording)
+    assert {candidate.id for candidate, finding in findings.pairs() if finding.reason} == findings.candidates.keys()
     for candidate, finding in search.confirmed():
-        assert finding.schedule, candidate.unit
-        assert finding.differences, candidate.unit
-        assert finding.consequence, candidate.unit
-        assert finding.timeline, candidate.unit
-        assert finding.test_file, candidate.unit
+        shown = (finding.schedule, finding.differences, finding.consequence, finding.timeline, finding.test_file)
+        assert all(shown), candidate.unit
         assert f"{candidate.kind} {candidate.id} " in search.done.stdout
-
-
-def test_each_candidate_has_one_verdict(search: Search) -> None:
-    found = Findings.on(search.recording)
-
-    assert {candidate.id for candidate, _ in found.pairs()} == found.candidates.keys()
-    assert all(finding.reason for _, finding in found.pairs())
 
 
 TWIN = """
@@ -120,43 +108,15 @@ def test_a_second_session_tries_nothing_again(search: Search) -> None:
     assert findings_path(search.recording).read_text() == before
 
 
-def test_without_a_budget_candidates_are_only_listed(search: Search) -> None:
-    done = search.run("--find-races", "--race-budget", "0", "--race-record", "listed.jsonl", "-k", "ArticleTests")
-
-    assert done.returncode == 0, done.stdout
-    assert "read-modify-write" in done.stdout
-    assert not findings_path(search.folder / "listed.jsonl").exists()
-
-
-ACCEPTED = """
-[[tool.lockstep.races]]
-site = "seeded_shop/racing/views.py read_article"
-"""
-
-
-@pytest.fixture
-def pyproject(search: Search) -> Iterator[Path]:
-    """Have the project's pyproject.toml written by the test."""
-    path = search.folder / "pyproject.toml"
-    yield path
-    path.unlink(missing_ok=True)
-
-
-def test_a_race_that_is_accepted_is_none_to_fail_for(search: Search, pyproject: Path) -> None:
-    pyproject.write_text(f'{ACCEPTED}reason = "an approximate counter"')
+def test_a_race_that_is_accepted_is_none_to_fail_for(search: Search) -> None:
+    accepted = search.folder / "pyproject.toml"
+    site = 'site = "seeded_shop/racing/views.py read_article"'
+    accepted.write_text(f'[[tool.lockstep.races]]\n{site}\nreason = "an approximate counter"')
     done = search.run("--find-races", "--race-record", "accepted.jsonl", "-k", "ArticleTests")
+    accepted.unlink()
 
     assert done.returncode == 0, done.stdout
     assert "1. suppressed: racing.Article ends with views 42 instead of 43." in done.stdout
-
-
-def test_one_without_a_reason_is_refused_at_once(search: Search, pyproject: Path) -> None:
-    pyproject.write_text(ACCEPTED)
-    done = search.run("--find-races", "--race-record", "refused.jsonl")
-
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "ERROR: an entry of tool.lockstep.races in pyproject.toml must have site and reason" in done.stderr
-    assert "passed" not in done.stdout
 
 
 def test_an_interrupted_search_keeps_what_is_known(search: Search) -> None:
@@ -171,6 +131,6 @@ def test_an_interrupted_search_keeps_what_is_known(search: Search) -> None:
 
     assert process.returncode == pytest.ExitCode.INTERRUPTED, printed
     assert f"Interrupted; --race-confirm={record} goes on from here" in printed
-    known = Findings.on(record)
-    assert 0 < len(known.pairs()) < len(known.candidates)
+    findings = Findings.on(record)
+    assert 0 < len(findings.pairs()) < len(findings.candidates)
     assert "1. CONFIRMED: " in printed

@@ -148,7 +148,7 @@ def test_that_fails():
 
 @pytest.fixture
 def project(tmp_path: Path, db: None) -> Project:
-    made = Project(tmp_path, postgresql())
+    cinema = Project(tmp_path, postgresql())
     fixture = [{"model": "cinema.show", "pk": 77, "fields": {"title": "Macbeth"}}]
     files = {
         "settings.py": SETTINGS,
@@ -161,7 +161,7 @@ def project(tmp_path: Path, db: None) -> Project:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    return made
+    return cinema
 
 
 def test_each_is_confirmed_and_its_test_file_fails(project: Project) -> None:
@@ -170,16 +170,16 @@ def test_each_is_confirmed_and_its_test_file_fails(project: Project) -> None:
     pairs = Findings.on(record).pairs()
 
     assert "1 failed, 10 passed" in printed, printed
-    found = {candidate.unit.removeprefix("cinema.services.book_"): finding for candidate, finding in pairs}
-    later = found.pop(LATER)
+    by_unit = {candidate.unit.removeprefix("cinema.services.book_"): finding for candidate, finding in pairs}
+    later = by_unit.pop(LATER)
     assert (later.verdict, later.reason) == ("not tried", "asynchronous requests are not raced")
-    assert found.keys() == UNITS, printed
-    assert [finding.reason for finding in found.values() if finding.verdict != "confirmed"] == [], printed
-    assert all("A, B, one after the other" in finding.reason for finding in found.values())
+    assert by_unit.keys() == UNITS, printed
+    assert [finding.reason for finding in by_unit.values() if finding.verdict != "confirmed"] == [], printed
+    assert all("A, B, one after the other" in finding.reason for finding in by_unit.values())
 
-    for number, finding in enumerate(found.values()):
+    for number, finding in enumerate(by_unit.values()):
         (project.folder / "cinema" / f"test_race_{number}.py").write_text(finding.test_file)
     again = project.pytest("-k", "does_not_race", "cinema")
-    assert f"{len(found)} failed" in again, again
+    assert f"{len(by_unit)} failed" in again, again
     # The one that fails anyway says how.
-    assert verdicts(again) == ["broken"] * (len(found) - 1)
+    assert verdicts(again) == ["broken"] * (len(by_unit) - 1)

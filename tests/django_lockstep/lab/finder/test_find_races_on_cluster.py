@@ -39,10 +39,10 @@ def test_a_worker_that_is_lost_takes_nothing_with_it(empty_cluster: Cluster, sho
         empty_cluster.workers[0].kill()
         printed = process.stdout.read()
     assert process.returncode == 1, printed
-    found = Findings.on(shop / RECORD)
-    confirmed = {candidate.unit for candidate, finding in found.pairs() if finding.verdict == "confirmed"}
+    findings = Findings.on(shop / RECORD)
+    confirmed = {candidate.unit for candidate, finding in findings.pairs() if finding.verdict == "confirmed"}
     assert confirmed == RACING, printed
-    assert found.undecided() == []
+    assert findings.undecided() == []
     assert sorted(path.name for path in shop.glob("*.log")) == [f"{RECORD}.2.log", f"{RECORD}.log"]
 
 
@@ -55,8 +55,8 @@ def test_an_interrupted_search_leaves_no_database(empty_cluster: Cluster, shop: 
         process.send_signal(signal.SIGINT)
         printed = process.stdout.read()
     assert process.returncode == pytest.ExitCode.INTERRUPTED, printed
-    found = Findings.on(shop / RECORD)
-    assert 0 < len(found.pairs()) < len(found.candidates)
+    findings = Findings.on(shop / RECORD)
+    assert 0 < len(findings.pairs()) < len(findings.candidates)
     with connection.cursor() as cursor:
         cursor.execute("SELECT datname FROM pg_database WHERE datname LIKE '%\\_shop\\_races%'")
         assert cursor.fetchall() == []

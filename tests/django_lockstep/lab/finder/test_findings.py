@@ -7,36 +7,37 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.finder.consequences import consequence_of, consequence_sentence, subjects_of
-from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness
-from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
+from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
+from django_lockstep.lab.finder.findings import Finding, Findings
+from django_lockstep.lab.finder.record.recording import RecordedStatement
 from django_lockstep.lab.finder.report.races import Suppression, report_on
 from django_lockstep.lab.finder.report.text import as_text, in_a_line
 from tests.django_lockstep.lab.finder.builders import site
 
 
 def candidate(name: str, **fields: Any) -> Candidate:
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "id": name,
         "kind": "read-modify-write",
         "table": "seat",
         "unit": f"POST {name}/",
         "unit_kind": "request",
-        "write": Access(site=site(7), sql="UPDATE seat"),
+        "write": RecordedStatement(site=site(7), sql="UPDATE seat"),
         "witnesses": (Witness(test="test_it", number=0),),
         "rank": 10,
         "sentence": "A sentence.",
     }
-    return Candidate(**{**known, **fields})
+    return Candidate(**{**defaults, **fields})
 
 
 def confirmed(name: str, **fields: Any) -> Finding:
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "schedule": "ABBA",
         "differences": ("seat: price 110 instead of 120",),
         "timeline": "A | B",
     }
-    consequence = consequence_of(fields.get("differences", known["differences"]))
-    return Finding(candidate=name, verdict="confirmed", reason="", **{"consequence": consequence, **known, **fields})
+    consequence = consequence_of(fields.get("differences", defaults["differences"]))
+    return Finding(candidate=name, verdict="confirmed", reason="", **{"consequence": consequence, **defaults, **fields})
 
 
 def findings(tmp_path: Path, *names: str) -> Findings:
@@ -81,25 +82,25 @@ def test_the_worst_of_several() -> None:
 
 
 def test_what_is_appended_is_read_again(tmp_path: Path) -> None:
-    found = findings(tmp_path, "a", "b", "c")
+    store = findings(tmp_path, "a", "b", "c")
     other = findings(tmp_path, "a", "b", "c")
-    found.add(Finding(candidate="a", verdict="not tried", reason="no time"))
-    found.add(confirmed("b", after=0, after_call="shop.pay", against="another user", number=3, call="shop.book"))
+    store.add(Finding(candidate="a", verdict="not tried", reason="no time"))
+    store.add(confirmed("b", after=0, after_call="shop.pay", against="another user", number=3, call="shop.book"))
 
     assert [finding.candidate for finding in other.read()] == ["a", "b"]
     assert other.read() == []
-    assert other.pairs() == found.pairs()
-    found.add(confirmed("a"))
+    assert other.pairs() == store.pairs()
+    store.add(confirmed("a"))
     assert other.read() == [confirmed("a")]
-    assert [each.id for each in other.undecided()] == ["c"]
+    assert [item.id for item in other.undecided()] == ["c"]
 
 
 def test_what_was_not_tried_is_still_undecided(tmp_path: Path) -> None:
-    found = findings(tmp_path, *"abcd")
+    store = findings(tmp_path, *"abcd")
     for name, verdict in zip("abcd", ("not tried", "not confirmed", "confirmed", "not decided"), strict=True):
-        found.add(replace(confirmed(name), verdict=verdict))  # type: ignore[arg-type]
+        store.add(replace(confirmed(name), verdict=verdict))  # type: ignore[arg-type]
 
-    assert [each.id for each in found.undecided()] == ["a", "d"]
+    assert [item.id for item in store.undecided()] == ["a", "d"]
 
 
 def test_a_line_that_was_cut_off_costs_only_itself(tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_a_line_that_was_cut_off_costs_only_itself(tmp_path: Path) -> None:
     path.write_text(path.read_text() + '{"candidate": "b", "differences": {}')
     findings(tmp_path, "a", "c").add(confirmed("c"))
 
-    assert [each.id for each, _ in findings(tmp_path, "a", "b", "c").pairs()] == ["a", "c"]
+    assert [item.id for item, _ in findings(tmp_path, "a", "b", "c").pairs()] == ["a", "c"]
 
 
 def test_findings_on_candidates_that_are_gone_are_left_out(tmp_path: Path) -> None:
@@ -118,20 +119,20 @@ def test_findings_on_candidates_that_are_gone_are_left_out(tmp_path: Path) -> No
 
 
 def test_the_worst_come_first(tmp_path: Path) -> None:
-    found = Findings(
+    store = Findings(
         tmp_path / "findings", [candidate(name, rank=rank) for name, rank in (("a", 1), ("b", 30), ("c", 20), ("d", 5))]
     )
-    found.add(Finding(candidate="a", verdict="not tried", reason="no time"))
-    found.add(confirmed("b"))
-    found.add(confirmed("c"))
-    found.add(confirmed("d", differences=("B returned 409 instead of 302",)))
+    store.add(Finding(candidate="a", verdict="not tried", reason="no time"))
+    store.add(confirmed("b"))
+    store.add(confirmed("c"))
+    store.add(confirmed("d", differences=("B returned 409 instead of 302",)))
 
-    assert [each.id for each, _ in found.pairs()] == ["c", "b", "d", "a"]
+    assert [item.id for item, _ in store.pairs()] == ["c", "b", "d", "a"]
 
 
 def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None:
-    found = findings(tmp_path, "a", "b")
-    found.add(
+    store = findings(tmp_path, "a", "b")
+    store.add(
         confirmed(
             "a",
             pairing="the request twice",
@@ -140,8 +141,8 @@ def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None
             remedy="with the row locked first",
         )
     )
-    found.add(Finding(candidate="b", verdict="not confirmed", reason="4 schedules"))
-    text = as_text(report_on(found, [], root=tmp_path))
+    store.add(Finding(candidate="b", verdict="not confirmed", reason="4 schedules"))
+    text = as_text(report_on(store, [], root=tmp_path))
 
     assert text.endswith("1 race; 2 candidates: 1 confirmed, 1 not confirmed, 0 not tried")
     assert (
@@ -151,7 +152,7 @@ def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None
     assert "schedule ABBA of the request twice, in test_it\n  A: POST book/1\n" in text
     assert "tried: with the row locked first" in text
     assert "not confirmed:\n  1 candidate: all that was to be raced was raced\n    in POST b/\n" in text
-    assert in_a_line(*found.pairs()[0]).endswith("POST a/: seat: price 110 instead of 120")
+    assert in_a_line(*store.pairs()[0]).endswith("POST a/: seat: price 110 instead of 120")
 
 
 @pytest.mark.parametrize(
@@ -159,17 +160,17 @@ def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None
     [([], 1), (["box/office.py"], 1), (["box/office.py sell"], 1), (["a", "b"], 0), (["box/office.py", "b"], 0)],
 )
 def test_the_status_is_1_for_one_that_is_not_suppressed(tmp_path: Path, suppressed: list[str], status: int) -> None:
-    there = Access(site=site(3, "refund"), sql="UPDATE seat")
+    there = RecordedStatement(site=site(3, "refund"), sql="UPDATE seat")
     other = replace(there.site, path="box/till.py") if there.site else None
-    found = Findings(
+    store = Findings(
         tmp_path / "findings", [candidate("a"), candidate("b", write=replace(there, site=other)), candidate("c")]
     )
-    found.add(confirmed("a"))
-    found.add(confirmed("b"))
-    found.add(Finding(candidate="c", verdict="not confirmed", reason=""))
+    store.add(confirmed("a"))
+    store.add(confirmed("b"))
+    store.add(Finding(candidate="c", verdict="not confirmed", reason=""))
 
-    accepted = [Suppression(site=each, reason="known") for each in suppressed]
-    assert report_on(found, accepted, root=tmp_path).exit_status == status
+    accepted = [Suppression(site=item, reason="known") for item in suppressed]
+    assert report_on(store, accepted, root=tmp_path).exit_status == status
 
 
 def test_nothing_confirmed_is_0(tmp_path: Path) -> None:
@@ -187,46 +188,13 @@ def test_nothing_confirmed_is_0(tmp_path: Path) -> None:
 def test_where_nothing_was_tried_the_last_line_and_the_status_say_so(
     tmp_path: Path, verdict: Any, status: int, line: str
 ) -> None:
-    found = findings(tmp_path, "a", "b")
-    found.add(Finding(candidate="a", verdict="not tried", reason="the time was over"))
-    found.add(replace(confirmed("b"), verdict=verdict, reason="the time was over"))
-    report = report_on(found, [], root=tmp_path)
+    store = findings(tmp_path, "a", "b")
+    store.add(Finding(candidate="a", verdict="not tried", reason="the time was over"))
+    store.add(replace(confirmed("b"), verdict=verdict, reason="the time was over"))
+    report = report_on(store, [], root=tmp_path)
 
     assert (report.exit_status, report.obstacle) == (status, line)
     assert as_text(report).splitlines()[-1].startswith("NOTHING") == bool(line)
-
-
-def test_a_death_is_that_of_the_test_which_a_session_began_and_did_not_end(tmp_path: Path) -> None:
-    found, other = findings(tmp_path, "a"), findings(tmp_path, "a")
-    found.go_on("1/2")
-    other.go_on("2/2")
-    found.add(confirmed("a", spent=2.5))
-    for test in ("test_b", ""):
-        other.mark_running(test)
-    found.mark_running("test_a")
-    parent = findings(tmp_path, "a")
-
-    assert not parent.record_deaths("2/2")
-    assert parent.record_deaths("1/2")
-    assert not parent.record_deaths()
-    assert list(parent.deaths) == list(findings(tmp_path).deaths) == ["test_a"]
-    note = "test_a: the session that tries candidates died in it, and went on behind it"
-    assert as_text(report_on(parent, [], root=tmp_path)).startswith(note)
-    parent.go_on("1/2")
-    assert parent.spent == 2.5
-
-
-def test_one_that_goes_on_beside_another_worker_has_not_died(tmp_path: Path) -> None:
-    found = findings(tmp_path, "a")
-    found.go_on("1/2")
-    found.mark_running("test_a")
-    findings(tmp_path, "a").go_on("1/2")
-
-    assert not findings(tmp_path, "a").record_deaths()
-
-
-def test_findings_stand_beside_the_recording() -> None:
-    assert findings_path(Path("cache/races.jsonl")) == Path("cache/races.jsonl.findings")
 
 
 @pytest.mark.parametrize(
@@ -240,10 +208,10 @@ def test_findings_stand_beside_the_recording() -> None:
 def test_candidates_of_one_schedule_or_of_one_line_are_one_race(
     tmp_path: Path, schedules: str, faults: str, races: list[list[str]]
 ) -> None:
-    found = findings(tmp_path, "a", "b", "c")
+    store = findings(tmp_path, "a", "b", "c")
     for name, schedule, fault in zip("abc", schedules.split(), faults.split(), strict=True):
-        found.add(confirmed(name, schedule=schedule, fault=fault, test="test_it"))
-    report = report_on(found, [], root=tmp_path)
+        store.add(confirmed(name, schedule=schedule, fault=fault, test="test_it"))
+    report = report_on(store, [], root=tmp_path)
 
     assert [[entry.candidate.id for entry in race.entries] for race in report.races()] == races
     assert [race.units for race in report.races()] == [tuple(f"POST {name}/" for name in race) for race in races]
@@ -251,25 +219,25 @@ def test_candidates_of_one_schedule_or_of_one_line_are_one_race(
 
 
 def test_what_is_suppressed_is_not_the_race_of_what_is_not(tmp_path: Path) -> None:
-    found = findings(tmp_path, "a", "b")
+    store = findings(tmp_path, "a", "b")
     for name in "ab":
-        found.add(confirmed(name, fault="views.py:1", test="test_it"))
+        store.add(confirmed(name, fault="views.py:1", test="test_it"))
 
-    races = report_on(found, [Suppression(site="b", reason="known")], root=tmp_path).races()
+    races = report_on(store, [Suppression(site="b", reason="known")], root=tmp_path).races()
     assert [race.worst.suppressed for race in races] == ["", "known"]
 
 
 def test_the_rest_stands_by_reason_and_first_what_can_be_changed(tmp_path: Path) -> None:
-    found = findings(tmp_path, *"abcde")
+    store = findings(tmp_path, *"abcde")
     for name, obstacles in {
         "a": (),
         "b": ("two users: it has no user",),
         "c": ("two users: it has no user", "x: y"),
     }.items():
-        found.add(Finding(candidate=name, verdict="not confirmed", reason="4 schedules", obstacles=obstacles))
-    found.add(Finding(candidate="d", verdict="not tried", reason="the time was over"))
-    found.add(Finding(candidate="e", verdict="not decided", reason="2 schedules"))
-    rest = report_on(found, [], root=tmp_path).rest()
+        store.add(Finding(candidate=name, verdict="not confirmed", reason="4 schedules", obstacles=obstacles))
+    store.add(Finding(candidate="d", verdict="not tried", reason="the time was over"))
+    store.add(Finding(candidate="e", verdict="not decided", reason="2 schedules"))
+    rest = report_on(store, [], root=tmp_path).rest()
 
     assert {name: {reason: len(entries) for reason, entries in reasons.items()} for name, reasons in rest.items()} == {
         "not tried": {"the time was over": 1},

@@ -79,9 +79,7 @@ def test_with_a_key_nothing_can_be_read_and_another_key_makes_others() -> None:
     assert first != other
     assert len(first) == 12
     assert "secret" not in first
-
-
-def test_without_a_key_values_stay_readable() -> None:
+    # Without a key, values stay readable.
     assert Fingerprints(None).of("text") == "=text"
 
 

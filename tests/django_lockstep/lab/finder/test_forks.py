@@ -53,25 +53,25 @@ def product() -> Product:
 @contextmanager
 def forking() -> Iterator[list[tuple[Fork, Exploration]]]:
     """Explore each request with itself before it is sent."""
-    found: list[tuple[Fork, Exploration]] = []
+    forks: list[tuple[Fork, Exploration]] = []
 
     def on_request(handler: Any, environ: dict[str, Any], call_next: Any) -> Any:
         actor = RequestActor.of(environ, call_next)
         fork = Fork({"A": actor, "B": actor})
-        found.append((fork, fork.explore(seconds=20)))
+        forks.append((fork, fork.explore(seconds=20)))
         return call_next(environ)
 
     with intercept(on_request):
-        yield found
+        yield forks
 
 
 def test_a_race_is_found_and_the_test_goes_on(product: Product) -> None:
-    with forking() as found:
+    with forking() as forks:
         response = Client().post(f"/buy/{product.pk}/", "3", content_type="text/plain")
 
-    ((_, exploration),) = found
+    ((_, exploration),) = forks
     assert exploration.verdict == "broken", exploration.reason
-    assert any("stock 7 instead of 4" in text for each in exploration.outcomes for text in each.differences)
+    assert any("stock 7 instead of 4" in text for outcome in exploration.outcomes for text in outcome.differences)
     product.refresh_from_db()
     assert (response.status_code, response.content, product.stock) == (200, b"Kettle", 7)
 
@@ -94,7 +94,9 @@ def test_signals_have_the_receivers_that_they_had(product: Product) -> None:
     with forking():
         Client().post(f"/buy/{product.pk}/", "3", content_type="text/plain")
 
-    assert [sorted(map(str, signal.receivers)) for signal in signals] == [sorted(map(str, each)) for each in before]
+    assert [sorted(map(str, signal.receivers)) for signal in signals] == [
+        sorted(map(str, receivers)) for receivers in before
+    ]
     for signal in (request_finished, request_started):
         assert signal.disconnect(close_old_connections)
         signal.connect(close_old_connections)
@@ -102,27 +104,24 @@ def test_signals_have_the_receivers_that_they_had(product: Product) -> None:
 
 def test_a_view_that_raises() -> None:
     client = Client(raise_request_exception=False)
-    with forking() as found:
+    with forking() as forks:
         response = client.get("/break/")
 
-    ((_, exploration),) = found
+    ((_, exploration),) = forks
     assert exploration.verdict == "nothing found"
-    assert {answer for each in exploration.outcomes for answer in each.results.values()} == {"status 500 ValueError"}
+    assert {answer for end in exploration.outcomes for answer in end.results.values()} == {"status 500 ValueError"}
     assert response.exc_info[0] is ValueError  # type: ignore[attr-defined]
     assert Product.objects.count() == 1
-
-
-def test_an_error_is_raised_in_the_test_as_without() -> None:
-    with forking() as found, pytest.raises(ValueError, match="^$"):
+    # In the test it is raised as without a fork.
+    with forking() as forks, pytest.raises(ValueError, match="^$"):
         Client().get("/break/")
-
-    assert len(found) == 1
+    assert len(forks) == 1
 
 
 def test_a_schedule_is_repeated_with_the_values_read(product: Product) -> None:
-    with forking() as found:
+    with forking() as forks:
         Client().post(f"/buy/{product.pk}/", "3", content_type="text/plain")
-        ((fork, exploration),) = found
+        ((fork, exploration),) = forks
         product.stock = 10
         product.save()
         assert exploration.failure
@@ -135,19 +134,19 @@ def test_a_schedule_is_repeated_with_the_values_read(product: Product) -> None:
 
 def test_not_within_a_transaction(product: Product) -> None:
     with (
-        forking() as found,
+        forking() as forks,
         transaction.atomic(),
         pytest.raises(NotExplorable, match="opened a transaction around the request or call"),
     ):
         Client().post(f"/buy/{product.pk}/", "3", content_type="text/plain")
 
-    assert found == []
+    assert forks == []
     assert not connection.in_atomic_block
 
 
 def test_names_are_those_of_recordings() -> None:
     def named(environ: dict[str, Any]) -> str:
-        return RequestActor.of(environ, lambda given: HttpResponse()).name
+        return RequestActor.of(environ, lambda environ: HttpResponse()).name
 
     assert named(RequestFactory().post("/buy/3/").environ) == "POST buy/<int:pk>/"
     assert named(RequestFactory().get("/unknown/").environ) == ""
@@ -156,7 +155,7 @@ def test_names_are_those_of_recordings() -> None:
 def test_an_actor_is_named_by_method_and_path_without_texts() -> None:
     def title(method: str, route: str, **kept: Any) -> str:
         environ = RequestFactory().generic(method, route).environ
-        return RequestActor(environ, b"", lambda given: HttpResponse(), **kept).title
+        return RequestActor(environ, b"", lambda environ: HttpResponse(), **kept).title
 
     class Urls:
         urlpatterns = [path("users/<slug:name>/seats/<int:pk>/", buy)]

@@ -10,7 +10,7 @@ from tests.django_lockstep.lab.finder.builders import (
     BOOKING,
     INSERT,
     LOCK_EVENT,
-    found,
+    derive,
     insert,
     kinds,
     lock_event,
@@ -121,7 +121,7 @@ OF_CODE, OF_PLACE = (with_index(BOOKING, "event_id", predicate=(column,)) for co
 def test_a_unique_index_over_what_was_looked_for_refuses_the_second_row(
     read: RecordedStatement, index: Mapping[str, Table], is_refused: bool
 ) -> None:
-    (candidate,) = found(unit(read, insert()), **index)
+    (candidate,) = derive(unit(read, insert()), **index)
 
     assert candidate.kind == "check-then-insert"
     assert ("a unique index refuses one" in candidate.sentence) is is_refused

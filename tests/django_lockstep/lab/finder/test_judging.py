@@ -24,35 +24,23 @@ DEADLOCK = "Deadlock of A and B, which wait for each other"
 
 
 def outcome(*differences: str, schedule: str = "ABBA", holds: bool = False) -> Outcome:
-    return Outcome(
-        errors={},
-        results={},
-        state={},
-        holds=holds,
-        count=1,
-        schedule=schedule,
-        differences=differences,
-        reason="wrong",
-    )
+    ends: dict[str, Any] = {"errors": {}, "results": {}, "state": {}, "holds": holds}
+    return Outcome(**ends, count=1, schedule=schedule, differences=differences, reason="wrong")
 
 
 def exploration(*outcomes: Outcome, **fields: Any) -> Exploration:
-    known: dict[str, Any] = {
-        "verdict": "nothing found" if all(each.holds for each in outcomes) else "broken",
+    defaults: dict[str, Any] = {
+        "verdict": "nothing found" if all(end.holds for end in outcomes) else "broken",
         "reason": "a reason\nand more",
         "actors": ("A", "B"),
         "schedules": 6,
-        "redundant": 0,
-        "unsteerable": 0,
-        "yields": 0,
-        "left": 0,
         "outcomes": outcomes,
-        "deadlocks": 0,
+        **dict.fromkeys(("redundant", "unsteerable", "yields", "left", "deadlocks"), 0),
         "errors": {},
         "waits": {},
         "seconds": 0.1,
     }
-    return Exploration(**{**known, **fields})
+    return Exploration(**{**defaults, **fields})
 
 
 def step(actor: str, move: int, sql: str, **fields: Any) -> Step:
@@ -69,26 +57,25 @@ class Fork:
 
     steps: tuple[Step, ...] = ()
     replayed: list[str] = field(default_factory=list)
-    found: Exploration | None = None
+    result: Exploration | None = None
     titles: tuple[str, ...] = ("A: POST a/",)
     tables: set[str] = field(default_factory=lambda: {"order"})
 
     def explore(self, *, tables: Collection[str], **terms: object) -> Exploration:
-        assert self.found is not None
+        assert self.result is not None
         assert set(tables) == self.tables  # those of the candidates that are tried
-        return self.found
+        return self.result
 
     def replay(self, schedule: str) -> Run:
         self.replayed.append(schedule)
         return run_of(schedule, *self.steps)
 
 
-@pytest.fixture(autouse=True)
-def remedies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Have trying remedies end without any; the text that is put in is found."""
-    found: list[str] = []
-    monkeypatch.setattr(judging, "try_lock", lambda *args, **kwargs: found[0] if found else "")
-    return found
+def note(
+    attempts: Attempts, result: Exploration, *, pairing: Pairing = TWICE, fork: Fork | None = None, **options: Any
+) -> None:
+    """Note an exploration in which one of the candidates writes seats."""
+    attempts.note(pairing, result, cast("Any", fork or Fork()), **{"taken": {"seat"}, **options})
 
 
 def noted(
@@ -96,8 +83,7 @@ def noted(
 ) -> tuple[str, str, tuple[str, ...]]:
     """Return verdict, schedule and differences for a candidate that writes seats."""
     attempts = Attempts(candidate("a", **fields))
-    given: Any = fork or Fork()
-    attempts.note(TWICE, exploration(*outcomes), given, taken=taken or {"seat"})
+    note(attempts, exploration(*outcomes), fork=fork, taken=taken or {"seat"})
     finding = attempts.finding(Place(test="test_it"))
     return finding.verdict, finding.schedule, finding.differences
 
@@ -159,18 +145,18 @@ def test_what_is_no_candidates_is_one_finding(
 ) -> None:
     candidates = [candidate(name, table=name, unit="POST buy/") for name in ("seat", "order")]
     confirmation = Confirmation(Findings(tmp_path / "findings", candidates), budget=60)
-    attempts = [confirmation._attempts_on(one) for one in candidates]
-    fork: Any = Fork(found=exploration(*map(outcome, differences)), tables={"seat", "order"})
+    attempts = [confirmation._attempts_on(item) for item in candidates]
+    fork: Any = Fork(result=exploration(*map(outcome, differences)), tables={"seat", "order"})
     confirmation._try(attempts, nullcontext(fork), pairing=TWICE, explorations={}, place=Place())
 
-    assert tuple(one.finding(Place()).verdict for one in attempts) == verdicts
+    assert tuple(item.finding(Place()).verdict for item in attempts) == verdicts
 
 
 def test_after_answers_another_pairing_may_show_worse() -> None:
-    attempts, fork = Attempts(candidate("a")), cast("Any", Fork())
+    attempts = Attempts(candidate("a"))
     shown = []
     for difference in (ANSWERED, REFUSED, LOST):
-        attempts.note(TWICE, exploration(outcome(difference)), fork, taken={"seat"})
+        note(attempts, exploration(outcome(difference)))
         shown.append((attempts.finding(Place()).differences, attempts.is_settled))
 
     assert shown == [((ANSWERED,), False), ((ANSWERED,), False), ((LOST,), True)]
@@ -188,8 +174,7 @@ def test_rows_that_are_passed_over_in_another_ones_transaction_confirm_nothing(c
     attempts = Attempts(candidate("a"))
     run = replace(fork.replay("ABA"), differences=(LOST,))
     assert attempts.is_shown_by(run, taken={"seat"}) == (verdict == "confirmed")
-    attempts.note(TWICE, exploration(outcome(LOST)), fork, taken={"seat"})
-
+    note(attempts, exploration(outcome(LOST)), fork=fork)
     finding = attempts.finding(Place(test="test_it"))
 
     assert finding.verdict == verdict
@@ -208,19 +193,17 @@ def test_the_worst_outcome_is_shown_and_of_these_the_shortest() -> None:
 
 
 def test_a_run_that_is_known_is_not_repeated() -> None:
-    fork: Any = Fork()
-    found = exploration(outcome(LOST), failure=run_of("ABBA"))
-    Attempts(candidate("a")).note(TWICE, found, fork, taken={"seat"})
+    fork = Fork()
+    note(Attempts(candidate("a")), exploration(outcome(LOST), failure=run_of("ABBA")), fork=fork)
 
     assert fork.replayed == []
 
 
 def test_all_that_was_tried_in_vain_is_counted() -> None:
-    attempts, fork = Attempts(candidate("a")), Fork()
-    given: Any = fork
+    attempts = Attempts(candidate("a"))
     for test in ("test_it", "test_that"):
-        attempts.note(TWICE, exploration(outcome(holds=True)), given, taken={"seat"}, place=Place(test=test))
-    attempts.note(TWO_USERS, exploration(outcome("show: free 1 instead of 2")), given, taken={"seat", "show"})
+        note(attempts, exploration(outcome(holds=True)), place=Place(test=test))
+    note(attempts, exploration(outcome("show: free 1 instead of 2")), pairing=TWO_USERS, taken={"seat", "show"})
     attempts.note_obstacle(Pairing(kind="request", after=0), "it sleeps")
     finding = attempts.finding(Place(test="test_it", number=3))
 
@@ -235,26 +218,25 @@ def test_all_that_was_tried_in_vain_is_counted() -> None:
 @pytest.mark.parametrize("verdict", ["nondeterministic", "stuck"])
 def test_what_could_not_be_explored_was_not_tried(verdict: str) -> None:
     attempts = Attempts(candidate("a"))
-    fork: Any = Fork()
-    attempts.note(TWICE, exploration(outcome(LOST), verdict=verdict), fork, taken={"seat"})
+    note(attempts, exploration(outcome(LOST), verdict=verdict))
     finding = attempts.finding(Place())
 
     assert (finding.verdict, finding.reason, finding.schedules) == ("not tried", "not the request twice: a reason", 0)
 
 
-def test_the_finding_has_all_that_shows_it(remedies: list[str]) -> None:
-    remedies.append("with a lock")
+def test_the_finding_has_all_that_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "try_patches", lambda *args, **kwargs: ("+ a lock", "with it all end right"))
     attempts = Attempts(candidate("a"), seconds=1.5)
-    fork: Any = Fork()
     pairing = Pairing(kind="call", after=1, after_call="shop.pay")
-    attempts.note(pairing, exploration(outcome(LOST)), fork, taken={"seat"})
+    note(attempts, exploration(outcome(LOST)), pairing=pairing)
     finding = attempts.finding(Place(test="test_it", number=2, call="shop.book"))
 
     assert (finding.test, finding.number, finding.call) == ("test_it", 2, "shop.book")
     assert (finding.after, finding.after_call, finding.against) == (1, "shop.pay", "")
     assert (finding.pairing, finding.consequence) == (str(pairing), "numbers lost or doubled")
     assert finding.actors == ("A: POST a/",)
-    assert (finding.remedy, finding.seconds, finding.reason) == ("with a lock", 1.5, "wrong")
+    assert (finding.patch, finding.remedy) == ("+ a lock", "with it all end right")
+    assert (finding.seconds, finding.reason) == (1.5, "wrong")
     assert finding.run
     assert finding.run["schedule"] == "ABBA"
     assert "<svg" in finding.drawing
@@ -264,17 +246,8 @@ def test_a_remedy_that_cannot_be_tried_has_not_helped(monkeypatch: pytest.Monkey
     def refuse(*args: object, **kwargs: object) -> str:
         raise ExplorerError("no")
 
-    monkeypatch.setattr(judging, "try_lock", refuse)
+    monkeypatch.setattr(judging, "try_patches", refuse)
     assert noted(outcome(LOST))[0] == "confirmed"
-
-
-def test_against_a_lock_order_no_other_lock_is_tried(remedies: list[str]) -> None:
-    remedies.append("with a lock")
-    attempts = Attempts(candidate("a", kind="lock-order"))
-    fork: Any = Fork()
-    attempts.note(TWICE, exploration(outcome(DEADLOCK)), fork, taken={"seat"})
-
-    assert attempts.finding(Place()).remedy == ""
 
 
 @pytest.mark.parametrize(
@@ -286,10 +259,10 @@ def test_against_a_lock_order_no_other_lock_is_tried(remedies: list[str]) -> Non
 )
 def test_what_is_confirmed_already_is_not_held_against_others(difference: str, verdict: str, tmp_path: Path) -> None:
     seats, orders = (candidate(name, table=name, unit="POST buy/") for name in ("seat", "order"))
-    found = Findings(tmp_path / "findings", [seats, orders])
-    found.add(Finding(candidate=seats.id, verdict="confirmed", reason="wrong"))
-    confirmation = Confirmation(found, budget=60)
-    fork: Any = Fork(found=exploration(outcome(difference)))
+    result = Findings(tmp_path / "findings", [seats, orders])
+    result.add(Finding(candidate=seats.id, verdict="confirmed", reason="wrong"))
+    confirmation = Confirmation(result, budget=60)
+    fork: Any = Fork(result=exploration(outcome(difference)))
 
     attempts = confirmation._attempts_on(orders)
     confirmation._try([attempts], nullcontext(fork), pairing=TWICE, explorations={}, place=Place())
@@ -326,10 +299,9 @@ def test_two_users_of_whom_the_second_is_refused_may_be_so_for_other_reasons_tha
 
 def test_a_race_of_one_user_is_not_counted_as_one_of_two() -> None:
     attempts = Attempts(candidate("a"))
-    fork: Any = Fork()
     alone = exploration(outcome(holds=True))
-    attempts.note(TWICE, alone, fork, taken={"seat"})
-    attempts.note(TWO_USERS, replace(alone, schedules=1, left=5), fork, taken={"seat"}, twice=alone)
+    note(attempts, alone)
+    note(attempts, replace(alone, schedules=1, left=5), pairing=TWO_USERS, twice=alone)
 
     finding = attempts.finding(Place())
     assert finding.reason == "6 schedules (the request twice) leave in seat what serial orders do"
@@ -339,40 +311,40 @@ def test_a_race_of_one_user_is_not_counted_as_one_of_two() -> None:
 
 
 def test_no_candidate_takes_more_than_its_share_of_a_round(tmp_path: Path) -> None:
-    found = Findings(tmp_path / "findings", [candidate("a"), candidate("b")])
-    confirmation = Confirmation(found, budget=600)
-    wanted = [confirmation._attempts_on(one) for one in found.candidates.values()]
+    result = Findings(tmp_path / "findings", [candidate("a"), candidate("b")])
+    confirmation = Confirmation(result, budget=600)
+    shares = [confirmation._attempts_on(item) for item in result.candidates.values()]
     run, runs = run_of("AB" * 60), 0
     for rounds in (1, 4):
-        while not confirmation._is_enough(run, wanted, taken=set(), twice=None):
+        while not confirmation._is_enough(run, shares, taken=set(), twice=None):
             runs += 1
         runs += 1
         # Two candidates share the schedules.
         assert runs == rounds * 2 * 6
-        wanted[0].begin_round(4)
-        wanted[1].begin_round(4)
+        shares[0].begin_round(4)
+        shares[1].begin_round(4)
 
 
 def test_a_search_that_was_cut_off_goes_on_in_the_next_round_and_others_do_not() -> None:
-    attempts, fork = Attempts(candidate("a")), cast("Any", Fork())
+    attempts = Attempts(candidate("a"))
     first, second, third = (Place(test=name) for name in ("test_a", "test_b", "test_c"))
-    attempts.note(TWICE, exploration(outcome(holds=True)), fork, taken={"seat"}, place=first)
+    note(attempts, exploration(outcome(holds=True)), place=first)
     attempts.note_obstacle(TWICE, "a reason", place=second)
-    attempts.note(TWICE, replace(exploration(outcome(holds=True)), left=5), fork, taken={"seat"}, place=third)
+    note(attempts, replace(exploration(outcome(holds=True)), left=5), place=third)
     attempts.begin_round(4)
 
     assert attempts.again == {"test_c"}
     assert [attempts.is_open_to(TWICE, place=place) for place in (first, second, third)] == [False, False, True]
     # Its first schedules are run again, and are not counted twice.
-    attempts.note(TWICE, exploration(outcome(holds=True)), fork, taken={"seat"}, place=third)
+    note(attempts, exploration(outcome(holds=True)), place=third)
     assert attempts.finding(Place()).schedules == 12
     assert not attempts.cut_off
 
 
 @pytest.mark.parametrize(("is_left", "verdict"), [(True, "not decided"), (False, "not confirmed")])
 def test_what_is_left_is_not_decided(is_left: bool, verdict: str) -> None:
-    attempts, fork = Attempts(candidate("a")), cast("Any", Fork())
-    attempts.note(TWICE, exploration(outcome(holds=True)), fork, taken={"seat"})
+    attempts = Attempts(candidate("a"))
+    note(attempts, exploration(outcome(holds=True)))
     finding = attempts.finding(Place(), is_left=is_left)
 
     assert finding.verdict == verdict

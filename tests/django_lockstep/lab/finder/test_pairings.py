@@ -16,14 +16,13 @@ from rest_framework.test import APIClient
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable
 from django_lockstep.lab.finder.confirm.clones import session_of, session_user
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy
-from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
+from django_lockstep.lab.finder.confirm.forks import Point, Points, RequestActor
 from django_lockstep.lab.finder.confirm.pairings import (
     Earlier,
     Pairing,
     put_back,
     with_another_user,
     with_earlier,
-    with_itself,
 )
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.record.requests import intercept
@@ -34,13 +33,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def database() -> Mapping[str, Any]:
     """Return the rows of all tables, and where all sequences are."""
-    found: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     with connection.cursor() as cursor:
         for table in connection.introspection.table_names(cursor):
             cursor.execute(f'SELECT array_agg(t::text ORDER BY t::text) FROM "{table}" t')
-            found[table] = cursor.fetchone()[0]
+            tables[table] = cursor.fetchone()[0]
         cursor.execute("SELECT sequencename, last_value FROM pg_sequences ORDER BY 1")
-        return found | dict(cursor.fetchall())
+        return tables | dict(cursor.fetchall())
 
 
 @pytest.fixture
@@ -90,21 +89,13 @@ def test_a_copy_that_cannot_be_put_back_is_closed(monkeypatch: pytest.MonkeyPatc
     close.assert_called_once()
 
 
-def test_with_itself(user: User) -> None:
-    request = request_by(user)
-    before = database()
-    with with_itself(request) as fork:
-        assert fork == Fork({"A": request, "B": request})
-    assert database() == before
-
-
 def test_another_user_is_there_only_meanwhile(user: User) -> None:
     Shift.objects.create(doctor=user)
     request = request_by(user)
     before = database()
     with with_another_user(request) as fork:
-        one, other = fork.actors.values()
-        assert one == request
+        first, other = fork.actors.values()
+        assert first == request
         assert isinstance(other, RequestActor)
         # So that of the two only one is interrupted.
         assert other == request

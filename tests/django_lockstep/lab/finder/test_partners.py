@@ -108,43 +108,43 @@ APPROVE, CANCEL = "POST orders/<int:pk>/approve/", "POST orders/<int:pk>/cancel/
 
 @pytest.fixture
 def project(tmp_path: Path, db: None) -> Project:
-    made = Project(tmp_path, postgresql())
+    cinema = Project(tmp_path, postgresql())
     texts = {"settings.py": SETTINGS, "models.py": MODELS, "urls.py": VIEWS, "test_services.py": TESTS}
     for name, text in texts.items():
         (tmp_path / ("" if name == "settings.py" else "cinema") / name).write_text(text)
     (tmp_path / "cinema" / "services.py").unlink()
-    return made
+    return cinema
 
 
 def decided(project: Project, kind: str) -> dict[str, Finding]:
     """Return what became of the candidates on orders, by unit."""
     pairs = Findings.on(project.folder / "races.jsonl").pairs()
-    return {one.unit: finding for one, finding in pairs if (one.table, one.kind) == ("cinema_order", kind)}
+    return {item.unit: finding for item, finding in pairs if (item.table, item.kind) == ("cinema_order", kind)}
 
 
 def test_what_one_test_approves_another_one_cancels(project: Project) -> None:
     printed = project.pytest("--find-races", "--race-record=races.jsonl")
-    found = decided(project, "check-then-act")
+    by_unit = decided(project, "check-then-act")
 
     assert "3 passed" in printed, printed
     # Their save() writes back the note as it was; beside one another, that is not what goes wrong.
     whole = decided(project, "whole-row-write").values()
     assert [finding.verdict for finding in whole] == ["confirmed"] * 2, printed
     assert all("`POST orders/<int:pk>/note/`" in finding.pairing for finding in whole)
-    assert found.keys() == {APPROVE, CANCEL}, printed
-    assert [finding.reason for finding in found.values() if finding.verdict != "confirmed"] == [], printed
+    assert by_unit.keys() == {APPROVE, CANCEL}, printed
+    assert [finding.reason for finding in by_unit.values() if finding.verdict != "confirmed"] == [], printed
     # Together they are one finding; the other one is that each of them may be sent twice.
     partners = {f"`{APPROVE}` with `{CANCEL}` of another test", f"`{CANCEL}` with `{APPROVE}` of another test"}
-    assert len(partners & {finding.pairing for finding in found.values()}) == 1
-    paths = {actor[3:] for finding in found.values() if finding.partner_test for actor in finding.actors}
+    assert len(partners & {finding.pairing for finding in by_unit.values()}) == 1
+    paths = {actor[3:] for finding in by_unit.values() if finding.partner_test for actor in finding.actors}
     assert paths == {"POST /orders/1/approve/", "POST /orders/1/cancel/"}
 
-    for number, finding in enumerate(found.values()):
+    for number, finding in enumerate(by_unit.values()):
         (project.folder / "cinema" / f"test_race_{number}.py").write_text(finding.test_file)
     again = project.pytest("-k", "does_not_race")
     assert "2 failed" in again, again
     assert verdicts(again) == ["broken", "broken"]
-    assert "CancelTests" in "".join(finding.test_file for finding in found.values())
+    assert "CancelTests" in "".join(finding.test_file for finding in by_unit.values())
 
     urls = project.folder / "cinema" / "urls.py"
     urls.write_text(urls.read_text().replace("Order.objects.all()", "Order.objects.select_for_update()"))

@@ -9,8 +9,7 @@ import pytest
 from django.utils.functional import SimpleLazyObject
 
 from django_lockstep.lab.finder.confirm.patches import Patch, patches_for
-from django_lockstep.lab.finder.derive.candidates import Access
-from django_lockstep.lab.finder.record.recording import Site
+from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
 from tests.django_lockstep.lab.finder.test_findings import candidate
 
 SOURCE = '''
@@ -50,7 +49,7 @@ def line(text: str) -> int:
 
 def patches(read: str, write: str, function: str, *, kind: str, in_transaction: bool = False) -> list[Patch]:
     accesses = {
-        name: Access(site=Site(path="sold.py", line=line(text), function=function), sql="")
+        name: RecordedStatement(site=Site(path="sold.py", line=line(text), function=function), sql="")
         for name, text in {"read": read, "write": write}.items()
     }
     return list(patches_for(candidate("a", kind=kind, **accesses), in_transaction=in_transaction))

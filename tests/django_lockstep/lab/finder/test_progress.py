@@ -12,11 +12,11 @@ CONFIRMED = "confirmed: read-modify-write b in POST b/: seat: price 110 instead 
 
 
 def shown(tmp_path: Path, *, is_terminal: bool) -> list[str]:
-    found, texts = findings(tmp_path, "a", "b", "c"), list[str]()
-    progress = Progress(found, texts.append, budget=300, is_terminal=is_terminal)
+    store, texts = findings(tmp_path, "a", "b", "c"), list[str]()
+    progress = Progress(store, texts.append, budget=300, is_terminal=is_terminal)
     progress.update([])
     for finding in (Finding(candidate="a", verdict="not tried", reason="no time"), confirmed("b", spent=12.4)):
-        found.add(finding)
+        store.add(finding)
         progress.update([finding])
     progress.close()
     return texts

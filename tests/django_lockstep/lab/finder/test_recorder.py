@@ -257,7 +257,7 @@ def test_comments_are_not_recorded(tape: Tape, seat: PlainSeat) -> None:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
             office.raise_price_locked(seat.pk, Decimal(1))
 
-    plain, tagged = ([(one.sql, one.site) for one in unit.statements] for unit in tape.units)
+    plain, tagged = ([(statement.sql, statement.site) for statement in unit.statements] for unit in tape.units)
     assert tagged == plain != []
     assert tape.units[1].statements[0].isolation == "serializable"
 
@@ -266,7 +266,7 @@ def test_e_mail_stands_among_the_statements(tape: Tape, seat: PlainSeat) -> None
     with tape():
         office.raise_price_locked(seat.pk, Decimal(1))
 
-    assert [(each.sql, each.transaction) for each in tape.units[0].statements][-1] == (SENT_MAIL, 0)
+    assert [(statement.sql, statement.transaction) for statement in tape.units[0].statements][-1] == (SENT_MAIL, 0)
 
 
 class Queue:
@@ -281,7 +281,7 @@ def test_tasks_and_requests_stand_there_too(tape: Tape, seat: PlainSeat, to: obj
     with tape():
         office.raise_price_and_tell(seat.pk, Decimal(1), to=to, by=by)
 
-    assert [(each.sql, each.transaction) for each in tape.units[0].statements][-1] == (what, 0)
+    assert [(statement.sql, statement.transaction) for statement in tape.units[0].statements][-1] == (what, 0)
     assert [hit.kind for hit in find_candidates(tape.recording)] == ["effect-before-commit"]
 
 
@@ -298,9 +298,9 @@ def test_tables_come_with_model_keys_indexes_and_references(tape: Tape, seat: Pl
     tables = tape.recording.tables
     assert (tables["shop_plainseat"].model, tables["shop_plainseat"].key) == ("shop.PlainSeat", ("id",))
     assert tables["shop_plainseat"].types["price"] == "numeric"
-    made = tables["made"]
-    assert sorted((index.columns, index.predicate) for index in made.unique) == [(("a",), ("b",)), (("id",), ())]
-    assert [(key.columns, key.parent) for key in made.foreign_keys] == [(("seat",), "shop_plainseat")]
+    table = tables["made"]
+    assert sorted((index.columns, index.predicate) for index in table.unique) == [(("a",), ("b",)), (("id",), ())]
+    assert [(key.columns, key.parent) for key in table.foreign_keys] == [(("seat",), "shop_plainseat")]
 
 
 # Nothing else changes.

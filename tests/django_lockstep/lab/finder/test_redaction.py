@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.explorer import Exploration, Outcome, Run, Step, timeline
+from django_lockstep.lab.explorer import Outcome, Run, Step, timeline
 from django_lockstep.lab.explorer.results import Raised
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.judging import Attempts
 from django_lockstep.lab.finder.confirm.pairings import Pairing
 from django_lockstep.lab.finder.findings import Place
 from django_lockstep.lab.finder.record.redaction import mask_message, redact
+from tests.django_lockstep.lab.finder.test_judging import exploration
 from tests.django_lockstep.lab.finder.test_reports import RUN, candidate
 
 NOTE = "a note that it's better not to show"
@@ -107,11 +108,7 @@ def test_findings_show_them_only_if_values_are_asked_for(*, values: bool) -> Non
     # No remedy is tried for this kind.
     attempts = Attempts(candidate(kind="lock-order"), values=values)
     deadlocked = replace(OUTCOME, differences=("Deadlock of A, B",))
-    found = Exploration(
-        verdict="broken", reason="", actors=("A", "B"), schedules=4, redundant=0, unsteerable=0, yields=0, left=0,
-        outcomes=(deadlocked, RIGHT), deadlocks=1, errors={}, waits={}, seconds=0.1, failure=LONG,
-    )  # fmt: skip
-    attempts.note(Pairing(kind="request"), found, fork=Fork({}), taken={"seat"})
+    attempts.note(Pairing(kind="request"), exploration(deadlocked, RIGHT, failure=LONG), fork=Fork({}), taken={"seat"})
     finding = attempts.finding(Place(test="test_it"))
 
     assert finding.verdict == "confirmed"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from django_lockstep.lab.finder.report.files import write_report
+from django_lockstep.lab.finder.report.files import write_reports
 from django_lockstep.lab.finder.report.races import Report, entries_of
 from tests.django_lockstep.lab.finder.test_reports import ACCEPTED, PAIRS
 from tests.support.browser import chromium, serious_faults
@@ -17,7 +17,7 @@ __all__ = ["chromium"]
 def address(tmp_path: Path) -> str:
     path = tmp_path / "races.html"
     entries = entries_of(PAIRS, ACCEPTED)
-    write_report(path, Report(root=tmp_path, summary="4 candidates", notes=(), tried=True, entries=entries))
+    write_reports(Report(root=tmp_path, summary="4 candidates", notes=(), tried=True, entries=entries), path, None)
     return path.as_uri()
 
 

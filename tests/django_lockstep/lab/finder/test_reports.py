@@ -13,13 +13,15 @@ from django.core.management import CommandError, call_command
 
 from django_lockstep.lab.explorer import Run, Step, svg, timeline
 from django_lockstep.lab.explorer.render.reports import run_data
-from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness
+from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings
-from django_lockstep.lab.finder.record.recording import RecordingWriter, Site
-from django_lockstep.lab.finder.report.files import require_report, write_report
+from django_lockstep.lab.finder.record.recording import RecordedStatement, RecordingWriter, Site
+from django_lockstep.lab.finder.report.files import require_report, write_reports
 from django_lockstep.lab.finder.report.races import Report, Suppression, entries_of, report_on
 from django_lockstep.lab.management.commands import find_races
-from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, unit
+from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, site, unit
+from tests.django_lockstep.lab.finder.test_findings import candidate as made_up
+from tests.django_lockstep.lab.finder.test_findings import confirmed as of_schedule
 
 SOURCE = """def sell(pk):
     seat = Seat.objects.get(pk=pk)
@@ -54,38 +56,25 @@ RUN = Run(
 
 
 def candidate(name: str = "a1", **fields: Any) -> Candidate:
-    known: dict[str, Any] = {
-        "id": name,
-        "kind": "read-modify-write",
-        "table": "seat",
-        "unit": "POST sell/",
-        "unit_kind": "request",
-        "read": Access(site=Site(path="box/office.py", line=2, function="sell"), sql="SELECT price FROM seat"),
-        "write": Access(site=Site(path="box/office.py", line=4, function="sell"), sql="UPDATE seat"),
-        "witnesses": (Witness(test="tests/test_office.py::test_sell", number=0),),
-        "rank": 10,
-        "sentence": "seat.price is read without a lock.",
+    accesses = {
+        "read": RecordedStatement(site=site(2), sql="SELECT price FROM seat"),
+        "write": RecordedStatement(site=site(4), sql="UPDATE seat"),
     }
-    return Candidate(**{**known, **fields})
+    witnesses = (Witness(test="tests/test_office.py::test_sell", number=0),)
+    return made_up(name, **{"unit": "POST sell/", **accesses, "witnesses": witnesses, **fields})
 
 
 def confirmed(name: str = "a1", **fields: Any) -> Finding:
-    known: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "reason": RUN.reason,
-        "pairing": "the request twice",
         "test": "tests/test_office.py::test_sell",
-        "schedules": 8,
-        "schedule": RUN.schedule,
-        "differences": RUN.differences,
-        "consequence": "numbers lost or doubled",
-        "remedy": "with the row 1 of box.Seat locked first",
+        "remedy": "with this change 8 schedules end as serial orders do",
         "run": run_data(RUN),
         "timeline": timeline(RUN),
         "drawing": svg(RUN, ident=name, styled=False),
         "test_file": "test_sell_does_not_race = raced(test_office.test_sell)\n",
-        "seconds": 1.5,
     }
-    return Finding(candidate=name, verdict="confirmed", **{**known, **fields})
+    return replace(of_schedule(name), **{**shown, **fields})
 
 
 ACCEPTED = [Suppression(site="b2", reason="one cashier only")]
@@ -111,8 +100,8 @@ def report(root: Path) -> Report:
 
 def written(report: Report, ending: str) -> str:
     path = report.root / f"report{ending}"
-    write_report(path, report)
-    assert [each.name for each in report.root.iterdir() if "report" in each.name] == [path.name]
+    write_reports(report, path, None)
+    assert [item.name for item in report.root.iterdir() if "report" in item.name] == [path.name]
     return path.read_text()
 
 
@@ -184,7 +173,7 @@ def test_sarif_has_the_suppression_and_the_steps(report: Report) -> None:
     (run,) = json.loads(written(report, ".sarif"))["runs"]
     first, second, last = run["results"]
 
-    assert [each["level"] for each in run["results"]] == ["error", "error", "note"]
+    assert [item["level"] for item in run["results"]] == ["error", "error", "note"]
     assert "suppressions" not in first
     assert second["suppressions"] == [{"kind": "external", "justification": "one cashier only"}]
     assert [flow["id"] for flow in first["codeFlows"][0]["threadFlows"]] == ["A", "B"]
@@ -220,7 +209,7 @@ def test_the_page_shows_sites_timeline_remedies_and_test(report: Report) -> None
     assert '<mark><span class="line">4</span>    seat.save()\n</mark>' in page
     assert Page(page).tags.count("svg") == 2
     assert "Suppressed: one cashier only" in page
-    assert "<strong>Tried:</strong> with the row 1 of box.Seat locked first" in page
+    assert "<strong>Tried:</strong> with this change 8 schedules end as serial orders do" in page
     assert "test_sell_does_not_race = raced" in page
 
 
@@ -238,8 +227,8 @@ def test_what_comes_from_outside_is_escaped(report: Report) -> None:
     run = replace(RUN, steps=steps, reason=poison, differences=(poison,))
     (report.root / "box" / "office.py").write_text(f"{poison}\n" * 5)
     texts = dict.fromkeys(("table", "unit", "sentence", "partner"), poison)
-    site = Site(path="box/office.py", line=2, function=poison)
-    access = Access(site=site, sql=poison)
+    place = Site(path="box/office.py", line=2, function=poison)
+    access = RecordedStatement(site=place, sql=poison)
     evil = candidate(**texts, columns=(poison,), also=(poison,), read=access, write=replace(access, site=None),
                      witnesses=(Witness(test=poison, number=0),))  # fmt: skip
     names = ("reason", "pairing", "schedule", "consequence", "remedy", "test_file")
@@ -282,18 +271,18 @@ def recording(root: Path) -> Path:
 
 
 def test_what_has_no_finding_yet_is_not_tried(recording: Path, root: Path) -> None:
-    found = Findings.on(recording)
-    report = report_on(found, [], root=root)
+    store = Findings.on(recording)
+    report = report_on(store, [], root=root)
     (entry,) = report.entries
 
     assert (entry.status, entry.finding.reason) == ("not tried", "nothing was tried yet")
     assert "1. read-modify-write" in written(report, ".txt")
     assert "No note\n1 candidate in 1 unit of work that write, from 1 test" in written(report, ".txt")
 
-    found.add(confirmed(entry.candidate.id))
+    store.add(confirmed(entry.candidate.id))
 
     assert report_on(Findings.on(recording), [], root=root).entries[0].status == "confirmed"
-    assert report_on(found, [], root=root, tried=False).entries[0].status == "not tried"
+    assert report_on(store, [], root=root, tried=False).entries[0].status == "not tried"
 
 
 def test_the_command_refuses_another_ending_before_any_test(tmp_path: Path) -> None:
@@ -307,13 +296,13 @@ def test_the_command_writes_what_is_known_when_it_is_interrupted(
     recording: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(labels: Any, confirmation: Any, **options: Any) -> None:
-        found = Findings.on(recording)
-        confirmation._add(confirmed(next(iter(found.candidates))))
+        store = Findings.on(recording)
+        confirmation._add(confirmed(next(iter(store.candidates))))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(find_races, "confirm_tests", interrupted)
     with pytest.raises(KeyboardInterrupt):
         call_command("find_races", confirm=recording, report=root / "report.json", stdout=StringIO())
 
-    (known,) = json.loads((root / "report.json").read_text())["candidates"]
-    assert known["verdict"] == "confirmed"
+    (defaults,) = json.loads((root / "report.json").read_text())["candidates"]
+    assert defaults["verdict"] == "confirmed"

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory, override_settings
 from django.urls import path
 
-from django_lockstep.lab.finder.record.requests import CallNext, RequestNumbers, buffer_body, current_request, intercept
+from django_lockstep.lab.finder.record.requests import CallNext, buffer_body, current_request, intercept
 
 urlpatterns = [path("echo/", lambda request: HttpResponse(request.body))]
 
@@ -69,11 +69,3 @@ def test_a_body_without_length_is_left_alone() -> None:
 
     assert buffer_body(environ) == b""
     assert environ["wsgi.input"] is stream
-
-
-def test_numbers_begin_again_with_each_test() -> None:
-    numbers = RequestNumbers()
-
-    assert [numbers.take(), numbers.take()] == [0, 1]
-    numbers.restart()
-    assert numbers.take() == 0

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Unit
-from tests.django_lockstep.lab.finder.builders import SEAT, found, insert, kinds, lock_event, row, sent, site, unit
+from tests.django_lockstep.lab.finder.builders import SEAT, derive, insert, kinds, lock_event, row, sent, site, unit
 from tests.django_lockstep.lab.finder.test_candidates import LOCK, READ, read_seat
 
 GUEST = 'UPDATE "seat" SET "guest" = %s WHERE "seat"."id" = %s'
@@ -29,8 +29,8 @@ def test_a_row_that_is_saved_as_a_whole_is_one_with_who_changes_or_deletes_it() 
     )
 
     def of_rows(*units: Unit) -> list[tuple[str, tuple[str, ...], str]]:
-        candidates = found(*units, seat=table)
-        return [(one.kind, one.columns, one.partner) for one in candidates if "-row-write" in one.kind]
+        candidates = derive(*units, seat=table)
+        return [(item.kind, item.columns, item.partner) for item in candidates if "-row-write" in item.kind]
 
     whole, deleted = ("whole-row-write", ("guest",), "POST guest/"), ("deleted-row-write", (), "POST remove/")
     assert of_rows(saving(), change, remove) == [whole, deleted]
@@ -38,7 +38,7 @@ def test_a_row_that_is_saved_as_a_whole_is_one_with_who_changes_or_deletes_it() 
     assert of_rows(saving(), saving(name="POST discount/")) == of_rows(saving(), again) == []
     assert of_rows(saving(sql=LOCK), saving(lock_event(), sql=LOCK), change, remove) == []
     # No call is raced with a request, or with a call of another test.
-    calls = [replace(one, kind="call") for one in (saving(), change)]
+    calls = [replace(item, kind="call") for item in (saving(), change)]
     assert (of_rows(calls[0], change), of_rows(*calls)) == ([], [whole])
     assert of_rows(calls[0], replace(calls[1], test="test_b")) == []
 
@@ -49,7 +49,7 @@ def test_a_row_that_is_read_used_and_deleted_is_one_and_deleted_by_that_method_t
         for name, place in (("POST use/", 9), ("DELETE seats/", 8))
     )
 
-    assert [(one.kind, one.unit) for one in found(by_method, used)] == [
+    assert [(item.kind, item.unit) for item in derive(by_method, used)] == [
         ("check-then-act", "POST use/"),
         ("check-then-act", "DELETE seats/"),
     ]
@@ -70,6 +70,6 @@ def test_rows_that_are_added_are_raced_with_their_deletion() -> None:
     every = sent('SELECT "seat"."id" FROM "seat"', read=[row("seat", 7), row("seat", 8)])
     add = sent('INSERT INTO "seat" ("price") VALUES (%s) RETURNING "seat"."id"', 5, read=[row("seat", 9)])
 
-    (clear,) = found(unit(every, sent('DELETE FROM "seat"')), unit(add, name="POST add/"))
+    (clear,) = derive(unit(every, sent('DELETE FROM "seat"')), unit(add, name="POST add/"))
 
     assert (clear.kind, clear.partner) == ("write-skew", "POST add/")

@@ -1,9 +1,6 @@
-"""How the second session is started, and ended."""
+"""How the second session is started."""
 
-import subprocess
-import sys
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,28 +8,27 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.finder.plugin import _test_id
-from django_lockstep.lab.finder.second_session import LocalSession, _arguments
+from django_lockstep.lab.finder.second_session import _arguments
 from django_lockstep.lab.finder.shares import Share
-from tests.support.sessions import PATIENCE
 
 ADDED = ["--rootdir=..", "--config-file=../pytest.ini", "--maxfail=0"]
 
 
 def arguments(
-    *given: object, plugins: Collection[str] = (), modules: Collection[object] = (), file: str | None = "pytest.ini"
+    *words: object, plugins: Collection[str] = (), modules: Collection[object] = (), file: str | None = "pytest.ini"
 ) -> list[str]:
     folder = Path("/srv/shop")
     config: Any = SimpleNamespace(
         rootpath=folder,
         inipath=file and folder / file,
-        invocation_params=SimpleNamespace(args=given, dir=folder / "tests", plugins=modules or None),
+        invocation_params=SimpleNamespace(args=words, dir=folder / "tests", plugins=modules or None),
         pluginmanager=SimpleNamespace(hasplugin=lambda name: name in plugins),
     )
     return list(_arguments(config))
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("words", "kept"),
     [
         ((), []),
         (("--find-races", "shop", "-k", "seat", "--race-budget", "5m"), ["shop", "-k", "seat", "--race-budget", "5m"]),
@@ -41,8 +37,8 @@ def arguments(
         (("-x", "--lf", "--reuse-db"), ["-x", "--lf", "--reuse-db"]),
     ],
 )
-def test_arguments_are_those_of_the_first_session(given: tuple[object, ...], kept: list[str]) -> None:
-    assert arguments(*given) == [*kept, *ADDED]
+def test_arguments_are_those_of_the_first_session(words: tuple[object, ...], kept: list[str]) -> None:
+    assert arguments(*words) == [*kept, *ADDED]
 
 
 def test_options_of_plugins_that_are_there_are_overruled() -> None:
@@ -80,39 +76,3 @@ def test_a_test_has_the_id_that_it_has_without_workers(nodeid: str, marks: list[
     item: Any = SimpleNamespace(nodeid=nodeid, iter_markers=lambda name: marks)
 
     assert _test_id(item) == "test_seats.py::test_it"
-
-
-@contextmanager
-def started(program: str) -> Iterator[LocalSession]:
-    """Yield a session that runs this program."""
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()
-        session = object.__new__(LocalSession)
-        session._process = process
-        yield session
-
-
-WAITING = """
-import signal
-# Blocked: one that comes before it is waited for is not lost.
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-print(flush=True)
-signal.sigwait({signal.SIGINT})
-raise SystemExit(2)
-"""
-
-
-def test_an_interrupt_is_passed_on() -> None:
-    with started(WAITING) as session:
-        assert session.status is None
-        session.interrupt()
-        session.wait(PATIENCE)
-        assert session.status == 2
-
-
-def test_one_that_has_ended_is_not_disturbed() -> None:
-    with started("print(flush=True)") as session:
-        session.wait(PATIENCE)
-        session.interrupt()
-        assert session.status == 0

@@ -17,11 +17,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def routes(patterns: list[URLPattern | URLResolver], prefix: str = "") -> set[str]:
-    found: set[str] = set()
+    exploration: set[str] = set()
     for pattern in patterns:
         route = f"{prefix}{pattern.pattern}"
-        found |= routes(pattern.url_patterns, route) if isinstance(pattern, URLResolver) else {route}
-    return found
+        exploration |= routes(pattern.url_patterns, route) if isinstance(pattern, URLResolver) else {route}
+    return exploration
 
 
 def test_every_unit_has_a_twin_and_a_scenario() -> None:
@@ -48,10 +48,10 @@ CASES = [
 
 @pytest.mark.parametrize(("unit", "build"), CASES)
 def test_a_racing_unit_breaks_and_its_twin_holds(unit: SeededUnit, build: Callable[[Shop], Scenario]) -> None:
-    found = explore(build(Shop(unit.shop)), no_deadlock=True, stop_on_first=unit.racing)
+    exploration = explore(build(Shop(unit.shop)), no_deadlock=True, stop_on_first=unit.racing)
 
-    assert found.verdict == ("broken" if unit.racing else "holds"), found.reason
-    assert bool(found.deadlocks) == (unit.racing and unit.kind == "lock-order")
+    assert exploration.verdict == ("broken" if unit.racing else "holds"), exploration.reason
+    assert bool(exploration.deadlocks) == (unit.racing and unit.kind == "lock-order")
 
 
 def test_its_own_suite_passes_as_a_project_of_its_own(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from django_lockstep.lab.finder.errors import NotASuppression
+from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Finding
-from django_lockstep.lab.finder.report.files import write_report
+from django_lockstep.lab.finder.report.files import write_reports
 from django_lockstep.lab.finder.report.races import Suppression, read_suppressions, report_on
 from tests.django_lockstep.lab.finder.test_findings import candidate, confirmed, findings
 
@@ -31,11 +31,7 @@ def test_each_names_a_site_and_a_reason(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[tool.other]\na = 1", "[tool.lockstep]\na = 1"])
 def test_a_project_without_any(tmp_path: Path, text: str) -> None:
-    assert read_suppressions(written(tmp_path, text)) == []
-
-
-def test_a_project_without_the_file(tmp_path: Path) -> None:
-    assert read_suppressions(tmp_path) == []
+    assert read_suppressions(tmp_path) == read_suppressions(written(tmp_path, text)) == []
 
 
 @pytest.mark.parametrize(
@@ -50,17 +46,17 @@ def test_a_project_without_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_one_without_a_reason_is_refused(tmp_path: Path, entry: str) -> None:
-    with pytest.raises(NotASuppression, match="must have site and reason, not {"):
+    with pytest.raises(FinderError, match="must have site and reason, not {"):
         read_suppressions(written(tmp_path, f"[[tool.lockstep.races]]\n{entry}"))
 
 
 def test_one_table_instead_of_several_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotASuppression, match=r"must be tables \[\[tool.lockstep.races\]\]"):
+    with pytest.raises(FinderError, match=r"must be tables \[\[tool.lockstep.races\]\]"):
         read_suppressions(written(tmp_path, '[tool.lockstep.races]\nsite = "a.py"\nreason = "b"'))
 
 
 @pytest.mark.parametrize(
-    ("given", "covers"),
+    ("site", "covers"),
     [
         ("box/office.py", True),
         ("box/office.py sell", True),
@@ -70,8 +66,8 @@ def test_one_table_instead_of_several_is_refused(tmp_path: Path) -> None:
         ("sell", False),
     ],
 )
-def test_which_candidates_it_covers(given: str, covers: bool) -> None:
-    assert Suppression(site=given, reason="known").covers(candidate("a1b2")) is covers
+def test_which_candidates_it_covers(site: str, covers: bool) -> None:
+    assert Suppression(site=site, reason="known").covers(candidate("a1b2")) is covers
 
 
 def test_a_baseline_accepts_what_an_earlier_report_confirmed(tmp_path: Path) -> None:
@@ -79,7 +75,7 @@ def test_a_baseline_accepts_what_an_earlier_report_confirmed(tmp_path: Path) -> 
     candidates.add(confirmed("a1"))
     candidates.add(Finding(candidate="b2", verdict="not confirmed", reason="no"))
     assert report_on(candidates, [], root=tmp_path).exit_status == 1
-    write_report(tmp_path / "races.json", report_on(candidates, [], root=tmp_path))
+    write_reports(report_on(candidates, [], root=tmp_path), tmp_path / "races.json", None)
 
     accepted = read_suppressions(tmp_path, tmp_path / "races.json")
 
@@ -91,5 +87,5 @@ def test_a_baseline_accepts_what_an_earlier_report_confirmed(tmp_path: Path) -> 
 def test_what_is_no_report_is_no_baseline(tmp_path: Path, text: str) -> None:
     (tmp_path / "races.json").write_text(text)
 
-    with pytest.raises(NotASuppression, match="races.json is no report in JSON"):
+    with pytest.raises(FinderError, match="races.json is no report in JSON"):
         read_suppressions(tmp_path, tmp_path / "races.json")

@@ -19,8 +19,8 @@ from django.urls import path
 
 from django_lockstep.lab.finder.confirm.clones import session_user
 from django_lockstep.lab.finder.confirm.forks import RequestActor
-from django_lockstep.lab.finder.confirm.pairings import with_another_object, with_other_order, with_partner
-from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun
+from django_lockstep.lab.finder.confirm.pairings import with_moved, with_other_order
+from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, for_another_object
 from django_lockstep.lab.finder.errors import CannotClone
 from tests.django_lockstep.lab.finder.builders import statements_tagged
 from tests.testapps.seeded_shop.racing.models import Article, Order, Product
@@ -192,7 +192,7 @@ def test_a_row_without_counterpart() -> None:
 
 
 def refused(captured: Captured, here: RequestActor) -> str:
-    with pytest.raises(CannotClone) as error, with_partner(captured, here):
+    with pytest.raises(CannotClone) as error, with_moved(captured.moved_to, here):
         pass
     return str(error.value)
 
@@ -219,10 +219,10 @@ def test_one_that_has_nothing_to_do_with_the_other() -> None:
 @pytest.mark.parametrize(("address", "verdict"), [("products", "broken"), ("locked", "nothing found")])
 def test_what_is_not_locked_races_and_its_twin_does_not(here: RequestActor, address: str, verdict: str) -> None:
     captured = Captured.of(request("/orders/", {"product": 7, "quantity": 3}))
-    with with_partner(captured, request(f"/{address}/3/sell/")) as fork:
-        found = fork.explore(seconds=20)
+    with with_moved(captured.moved_to, request(f"/{address}/3/sell/")) as fork:
+        exploration = fork.explore(seconds=20)
 
-    assert found.verdict == verdict, found.reason
+    assert exploration.verdict == verdict, exploration.reason
     assert Product.objects.get(pk=3).stock == 5
     assert not Order.objects.exists()
 
@@ -300,14 +300,14 @@ def test_a_copy_that_is_refused(here: RequestActor, manager: User) -> None:
 @pytest.mark.usefixtures("products")
 def test_a_limit_over_several_objects_is_exceeded_by_requests_for_two_of_them() -> None:
     User.objects.create_user("ada")
-    with with_another_object(request("/products/3/book/")) as fork:
-        found = fork.explore(seconds=20)
+    with with_moved(for_another_object, request("/products/3/book/")) as fork:
+        exploration = fork.explore(seconds=20)
 
     assert [actor.environ["PATH_INFO"] for actor in fork.actors.values() if isinstance(actor, RequestActor)] == [
         "/products/3/book/",
         "/products/4/book/",
     ]
-    assert found.verdict == "broken"
+    assert exploration.verdict == "broken"
 
 
 @pytest.mark.usefixtures("products")
@@ -323,7 +323,7 @@ def test_a_limit_over_several_objects_is_exceeded_by_requests_for_two_of_them() 
 def test_other_requests_are_for_no_other_object(address: str, kept: list[int], why: str) -> None:
     Product.objects.exclude(pk__in=kept).delete()
     Product.objects.filter(pk=4).update(stock=0)
-    with pytest.raises(CannotClone, match=why), with_another_object(request(address)):
+    with pytest.raises(CannotClone, match=why), with_moved(for_another_object, request(address)):
         pass
 
 

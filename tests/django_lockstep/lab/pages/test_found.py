@@ -102,9 +102,9 @@ def test_the_report_can_be_downloaded(shown: Any, client: Client, form: str, con
 
 
 def test_of_each_confirmed_race_the_drawing_and_the_test_can_be_downloaded(shown: Any, client: Client) -> None:
-    found = [url for line in links(shown(RECORDING))[1:] for url in re.findall(r'href="([^"]+)"', line)]
-    assert len(found) == 12 + 12
-    drawing, test = (client.get(url) for url in found[:2])
+    urls = [url for line in links(shown(RECORDING))[1:] for url in re.findall(r'href="([^"]+)"', line)]
+    assert len(urls) == 12 + 12
+    drawing, test = (client.get(url) for url in urls[:2])
     assert drawing["Content-Type"].startswith("image/svg+xml")
     assert b"<style>" in drawing.content
     ET.fromstring(drawing.content)  # noqa: S314 - our own
@@ -124,11 +124,3 @@ def test_a_race_that_was_not_confirmed_has_no_test(shown: Any, client: Client, t
     (candidate, *_) = re.findall(r'id="candidate-(\w+)"', text)
     assert len(links(text)) == 1
     assert client.get(reverse("lockstep_lab:found_file", args=[candidate, "py"])).status_code == 404
-
-
-def test_downloads_ask_others_to_log_in() -> None:
-    for url in (
-        reverse("lockstep_lab:found_report", args=["html"]),
-        reverse("lockstep_lab:found_file", args=["1", "py"]),
-    ):
-        assert Client().get(url).status_code == 302
