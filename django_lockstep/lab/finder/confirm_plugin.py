@@ -69,6 +69,12 @@ class ConfirmPlugin:
         session.shouldstop = "interrupted"
         self._confirmation.budget = 0.0  # no further fork
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._confirmation.mark_running(nodeid)
+
+    def pytest_runtest_logfinish(self) -> None:
+        self._confirmation.mark_running("")
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         # Not left out of the session: pytest tears down what the next item does not need.
@@ -91,6 +97,7 @@ class ConfirmPlugin:
             self._confirmation.close()
             session.exitstatus = self._report().exit_status
         else:
+            self._confirmation.mark_running("")  # an interrupted test is not finished
             self._close_copies()
             self._report()
         yield

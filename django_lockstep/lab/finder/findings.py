@@ -129,9 +129,14 @@ class Findings:
         self.summary = summary
         self.is_empty = False
         """Whether nothing was recorded."""
-        self.notes = tuple(notes)
-        """What could not be recorded."""
+        self._notes = tuple(notes)
         self._found: dict[str, Finding] = {}
+        self.share = "1/1"
+        self.spent = 0.0
+        """Seconds of the budget that the sessions of this share have used."""
+        self.deaths: dict[str, None] = {}
+        """Tests in which a session died; no session runs them again."""
+        self._running: dict[str, Mapping[str, Any]] = {}
         self.read()
 
     @classmethod
@@ -160,11 +165,46 @@ class Findings:
 
     def add(self, finding: Finding) -> None:
         """Append a finding; it replaces an earlier one on its candidate."""
-        self._found[finding.candidate] = finding
+        self.spent = finding.spent
+        self._append(asdict(finding))
+
+    def _take(self, data: Mapping[str, Any]) -> None:
+        if "running" in data:
+            self._running[data["share"]] = data
+            self.deaths |= dict.fromkeys(data["died"])
+        # A finding on a candidate that is no longer derived, since the finder has changed, says nothing.
+        elif data["candidate"] in self.candidates:
+            texts = {name: tuple(data.get(name, ())) for name in ("differences", "actors", "obstacles")}
+            self._found[data["candidate"]] = Finding(**{**data, **texts})
+
+    def _append(self, data: Mapping[str, Any]) -> None:
+        self._take(data)
         # One write without a buffer: other processes append to the file, too.
         with self.path.open("ab", buffering=0) as file:
             # Each in a line of its own, also after one that was not finished.
-            file.write(f"\n{json.dumps(asdict(finding))}\n".encode())
+            file.write(f"\n{json.dumps(data)}\n".encode())
+
+    def mark_running(self, test: str) -> None:
+        """Have the file say which test this process runs, empty for none: when it dies, it cannot."""
+        self._append({"running": test, "share": self.share, "spent": self.spent, "died": []})
+
+    def record_deaths(self, share: str = "") -> bool:
+        """Record the tests that sessions of this share, or of all, have left unfinished; return if there are any."""
+        running = [data for name, data in self._running.items() if data["running"] and share in ("", name)]
+        for data in running:
+            self._append({**data, "running": "", "died": [data["running"]]})
+        return bool(running)
+
+    def go_on(self, share: str) -> None:
+        """Go on for the session of this share, if there was one before that died, or whose worker was lost."""
+        self.share, self.spent = share, self._running.get(share, {"spent": 0.0})["spent"]
+        self.mark_running("")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be recorded, and the tests that ended a session."""
+        died = "the session that tries candidates died in it, and went on behind it"
+        return (*self._notes, *(f"{test}: {died}" for test in self.deaths))
 
     def undecided(self) -> list[Candidate]:
         """Return the candidates that are neither confirmed nor were tried in vain."""

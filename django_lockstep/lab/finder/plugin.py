@@ -261,9 +261,12 @@ def _confirming(config: pytest.Config, path: Path, suppressed: list[Suppression]
 
     with _refused("--race-confirm"):
         findings = Findings.on(path)
-    share = config.getoption("--race-share")
+    if text := config.getoption("--race-share"):
+        findings.go_on(text)
+    else:
+        findings.record_deaths()
     with _refused("--race-share"):
-        only = Share.parse(share).of(findings.candidates.values()) if share else None
+        only = Share.parse(findings.share).of(findings.candidates.values())
     confirmation = Confirmation(findings, budget=budget_of(config), only=only, values=config.getoption("--race-values"))
     return ConfirmPlugin(confirmation, partial(_report, config, findings, suppressed))
 

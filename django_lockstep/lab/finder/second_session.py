@@ -52,14 +52,23 @@ class LocalSession:
         self, arguments: Sequence[str], recording: Path, share: Share, *, folder: Path | None = None, place: str = ""
     ) -> None:
         self.log = share.log(recording)
+        self._share = str(share)
+        self._findings = findings_path(recording)
+        self._interrupted = False
         # A cache of its own: what failed last is not what it has to run.
         cache = f"cache_dir={recording.parent / f'cache-{share.number}'}"
         own = (f"--race-confirm={recording}", f"--race-share={share}", "-o", cache)
-        with self.log.open("wb") as output:
+        self._command = [sys.executable, "-m", "pytest", *arguments, *own]  # that of the session that recorded
+        self._folder, self._environment = folder, share.environment(place=place)
+        self.log.unlink(missing_ok=True)
+        self._begin()
+
+    def _begin(self) -> None:
+        with self.log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", "pytest", *arguments, *own],  # that of the session that recorded
-                cwd=folder,
-                env=share.environment(place=place),
+                self._command,
+                cwd=self._folder,
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -69,8 +78,12 @@ class LocalSession:
 
     @property
     def status(self) -> int | None:
-        """Its exit status; None while it runs."""
-        return self._process.poll()
+        """Its exit status; None while it runs. If its process died in a test, another one goes on behind that test."""
+        status = self._process.poll()
+        if status is None or self._interrupted or not Findings(self._findings, ()).record_deaths(self._share):
+            return status
+        self._begin()
+        return None
 
     def wait(self, seconds: float) -> None:
         """Wait until it has ended, for at most so long."""
@@ -79,7 +92,9 @@ class LocalSession:
 
     def interrupt(self) -> None:
         """Have it end after the try in hand."""
-        self._process.send_signal(signal.SIGINT)
+        self._interrupted = True
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
 
     def end(self, seconds: float) -> None:
         """Have it end within so many seconds; then it is killed, with all that it has started."""
@@ -240,6 +255,8 @@ def confirm_in_second_session(
     progress.close()
     # Of several sessions none knows what the others have found.
     statuses = [0 if session.status in (0, 1, NOTHING_TRIED) else session.status or 0 for session in sessions]
+    if findings.deaths:
+        reporter.write_line(f"How a session died: {', '.join(str(session.log) for session in sessions)}")
     if pytest.ExitCode.INTERRUPTED in statuses:
         reporter.write_line(f"Interrupted; --race-confirm={recording} goes on from here")
     for session, status in zip(sessions, statuses, strict=True):

@@ -83,6 +83,7 @@ class Confirmation:
         self.budget = budget
         """Seconds that all forks together may take."""
         self._findings = findings
+        self.mark_running = findings.mark_running
         self._candidates = [candidate for candidate in findings.undecided() if only is None or candidate.id in only]
         self._round = self._candidates
         """Those of this round."""
@@ -93,16 +94,14 @@ class Confirmation:
         self._seconds_each = SECONDS_EACH
         self._values = values
         self._on_finding = on_finding
-        # A share's session may go on where another one was lost with its worker.
-        before = (finding.spent for candidate, finding in findings.pairs() if only and candidate.id in only)
-        self._spent = max(before, default=0.0)
+        self._spent = findings.spent
         self._attempts: dict[str, Attempts] = {}
         self._points = Points(self._reach)
         self._test = ""
         self._places: dict[str, TestPlace] = {}
         self._earlier: list[Earlier] = []
         self._partners = Partners()
-        self._failures: dict[str, str] = {}
+        self._failures = dict.fromkeys(findings.deaths, "the session died in it")
         # Held by the thread that forks: a live server's other threads go on without.
         self._forking = threading.Lock()
 
@@ -115,7 +114,7 @@ class Confirmation:
         tests = [test for candidate in ordered for test in (*partner_tests(candidate), candidate.witnesses[0].test)]
         for turn in zip_longest(*(candidate.witnesses[1:] for candidate in ordered)):
             tests += [witness.test for witness in turn if witness]
-        order = {test: place for place, test in enumerate(dict.fromkeys(tests))}
+        order = {test: place for place, test in enumerate(dict.fromkeys(tests)) if test not in self._findings.deaths}
         chosen = sorted((item for item in items if name(item) in order), key=lambda item: order[name(item)])
         self._chosen = set(map(name, chosen))
         return chosen

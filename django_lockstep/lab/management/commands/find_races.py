@@ -108,6 +108,8 @@ class Command(BaseCommand):
         self.stdout.write(f"recording: {path}; --confirm tries its candidates")
 
     def _confirm(self, findings: Findings, budget: float, options: dict[str, Any]) -> None:
+        # An earlier process that died has left its test database.
+        interactive = not findings.record_deaths()
         is_terminal = self.stdout.isatty()
         progress = Progress(findings, self._print, budget=budget, is_terminal=is_terminal)
         confirmation = Confirmation(
@@ -120,7 +122,9 @@ class Command(BaseCommand):
         # Failures that only the repeated requests cause belong in the log.
         log = findings.path.with_suffix(".log")
         with log.open("w", encoding="utf-8") as stream:
-            confirm_tests(options["labels"], confirmation, stream=stream, verbosity=verbosity, **runner)
+            confirm_tests(
+                options["labels"], confirmation, stream=stream, verbosity=verbosity, interactive=interactive, **runner
+            )
         progress.close()
 
     def _for_runner(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -170,8 +174,10 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
 
     @contextmanager
     def body(test: unittest.TestCase) -> Iterator[None]:
+        confirmation.mark_running(test.id())
         with confirmation.running(test.id(), TestPlace.of_case(test)):
             yield
+        confirmation.mark_running("")
 
     _run(labels, around=around, body=body, **options)
 

@@ -3,13 +3,14 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.django_lockstep.lab.finder.test_plugin import FEW, FILES, Project, postgresql, sqlite
+from tests.django_lockstep.lab.finder.test_plugin import DEADLY, FEW, FILES, LEAVE, Project, postgresql, sqlite
 
 
 @pytest.fixture
@@ -77,6 +78,16 @@ def test_where_nothing_is_tried_the_last_line_and_the_status_say_so(project: Pro
     status, shown = run(project, "--budget=0", terminal=False)
     assert status == 4, shown
     assert "\nNOTHING WAS LOOKED AT: nothing that a test writes was recorded. Database 'default'" in shown
+
+
+def test_a_command_that_died_goes_on_behind_the_test_that_ended_it(project: Project) -> None:
+    (project.folder / "cinema/services.py").write_text(FILES["cinema/services.py"] + LEAVE)
+    (project.folder / "cinema/test_deadly.py").write_text(DEADLY)
+    status, _ = run(project, "--record=races.jsonl", terminal=False)
+    assert status == -signal.SIGSEGV
+    status, shown = run(project, "--confirm=races.jsonl", terminal=False)
+    assert status == 1, shown
+    assert "cinema.test_deadly.DeadlyTests.test_it: the session that tries candidates died in it" in shown
 
 
 def manage(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:

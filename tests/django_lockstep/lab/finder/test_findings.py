@@ -197,6 +197,35 @@ def test_where_nothing_was_tried_the_last_line_and_the_status_say_so(
     assert as_text(report).splitlines()[-1].startswith("NOTHING") == bool(line)
 
 
+def test_a_death_is_that_of_the_test_which_a_session_began_and_did_not_end(tmp_path: Path) -> None:
+    store, other = findings(tmp_path, "a"), findings(tmp_path, "a")
+    store.go_on("1/2")
+    other.go_on("2/2")
+    store.add(confirmed("a", spent=2.5))
+    for test in ("test_b", ""):
+        other.mark_running(test)
+    store.mark_running("test_a")
+    parent = findings(tmp_path, "a")
+
+    assert not parent.record_deaths("2/2")
+    assert parent.record_deaths("1/2")
+    assert not parent.record_deaths()
+    assert list(parent.deaths) == list(findings(tmp_path).deaths) == ["test_a"]
+    note = "test_a: the session that tries candidates died in it, and went on behind it"
+    assert as_text(report_on(parent, [], root=tmp_path)).startswith(note)
+    parent.go_on("1/2")
+    assert parent.spent == 2.5
+
+
+def test_one_that_goes_on_beside_another_worker_has_not_died(tmp_path: Path) -> None:
+    store = findings(tmp_path, "a")
+    store.go_on("1/2")
+    store.mark_running("test_a")
+    findings(tmp_path, "a").go_on("1/2")
+
+    assert not findings(tmp_path, "a").record_deaths()
+
+
 @pytest.mark.parametrize(
     ("schedules", "faults", "races"),
     [

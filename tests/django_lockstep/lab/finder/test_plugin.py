@@ -208,6 +208,42 @@ def test_what_was_explored_in_one_test_is_not_explored_in_the_next(project: Proj
     assert tried[0] == tried[1] == ("not confirmed", tried[0][1])
 
 
+LEAVE = FILES["cinema/services.py"].replace("def book(pk, seats)", "def leave(pk, seats)")
+DEADLY = """
+import os, signal
+from django.db import connection
+from django.test import TestCase
+from cinema.models import Show
+from cinema.services import book, leave
+
+class DeadlyTests(TestCase):
+    def test_it(self):
+        show = Show.objects.create(title="Lear")
+        if not connection.in_atomic_block:  # only in a session that has tests commit
+            os.kill(os.getpid(), signal.SIGSEGV)
+        book(show.pk, 1)
+        leave(show.pk, 2)
+"""
+DEADLY_TEST = "cinema/test_deadly.py::DeadlyTests::test_it"
+
+
+def test_a_session_that_dies_goes_on_behind_the_test_that_ended_it(project: Project) -> None:
+    (project.folder / "cinema/services.py").write_text(FILES["cinema/services.py"] + LEAVE)
+    (project.folder / "cinema/test_deadly.py").write_text(DEADLY)
+    printed = project.pytest("--find-races", "--race-record=races.jsonl")
+    project.pytest("-k", "BookTests")  # deletes the database that the dead session has left
+    results = Findings.on(project.folder / "races.jsonl")
+
+    reasons = {candidate.unit: f"{finding.verdict}: {finding.reason}" for candidate, finding in results.pairs()}
+    assert reasons.pop("cinema.services.book").startswith("confirmed: "), printed
+    assert reasons == {
+        "cinema.services.leave": "not tried: its test failed before it came to it: the session died in it"
+    }
+    assert results.notes == (f"{DEADLY_TEST}: the session that tries candidates died in it, and went on behind it",)
+    assert results.notes[0] in printed
+    assert "Fatal Python error: Segmentation fault" in (project.folder / "races.jsonl.log").read_text()
+
+
 def test_what_the_budget_cuts_off_is_not_decided_and_further_rounds_go_on_with_it(project: Project) -> None:
     (project.folder / "cinema/services.py").write_text(COUNTED)
     (project.folder / "cinema/test_services.py").write_text("".join([FEW, ALIKE, *map(_ALIKE.format, "ab")]))
