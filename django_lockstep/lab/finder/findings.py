@@ -156,11 +156,7 @@ class Findings:
         before = dict(self._found)
         for line in self.path.read_text("utf-8").splitlines() if self.path.exists() else ():
             with suppress(ValueError):  # of a run that was killed, or is still writing, a line may be incomplete
-                data = json.loads(line)
-                # A finding on a candidate that is no longer derived, since the finder has changed, says nothing.
-                if data["candidate"] in self.candidates:
-                    texts = {name: tuple(data.get(name, ())) for name in ("differences", "actors", "obstacles")}
-                    self._found[data["candidate"]] = Finding(**{**data, **texts})
+                self._take(json.loads(line))
         return [finding for name, finding in self._found.items() if before.get(name) != finding]
 
     def add(self, finding: Finding) -> None:
