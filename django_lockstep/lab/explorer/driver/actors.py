@@ -50,8 +50,6 @@ class Actor:
         self.cannot_set = False
         self.session_changed = False
         """Set by the controller before a statement that may change the session beyond its transaction."""
-        self.steer: Callable[[int, Operation], bool] = _report
-        """Set by the controller: called at each gate, returns False if the gate is to be reported as an event."""
         self._interrupt: ThreadInterrupt | None = None
         self._settings = ""
         self._events: SimpleQueue[Event] = SimpleQueue()
@@ -149,8 +147,7 @@ class Actor:
         self._collect()
         if self.abandoned:
             return self._refuse(operation)
-        if not self.steer(self.index, operation):
-            self._events.put((self.index, "gate", operation))
+        self._events.put((self.index, "gate", operation))
         out_of_band = self._go.get()
         if self.abandoned:
             return self._refuse(operation)
@@ -242,10 +239,6 @@ class Actor:
         del self.hooks[alias]  # last, so that an interrupt above repeats the whole
 
 
-def _report(index: int, operation: Operation) -> bool:
-    return False
-
-
 def _end(actor: Actor) -> None:
     actor.stop()
     actor.thread.join(_TIMEOUT)
@@ -268,7 +261,6 @@ def release_actor(actor: Actor, *, database: Hashable) -> None:
 
     One whose session the code has changed is ended instead: settings of one race must not reach another.
     """
-    actor.steer = _report  # or the controller would be kept with it
     if all(hooks.is_unchanged for hooks in actor.hooks.values()):
         _idle.put(database, actor)
     else:

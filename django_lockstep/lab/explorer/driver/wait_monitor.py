@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,8 +39,6 @@ class RunState:
     """Those of them whose statements have returned, and which hold before they go on."""
     current: dict[int, StepRecord] = field(default_factory=dict)
     """The last step of each actor."""
-    begun: int = 0
-    """How many steps were begun."""
     pause: float = QUICK
     """Seconds from the beginning of the last step until the server is asked whether it waits."""
     released: bool = False
@@ -54,7 +51,6 @@ class WaitMonitor:
     """Receives the actors' events, and asks the server which of them wait.
 
     ``statement`` returns the statement of an actor's operation; ``on_wait`` is called when an actor begins to wait.
-    ``turn`` is held by who calls it, and let go while a single actor moves, which may then go on by itself.
     """
 
     def __init__(
@@ -65,25 +61,14 @@ class WaitMonitor:
         server: Callable[[str], Server],
         statement: Callable[[int, Operation], Statement],
         on_wait: Callable[[int], None],
-        turn: threading.RLock,
     ) -> None:
         self._actors = actors
         self._events = events
         self._server = server
         self._statement = statement
         self._on_wait = on_wait
-        self._turn = turn
         self.step_timeout = 0.0
         self.state = RunState()
-
-    def settle(self, index: int, operation: Operation) -> bool:
-        """Note that an actor stands at a gate; False if the controller must, as others may have gone on meanwhile."""
-        state = self.state
-        others_stand = state.running == {index} and not state.held and self._events.empty()
-        if not others_stand or (state.waiting and (state.released or self._may_release(index, operation))):
-            return False
-        self._handle_event((index, "gate", operation))
-        return True
 
     def wait_until_settled(self) -> None:
         """Return when every actor stands at a gate, is done, or waits for another one according to the server."""
@@ -111,16 +96,13 @@ class WaitMonitor:
 
     def _await_running(self) -> None:
         """Wait for actors that are running; waiting ones that were woken hold then."""
-        state, begun = self.state, -1
+        state = self.state
+        pause, deadline = state.pause, time.monotonic() + self.step_timeout
         # A running actor reports by itself, mostly within the pause. About waiting ones only the server knows.
         patient = bool(state.running)
         while True:
-            if begun != state.begun:  # steps were begun by the actors themselves
-                begun, pause, deadline = state.begun, state.pause, time.monotonic() + self.step_timeout
-            if self._receive(timeout=pause if patient else None):
+            if self._receive(timeout=pause if patient else 0.0):
                 patient = bool(state.running)
-                continue
-            if begun != state.begun:
                 continue
             unsettled = state.running | (state.waiting.keys() - state.held)
             # The queue is looked at after the server's answer: what is in it then may be newer than the answer.
@@ -130,26 +112,16 @@ class WaitMonitor:
                 raise Stuck(self._stuck_report(unsettled))
             pause, patient = min(2 * pause, _PAUSE_MAX), True
 
-    def _receive(self, *, timeout: float | None) -> bool:
-        """Handle one event, and return whether there was one within the timeout; None does not wait."""
+    def _receive(self, *, timeout: float) -> bool:
+        """Handle one event, and return whether there was one within the timeout."""
         try:
-            event = self._events.get(block=False) if timeout is None else self._next_within(timeout)
+            self._handle_event(next_event(self._events, timeout=timeout))
         except Empty:
             return False
-        self._handle_event(event)
         return True
-
-    def _next_within(self, timeout: float) -> Event:
-        self._turn.release()
-        try:
-            return next_event(self._events, timeout=timeout)
-        finally:
-            self._turn.acquire()
 
     def _handle_event(self, event: Event) -> None:
         index, kind, operation = event
-        if kind == "look":
-            return
         if kind == "woken":
             self.state.running.discard(index)
             # Its statement has returned, but the code after it may not run yet: two woken actors would go on at once,

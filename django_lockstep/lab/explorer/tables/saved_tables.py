@@ -226,10 +226,6 @@ class SavedTables:
         """Return the copy of a table; None if it was not saved."""
         return self._copies.get(table)
 
-    def are_saved(self, tables: Iterable[str]) -> bool:
-        """Whether all of these tables are copied already."""
-        return self._copies.keys() >= set(tables)
-
     def save(self, tables: Iterable[str]) -> None:
         """Copy tables that are about to be written for the first time."""
         if names := sorted(set(tables) - self._copies.keys()):

@@ -14,7 +14,7 @@ _TIMES = 20_000
 _STALLED = 5
 """Seconds without an end of a wait after which there will be none."""
 _REPORTED: Event = (0, "gate", None)
-_LATE: Event = (1, "look", None)
+_LATE: Event = (1, "done", None)
 
 
 def test_a_wait_ends_at_its_time_out_however_short_it_is() -> None:
