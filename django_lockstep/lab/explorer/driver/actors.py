@@ -144,7 +144,6 @@ class Actor:
 
     def before(self, operation: Operation) -> None:
         """Wait at the gate until the controller says go."""
-        self._collect()
         if self.abandoned:
             return self._refuse(operation)
         self._events.put((self.index, "gate", operation))
@@ -154,10 +153,6 @@ class Actor:
         if out_of_band and not self.cannot_set:
             self.hooks[operation.alias].send_out_of_band(out_of_band)
         return None
-
-    def _collect(self) -> None:
-        for hooks in self.hooks.values():
-            hooks.collect()
 
     def _refuse(self, operation: Operation) -> None:
         # While it unwinds, the code may end its transactions and do nothing else.
@@ -172,7 +167,6 @@ class Actor:
     def after(self, operation: Operation) -> None:
         """Hold if the step had to wait, so that woken actors go on one after the other."""
         if self.waits and not self.abandoned:
-            self._collect()
             self._events.put((self.index, "woken", operation))
             self._go.get()
             self.waits = False
@@ -216,7 +210,6 @@ class Actor:
             called = async_to_sync(function) if is_async else function
             with without_retry_waits():  # the schedule decides which actor goes first
                 self.result = called(argument)
-            self._collect()
         except BaseException as error:  # noqa: BLE001 - whatever an actor raises is an outcome
             self.error = error
 

@@ -92,15 +92,9 @@ class Hooks:
         """Send a statement past the gate, and return whether the server took it."""
         if self._driver.closed:
             return False
-        self.collect()
         # Not through the driver's methods, which would pass the gate and could begin a transaction.
         result = self._driver.pgconn.exec_(sql.encode())
         return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
-
-    def collect(self) -> None:
-        """Take what the server has counted of the last statement, before the session is used again."""
-        if self.counters is not None:
-            self.counters.collect()
 
     def end(self) -> None:
         """Close the session in the driver, past Django."""
@@ -116,7 +110,6 @@ class Hooks:
     @property
     def status(self) -> TransactionStatus:
         """The state of the session's transaction."""
-        self.collect()
         return TransactionStatus(self._driver.pgconn.transaction_status)
 
     def setting(self, name: str) -> str:
@@ -125,7 +118,6 @@ class Hooks:
 
     def value_out_of_band(self, query: str) -> str | None:
         """Return the one value of a query that is sent past the gate; None if the server refuses it."""
-        self.collect()
         return one_value(self._driver, query)
 
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
@@ -142,8 +134,6 @@ class Hooks:
             return self._pass(operation, lambda: execute(sql, params, many, context), cursor=cursor)
 
     def _waited(self, generator: GeneratorType[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
-        if not self._inside:
-            self.collect()
         name = generator.gi_code.co_name
         # Django calls commit() and rollback() outside of transactions too, and the driver then sends nothing.
         idle_end = name in {"_commit_gen", "_rollback_gen"} and self.status is TransactionStatus.IDLE
@@ -194,9 +184,8 @@ class Hooks:
         finally:
             self._inside = False
             # Read before the gate: while the actor holds there, the controller needs to know whether locks were
-            # released. ACTIVE is a session in a transaction that is asked what it has counted.
-            status = TransactionStatus(self._driver.pgconn.transaction_status)
-            operation.ends_idle = status in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
+            # released.
+            operation.ends_idle = self.status in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
             if cursor is not None and operation.error is None and not cursor.closed:
                 self._keep(operation, cursor)
             # In any case: an actor that waited and failed must hold like one that succeeded.
