@@ -171,19 +171,21 @@ class Controller:
     def _move(self, chosen: int) -> tuple[Move, Contest | None]:
         """Have the actor make its next step; return the move, and which waiters have then competed."""
         operation = self._state.ready[chosen]
+        statement = self._transaction(chosen, operation).statement(operation)
+        if statement.kind == "UNKNOWN" and not _LOCK_TABLE.fullmatch(operation.sql):
+            self.actors[chosen].session_changed = True
         # While the actor still stands at its gate, so that the copy has the rows from before its write.
-        self._save_tables(chosen, operation)
+        self._server(operation.alias).tables.save_for(statement)
         # A copy: the move is described by how it changed the waits.
         waiting = dict(self._state.waiting)
         self._begin(chosen, operation)
         self._monitor.wait_until_settled()
         move, contest = self._builder.build(chosen, was_waiting=waiting)
-        sent = self._state.current[chosen].operation
         touched = move.footprint if contest is None else move.footprint | contest.turn.footprint
         self._trace.yields += self._fairness.note(
             chosen,
-            sent,
-            locks=self._transaction(chosen, sent).statement(sent).locks,
+            operation,
+            locks=statement.locks,
             released=None if touched.opaque else touched.releases,
         )
         return move, contest
@@ -227,18 +229,6 @@ class Controller:
         # session can set.
         statement = self._deadlock_policy.timeout_statement(chosen, operation, waiting=self._state.waiting)
         self.actors[chosen].go(statement)
-
-    def _save_tables(self, chosen: int, operation: Operation) -> None:
-        """Copy tables before their first write; note a statement that may change the session."""
-        server = self._server(operation.alias)
-        statement = self._transaction(chosen, operation).statement(operation)
-        if statement.kind == "UNKNOWN" and not _LOCK_TABLE.fullmatch(operation.sql):
-            self.actors[chosen].session_changed = True
-        if statement.kind == "UNKNOWN" or statement.hidden:
-            # What it writes is not known before, so everything is copied once.
-            server.tables.save_all()
-        else:
-            server.tables.save(table for table, _ in statement.writes)
 
     def _expects_wait(self, chosen: int, operation: Operation) -> bool:
         """Whether the step seems to need a lock that another actor holds: a guess, which only sets how soon to ask."""

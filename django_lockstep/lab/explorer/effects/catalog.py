@@ -8,12 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django_lockstep.lab.explorer.effects.introspection import (
-    TableTriggers,
-    read_functions,
-    read_sequences,
-    read_triggers,
-)
+from django_lockstep.lab.explorer.effects.introspection import TableTriggers, read_functions, read_triggers
 
 EVERY_COLUMN = "*"
 """Stands for all columns of a row."""
@@ -84,6 +79,12 @@ SELECT c.relname,
                              AND x.classid = 'pg_attrdef'::regclass AND x.objid IS DISTINCT FROM d.oid))::text[],
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND NOT i.indimmediate),
        {FOREIGN_KEYS},
+       -- Those of its defaults, and those of its identity columns or owned by others.
+       ARRAY(SELECT s.oid::regclass::text FROM pg_attrdef d JOIN pg_depend x ON x.classid = 'pg_attrdef'::regclass
+             AND x.objid = d.oid JOIN pg_class s ON s.oid = x.refobjid AND s.relkind = 'S' WHERE d.adrelid = c.oid
+             UNION SELECT s.oid::regclass::text FROM pg_depend x JOIN pg_class s ON s.oid = x.objid AND s.relkind = 'S'
+             WHERE x.classid = 'pg_class'::regclass AND x.refclassid = 'pg_class'::regclass AND x.refobjid = c.oid
+             AND x.deptype IN ('a', 'i')),
        (SELECT coalesce(jsonb_agg(jsonb_build_array(
                    {TABLE_NAME.format("f.conrelid::regclass")}, f.confdeltype::text, f.confupdtype::text)), '[]')
         FROM pg_constraint f WHERE f.confrelid = c.oid AND f.contype = 'f'),
@@ -269,13 +270,10 @@ class Catalog:
     def load(cls, cursor: Any) -> Catalog:
         """Read the catalog from the server."""
         functions = read_functions(cursor)
-        triggers, sequences = read_triggers(cursor, functions), read_sequences(cursor)
+        triggers = read_triggers(cursor, functions)
         cursor.execute(_TABLES)
         all_hidden = not functions.unnamed.isdisjoint(functions.writing)
-        tables = [
-            _table(*row, triggers=triggers[row[0]], sequences=sequences[row[0]], all_hidden=all_hidden)
-            for row in cursor.fetchall()
-        ]
+        tables = [_table(*row, triggers=triggers[row[0]], all_hidden=all_hidden) for row in cursor.fetchall()]
         catalog = cls(
             tables, uncounted={*functions.servers, *functions.uncounted.values()}, writing=functions.writing.values()
         )
@@ -341,8 +339,8 @@ class Catalog:
         self.shared_sequences = self._numbering_several
 
 
-def _table(*row: Any, triggers: TableTriggers, sequences: Collection[str], all_hidden: bool) -> TableFacts:
-    name, pk, unique, indexes, numbered, deferred, foreign_keys, listed, special, computes = row
+def _table(*row: Any, triggers: TableTriggers, all_hidden: bool) -> TableFacts:
+    name, pk, unique, indexes, numbered, deferred, foreign_keys, sequences, listed, special, computes = row
     references: list[list[str]] = json.loads(listed)  # Django has its connections leave JSON as text
     acts = {
         verb

@@ -262,24 +262,12 @@ _LEVEL = re.compile(
 _SET = re.compile(r'(?:SET|RESET)\s+(?:LOCAL\s+|SESSION\s+)?"?([\w.]+)"?', re.IGNORECASE)
 _OF_TRANSACTION = re.compile(r"SET\s+(TRANSACTION\s+(?!SNAPSHOT)|CONSTRAINTS\b)", re.IGNORECASE)
 _CONFIGURED = re.compile(r"\bset_config\s*\(\s*(?:'([^']*)'|(%s)|)", re.IGNORECASE)
-_HARMLESS_SETTINGS = frozenset(
-    [
-        "application_name",
-        "client_min_messages",
-        "datestyle",
-        "deadlock_timeout",
-        "idle_in_transaction_session_timeout",
-        "jit",
-        "lock_timeout",
-        "maintenance_work_mem",
-        "statement_timeout",
-        "synchronous_commit",
-        "time",  # TIME ZONE
-        "timezone",
-        "transaction_timeout",
-        "work_mem",
-    ]
+_HARMLESS = re.compile(
+    r"\w+\.\w+|\w+_timeout|application_name|client_min_messages|datestyle|jit|(maintenance_)?work_mem|"
+    r"synchronous_commit|time|timezone",
+    re.IGNORECASE,
 )
+"""Settings of the application's own, and those that change only how the session waits or prints; TIME ZONE is one."""
 
 
 def isolation_level_set(sql: str) -> str | None:
@@ -305,12 +293,7 @@ def _part_changes_session(part: str) -> bool:
 def is_harmless_set(sql: str) -> bool:
     """Whether a SET changes only how the session waits or prints; not its role, schemas, triggers or plans."""
     match = _SET.match(sql)
-    return match is not None and _is_harmless(match[1])
-
-
-def _is_harmless(name: str) -> bool:
-    # Names with a dot are the application's own.
-    return "." in name or name.lower() in _HARMLESS_SETTINGS
+    return match is not None and _HARMLESS.fullmatch(match[1]) is not None
 
 
 def _sets_only_harmless(sql: str, params: Any) -> bool:
@@ -319,6 +302,6 @@ def _sets_only_harmless(sql: str, params: Any) -> bool:
     for match in _CONFIGURED.finditer(sql):
         place = sql[: match.start()].count("%s")
         name = values[place] if match[2] and place < len(values) else match[1]
-        if not name or not _is_harmless(str(name)):
+        if not _HARMLESS.fullmatch(str(name)):
             return False
     return True

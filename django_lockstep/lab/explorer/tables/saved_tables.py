@@ -17,6 +17,7 @@ from psycopg import Error as DriverError
 from psycopg import OperationalError
 
 from django_lockstep.lab.explorer.effects.catalog import Catalog, TableLayout, quote_literal, quote_name
+from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.tables.control_session import ControlSession
 from django_lockstep.lab.explorer.tables.final_state import (
@@ -214,7 +215,7 @@ class SavedTables:
         # matter.
         self._replica = "SET LOCAL session_replication_role = replica; " if session.skips_triggers else ""
         self._storage = Storage(session) if steady else None
-        self.all_saved = False
+        self._all_saved = False
         """Whether all tables are copied."""
 
     def close(self) -> None:
@@ -231,12 +232,19 @@ class SavedTables:
         if names := sorted(set(tables) - self._copies.keys()):
             self._save(names)
 
+    def save_for(self, statement: Statement) -> None:
+        """Copy the tables that the statement is about to write: all, where that is not known."""
+        if statement.kind == "UNKNOWN" or statement.hidden:
+            self.save_all()
+        else:
+            self.save(table for table, _ in statement.writes)
+
     def save_all(self) -> None:
-        """Copy all tables, because a statement may write anything."""
-        if not self.all_saved:
+        """Copy all tables, because anything may be written."""
+        if not self._all_saved:
             self.save(name for (name,) in self._session.query(_ORDINARY))
             self._save_sequences(self._catalog.sequences)
-            self.all_saved = True
+            self._all_saved = True
 
     def _save(self, names: Sequence[str]) -> None:
         layouts = self._layouts(names)
