@@ -11,7 +11,7 @@ from django_lockstep.lab.explorer.driver.actors import Unwinding, acquire_actor,
 from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Event, Limits, StepRecord, Trace, describe_other_statements
-from django_lockstep.lab.explorer.driver.wait_monitor import QUICK, DeadlockPolicy, RunState, WaitMonitor
+from django_lockstep.lab.explorer.driver.wait_monitor import DeadlockPolicy, RunState, WaitMonitor
 from django_lockstep.lab.explorer.effects.footprints import Commits
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.transactions import Transaction
@@ -21,9 +21,6 @@ from django_lockstep.lab.explorer.search.fairness import FairScheduler
 from django_lockstep.lab.explorer.search.schedules import Chooser
 from django_lockstep.lab.explorer.search.waits import Contest
 
-_AT_ONCE = 0.00005
-"""Seconds before the server is asked about a step that seems to need a lock that another actor holds."""
-_REFUSES_TO_WAIT = re.compile(r"\b(NOWAIT|SKIP\s+LOCKED)\b", re.IGNORECASE)
 _LOCK_TABLE = re.compile(r"\s*LOCK\b[^;]*;?\s*", re.IGNORECASE)
 """Not understood, but certainly over when its transaction is."""
 _SCANS = {"index": "on", "seq": "off", "bitmap": "off", "indexonly": "off"}
@@ -224,19 +221,10 @@ class Controller:
         self._trace.steps.append(step)
         self._state.current[chosen] = step
         self._state.running.add(chosen)
-        self._state.pause = _AT_ONCE if self._expects_wait(chosen, operation) else QUICK
         # By the actor's own session: each session looks for deadlocks after its own deadlock_timeout, which no other
         # session can set.
         statement = self._deadlock_policy.timeout_statement(chosen, operation, waiting=self._state.waiting)
         self.actors[chosen].go(statement)
-
-    def _expects_wait(self, chosen: int, operation: Operation) -> bool:
-        """Whether the step seems to need a lock that another actor holds: a guess, which only sets how soon to ask."""
-        if _REFUSES_TO_WAIT.search(operation.sql):
-            return False
-        locks = self._transaction(chosen, operation).waiting(operation).locks
-        others = (transaction for (actor, _), transaction in self._transactions.items() if actor != chosen)
-        return any(transaction.holds_against(locks) for transaction in others)
 
     # Ends
 

@@ -18,7 +18,7 @@ from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import Stuck
 from django_lockstep.lab.explorer.search.waits import has_cycle
 
-QUICK = 0.003
+_QUICK = 0.001
 """Seconds after which a step is so slow that the server is asked whether it waits."""
 _PAUSE_MAX = 0.01
 _KEEPING = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "LOCAL"})
@@ -39,8 +39,6 @@ class RunState:
     """Those of them whose statements have returned, and which hold before they go on."""
     current: dict[int, StepRecord] = field(default_factory=dict)
     """The last step of each actor."""
-    pause: float = QUICK
-    """Seconds from the beginning of the last step until the server is asked whether it waits."""
     released: bool = False
     """Whether a lock may have been released since the server was last asked which actors wait."""
     contended: bool = False
@@ -97,7 +95,7 @@ class WaitMonitor:
     def _await_running(self) -> None:
         """Wait for actors that are running; waiting ones that were woken hold then."""
         state = self.state
-        pause, deadline = state.pause, time.monotonic() + self.step_timeout
+        pause, deadline = _QUICK, time.monotonic() + self.step_timeout
         # A running actor reports by itself, mostly within the pause. About waiting ones only the server knows.
         patient = bool(state.running)
         while True:

@@ -19,7 +19,6 @@ from django_lockstep.lab.explorer.effects.footprints import (
     LockedKey,
     Mode,
     SerializableAccess,
-    collide,
     dependent,
 )
 from django_lockstep.lab.explorer.effects.operations import Operation
@@ -156,10 +155,6 @@ class Transaction:
             for locks in (self.waiting(operation).locks, self._locks)
         )
         return bool(of_values | held) and dependent(Footprint(locks=of_values, releases=held), touched)
-
-    def holds_against(self, locks: frozenset[LockedKey]) -> bool:
-        """Whether the open transaction seems to hold a lock that conflicts with these."""
-        return collide(self._locks, locks)
 
     def footprint(self, operation: Operation, *, waited: bool = False) -> Footprint:
         """Return the footprint of a step that ended, with what the end of its transaction published and released.
