@@ -17,8 +17,8 @@ READ, WRITE = "SELECT price FROM seat WHERE id = 1", "UPDATE seat SET price = 2 
 class Session:
     """Sends statements one by one; with the same commits, sessions are of one run."""
 
-    def __init__(self, commits: Commits, *, level: str = "serializable", **given: Any) -> None:
-        self._given = {"alias": "default", "pid": 1, "autocommit": False, "isolation": level, **given}
+    def __init__(self, commits: Commits, *, level: str = "serializable", **options: Any) -> None:
+        self._given = {"alias": "default", "pid": 1, "autocommit": False, "isolation": level, **options}
         catalog = Catalog([SEAT, TICKET, STUB], uncounted=["anything"])
         self._transaction = Transaction(catalog, commits)
         self._open = False

@@ -26,10 +26,10 @@ def test_a_wait_ends_at_its_time_out_however_short_it_is() -> None:
             events.put(_REPORTED)
             assert next_event(events, timeout=_AT_ONCE) == _REPORTED
             try:
-                found = next_event(events, timeout=_AT_ONCE)
+                event = next_event(events, timeout=_AT_ONCE)
             except Empty:
                 continue
-            raise AssertionError(f"wait {number} ended with {found} only")
+            raise AssertionError(f"wait {number} ended with {event} only")
 
 
 @contextmanager

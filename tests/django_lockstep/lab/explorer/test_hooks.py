@@ -396,7 +396,7 @@ async def asynchronous_iterator(pk: int) -> None:
 
 @pytest.mark.parametrize("actor", [asynchronous_naive, asynchronous_iterator])
 def test_coroutines_race_like_anything_else(actor: stories.Actor) -> None:
-    found = explore(stories.raising(actor))
+    result = explore(stories.raising(actor))
 
-    assert found.failure is not None
-    assert (found.verdict, found.failure.state) == ("broken", "110.00")
+    assert result.failure is not None
+    assert (result.verdict, result.failure.state) == ("broken", "110.00")

@@ -48,7 +48,7 @@ def test_the_next_exploration_goes_on_with_the_sessions_and_threads_of_the_one_b
     explore(SCENARIO)
 
     assert backends == first
-    assert {each for each in set(threading.enumerate()) - threads if each.name.startswith("race")} == set()
+    assert {thread for thread in set(threading.enumerate()) - threads if thread.name.startswith("race")} == set()
 
 
 def test_idle_ones_are_closed_by_themselves() -> None:
@@ -57,7 +57,7 @@ def test_idle_ones_are_closed_by_themselves() -> None:
 
     assert others() > before
     until(lambda: others() <= before, "the sessions to be closed")
-    until(lambda: not any(each.name.startswith("race") for each in threading.enumerate()), "the threads to end")
+    until(lambda: not any(thread.name.startswith("race") for thread in threading.enumerate()), "the threads to end")
 
 
 def test_sessions_that_the_server_has_ended_are_replaced() -> None:

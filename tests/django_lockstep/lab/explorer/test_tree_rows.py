@@ -72,8 +72,8 @@ def test_a_large_tree_shows_what_ends_alike_in_one_line() -> None:
 
 
 def test_without_a_tree_there_are_none() -> None:
-    found: Any = SimpleNamespace(tree=None, schedules=1, outcomes=())
-    assert list(tree_rows(found)) == []
+    exploration: Any = SimpleNamespace(tree=None, schedules=1, outcomes=())
+    assert list(tree_rows(exploration)) == []
 
 
 def test_each_line_says_what_became_of_its_moves() -> None:
@@ -97,8 +97,8 @@ def test_an_abandoned_schedule_is_marked_as_not_run() -> None:
 # As a drawing
 
 
-def drawn(found: Any, title: str = "seats") -> tuple[ET.Element, list[str]]:
-    root = ET.fromstring(tree_svg(found, title=title))  # noqa: S314 - drawn by ourselves
+def drawn(exploration: Any, title: str = "seats") -> tuple[ET.Element, list[str]]:
+    root = ET.fromstring(tree_svg(exploration, title=title))  # noqa: S314 - drawn by ourselves
     return root, [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
