@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django_lockstep.lab.explorer.effects.introspection import TableTriggers, read_functions, read_triggers
+from django_lockstep.lab.explorer.effects.introspection import Functions, TableTriggers, read_functions, read_triggers
 
 EVERY_COLUMN = "*"
 """Stands for all columns of a row."""
@@ -232,9 +232,7 @@ class TableFacts:
 class Catalog:
     """The tables that unqualified names mean on one connection."""
 
-    def __init__(
-        self, tables: Iterable[TableFacts], *, uncounted: Collection[str] = (), writing: Collection[str] = ()
-    ) -> None:
+    def __init__(self, tables: Iterable[TableFacts], *, functions: Functions = Functions()) -> None:  # noqa: B008
         self._tables: Mapping[str, TableFacts] = {table.name: table for table in tables}
         self.relations: Mapping[int, tuple[str, str]] = {}
         """What each OID is, and the name: of an index that of its table."""
@@ -244,18 +242,7 @@ class Catalog:
         """Sequences that several tables take numbers from, or others than INSERTs into theirs."""
         self.sequences: frozenset[str] = frozenset()
         """The names of all sequences."""
-        self.uncounted = frozenset(uncounted)
-        """Names of functions whose effects the counters do not show."""
-        self.writing = frozenset(writing)
-        """Names of the database's own functions that may write."""
-        self.touching: frozenset[str] = frozenset()
-        """Names of those functions that may touch tables."""
-        self.calls_unnamed = False
-        """Whether statements may call one of those functions without naming it: as a default, or in a constraint."""
-        self.catches = False
-        """Whether one of those functions catches errors."""
-        self.hidden = ""
-        """One of them that any statement may call; empty if there is none."""
+        self.functions = functions
         self._facts: dict[str, set[Fact]] = defaultdict(set)
         self.most_row_locks = 2
         """How many rows of a table a SERIALIZABLE transaction locks singly, before the server locks pages, or all."""
@@ -272,16 +259,7 @@ class Catalog:
         functions = read_functions(cursor)
         triggers = read_triggers(cursor, functions)
         cursor.execute(_TABLES)
-        all_hidden = not functions.unnamed.isdisjoint(functions.writing)
-        tables = [_table(*row, triggers=triggers[row[0]], all_hidden=all_hidden) for row in cursor.fetchall()]
-        catalog = cls(
-            tables, uncounted={*functions.servers, *functions.uncounted.values()}, writing=functions.writing.values()
-        )
-        catalog.touching, catalog.catches = frozenset(functions.touching.values()), functions.catch
-        catalog.calls_unnamed = not functions.unnamed.isdisjoint(functions.touching)
-        catalog.hidden = min(
-            (functions.uncounted[oid] for oid in functions.unnamed & functions.uncounted.keys()), default=""
-        )
+        catalog = cls((_table(*row, triggers=triggers[row[0]]) for row in cursor.fetchall()), functions=functions)
         cursor.execute(_RELATIONS)
         catalog.relations = {
             oid: ("foreign" if oid in functions.views else _KINDS.get(kind, "table"), name)
@@ -339,7 +317,7 @@ class Catalog:
         self.shared_sequences = self._numbering_several
 
 
-def _table(*row: Any, triggers: TableTriggers, all_hidden: bool) -> TableFacts:
+def _table(*row: Any, triggers: TableTriggers) -> TableFacts:
     name, pk, unique, indexes, numbered, deferred, foreign_keys, sequences, listed, special, computes = row
     references: list[list[str]] = json.loads(listed)  # Django has its connections leave JSON as text
     acts = {
@@ -358,7 +336,7 @@ def _table(*row: Any, triggers: TableTriggers, all_hidden: bool) -> TableFacts:
         foreign_keys=frozenset(map(ForeignKey.parse, json.loads(foreign_keys))),
         children=frozenset(child for child, *_ in references),
         sequences=frozenset(sequences),
-        hidden=frozenset({"INSERT", "UPDATE", "DELETE"} if computes or all_hidden else triggers.writing | acts),
+        hidden=frozenset({"INSERT", "UPDATE", "DELETE"} if computes else triggers.writing | acts),
         touching=frozenset(triggers.touching),
         guards=frozenset(triggers.guards),
         opaque={verb: frozenset(sentences) for verb, sentences in triggers.anything.items()},

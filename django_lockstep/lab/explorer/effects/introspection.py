@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 # Volatile ones of the server's own, as a rule: they change what is not a table, or tell of other sessions.
@@ -55,24 +56,37 @@ _READ = frozenset(["select", "from", "perform", "table", "with", "fetch", "open"
 _NO_TABLE = re.compile(r"\bis\s+(?:not\s+)?distinct\s+from\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Functions:
     """What the database's own functions may do, by their OIDs and names."""
 
-    touching: Mapping[int, str]
+    touching: Mapping[int, str] = field(default_factory=dict)
     """Those that may touch tables, to read or to write."""
-    uncounted: Mapping[int, str]
+    uncounted: Mapping[int, str] = field(default_factory=dict)
     """Those whose effects the counters do not show."""
-    writing: Mapping[int, str]
+    writing: Mapping[int, str] = field(default_factory=dict)
     """Those that may write tables, or take numbers."""
-    catch: bool
+    catch: bool = False
     """Whether one catches errors, at which its locks are released."""
-    unnamed: frozenset[int]
+    unnamed: frozenset[int] = frozenset()
     """Those that statements may call without naming them: as defaults, in constraints or policies, as ``row.name``."""
-    views: frozenset[int]
+    views: frozenset[int] = frozenset()
     """Views that call one whose effects are not counted, by their OIDs."""
-    servers: frozenset[str]
+    servers: frozenset[str] = frozenset()
     """The server's own functions whose effects the counters do not show, by name."""
+
+    @cached_property
+    def hidden(self) -> str:
+        """One whose effects the counters do not show, and that any statement may call; empty if there is none."""
+        return min((self.uncounted[oid] for oid in self.unnamed & self.uncounted.keys()), default="")
+
+    def uncounted_among(self, names: Set[str]) -> list[str]:
+        """Return those of the functions that are called whose effects the counters do not show."""
+        return sorted(names & self.servers.union(self.uncounted.values()))
+
+    def run_any(self, functions: Mapping[int, str], names: Set[str] = frozenset()) -> bool:
+        """Whether one of these functions runs, because a statement calls it by its name or without that."""
+        return not (self.unnamed.isdisjoint(functions) and names.isdisjoint(functions.values()))
 
 
 def read_functions(cursor: Any) -> Functions:

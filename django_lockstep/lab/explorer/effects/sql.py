@@ -108,11 +108,11 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
     if changes_session(sql.strip(), params):
         return _CHANGES_SESSION
     calls = {quoted or bare.lower() for quoted, bare in _CALL.findall(text)}
-    uncounted = sorted(calls & catalog.uncounted)
+    functions = catalog.functions
+    uncounted = functions.uncounted_among(calls) or list(filter(None, [functions.hidden]))
     counted = COUNTED.match(text)
-    if counted is None or ";" in text or is_uncounted(text) or uncounted or catalog.hidden:
-        hidden = uncounted[:1] or [catalog.hidden] * bool(catalog.hidden)
-        return replace(UNKNOWN, reasons=frozenset(f"a statement calls {name}()" for name in hidden))
+    if counted is None or ";" in text or is_uncounted(text) or uncounted:
+        return replace(UNKNOWN, reasons=frozenset(f"a statement calls {name}()" for name in uncounted[:1]))
     query_text = read_text(text) if plain else None
     statement = None
     if query_text is not None and not any(map(catalog.get, query_text.names)):
@@ -121,8 +121,8 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
         return Statement(kind=counted[1].upper(), hidden=True)
     return replace(
         statement,
-        hidden=statement.hidden or bool(calls & catalog.writing),
-        runs_code=statement.runs_code or catalog.calls_unnamed or bool(calls & catalog.touching),
+        hidden=statement.hidden or functions.run_any(functions.writing, calls),
+        runs_code=statement.runs_code or functions.run_any(functions.touching, calls),
         one_row=statement.one_row and not many,
     )
 

@@ -116,7 +116,7 @@ class Transaction:
     def begin(self, operation: Operation) -> None:
         """Note what a step is about to read; a step that waits has read it, too."""
         statement = self.statement(operation)
-        operation.may_catch = self._catalog.catches
+        operation.may_catch = self._catalog.functions.catch
         if self._is_first(statement):
             self._since = self._commits.count
         self._named |= _rows_read(statement)

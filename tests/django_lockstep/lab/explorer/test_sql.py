@@ -10,6 +10,7 @@ from django_lockstep.lab.explorer.effects.footprints import (
     FootprintKey,
     Mode,
 )
+from django_lockstep.lab.explorer.effects.introspection import Functions
 from django_lockstep.lab.explorer.effects.sql import parse
 from django_lockstep.lab.explorer.effects.statements import Statement
 
@@ -27,8 +28,11 @@ TABLES = [
 ]
 
 
+FUNCTIONS = Functions(servers=frozenset({"lower", "my_function"}))
+
+
 def read(sql: str, *params: Any) -> Statement:
-    return parse(sql, params, catalog=Catalog(TABLES, uncounted=["lower", "my_function"]))
+    return parse(sql, params, catalog=Catalog(TABLES, functions=FUNCTIONS))
 
 
 @pytest.mark.parametrize(
