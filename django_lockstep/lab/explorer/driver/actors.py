@@ -225,7 +225,8 @@ class Actor:
     def _close(self, alias: str) -> None:
         hooks = self.hooks[alias]
         hooks.remove()
-        hooks.end()  # Django does not end a session that it thinks it has closed, which an interrupt makes it think
+        # Django does not end a session that it thinks it has closed, which an interrupt makes it think.
+        hooks.driver.close()
         hooks.wrapper.close()
         with suppress(AttributeError):
             del connections[alias]  # a wrapper closed inside atomic() would remember that for ever

@@ -52,13 +52,7 @@ class Counters:
 
     def __init__(self, driver: Connection[Any]) -> None:
         self._driver = driver
-        self._known: dict[int, tuple[int, ...]] = {}
-        """What was counted until now, by relation, in this transaction."""
-        self._modes: Mapping[int, frozenset[str]] = {}
-        self._answers: frozenset[bytes] = frozenset()
-        self._advisory = 0
-        self._failed = False
-        """Whether something has failed that could not be asked yet."""
+        self._forget()
 
     def begin(self) -> None:
         """Have the next transaction begin at 0, whatever the session did before."""
@@ -129,8 +123,13 @@ class Counters:
         return self._counts(self._run(_OF_ALL if everything else _OF_LOCKED), after_failure=after_failure)
 
     def _forget(self) -> None:
-        self._known, self._modes, self._advisory, self._failed = {}, {}, 0, False
-        self._answers = frozenset()
+        self._known: dict[int, tuple[int, ...]] = {}
+        """What was counted until now, by relation, in this transaction."""
+        self._modes: Mapping[int, frozenset[str]] = {}
+        self._answers: frozenset[bytes] = frozenset()
+        self._advisory = 0
+        self._failed = False
+        """Whether something has failed that could not be asked yet."""
 
     def _require(self, result: PGresult) -> None:
         if result.status == ExecStatus.FATAL_ERROR:

@@ -48,11 +48,11 @@ class Hooks:
     def __init__(self, wrapper: BaseDatabaseWrapper, gate: Gate, *, counts: bool = False) -> None:
         self.wrapper = wrapper
         self._gate = gate
-        self._driver = wrapper.connection
-        self.counters = Counters(self._driver) if counts else None
+        self.driver = wrapper.connection
+        self.counters = Counters(self.driver) if counts else None
         self._inside = False
-        self.pid: int = self._driver.info.backend_pid
-        self._wait: Callable[..., Any] = self._driver.wait
+        self.pid: int = self.driver.info.backend_pid
+        self._wait: Callable[..., Any] = self.driver.wait
         # The level of transactions that do not set one, from the server or Django's settings.
         self.isolation = self.setting("default_transaction_isolation")
         self.read_only = self.setting("default_transaction_read_only") == "on"
@@ -62,7 +62,7 @@ class Hooks:
         # Last, because Ctrl-C may come before. On the instance: other connections of the process keep the class's
         # method.
         wrapper.execute_wrappers.append(self._executed)
-        self._driver.wait = self._waited
+        self.driver.wait = self._waited
 
     @property
     def is_unchanged(self) -> bool:
@@ -71,13 +71,13 @@ class Hooks:
 
     def _driver_settings(self) -> tuple[Any, ...]:
         """Return the attributes of the driver's connection that code may set."""
-        driver = self._driver
+        driver = self.driver
         modes = (driver.autocommit, driver.isolation_level, driver.read_only, driver.deferrable)
         return (*modes, driver.prepare_threshold, driver.row_factory, driver.cursor_factory)
 
     def remove(self) -> None:
         """Remove the hooks from the connection."""
-        vars(self._driver).pop("wait", None)
+        vars(self.driver).pop("wait", None)
         if self._executed in self.wrapper.execute_wrappers:
             self.wrapper.execute_wrappers.remove(self._executed)
 
@@ -90,27 +90,23 @@ class Hooks:
 
     def send_out_of_band(self, sql: str) -> bool:
         """Send a statement past the gate, and return whether the server took it."""
-        if self._driver.closed:
+        if self.driver.closed:
             return False
         # Not through the driver's methods, which would pass the gate and could begin a transaction.
-        result = self._driver.pgconn.exec_(sql.encode())
+        result = self.driver.pgconn.exec_(sql.encode())
         return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
-
-    def end(self) -> None:
-        """Close the session in the driver, past Django."""
-        self._driver.close()
 
     def is_alive(self) -> bool:
         """Whether the session still belongs to the connection, and answers."""
         try:
-            return self.wrapper.connection is self._driver and self.send_out_of_band("SELECT 1")
+            return self.wrapper.connection is self.driver and self.send_out_of_band("SELECT 1")
         except DriverError:
             return False
 
     @property
     def status(self) -> TransactionStatus:
         """The state of the session's transaction."""
-        return TransactionStatus(self._driver.pgconn.transaction_status)
+        return TransactionStatus(self.driver.pgconn.transaction_status)
 
     def setting(self, name: str) -> str:
         """Return the session's value of a setting."""
@@ -118,10 +114,10 @@ class Hooks:
 
     def value_out_of_band(self, query: str) -> str | None:
         """Return the one value of a query that is sent past the gate; None if the server refuses it."""
-        return one_value(self._driver, query)
+        return one_value(self.driver, query)
 
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
-        text = text_of(sql, self._driver)
+        text = text_of(sql, self.driver)
         # What is sent while another statement passes the gate, by an execute wrapper of the code for one, belongs to
         # it.
         if self._inside or not text:
@@ -142,20 +138,20 @@ class Hooks:
             return self._wait(generator, *args, **kwargs)
         if name == "_execute_gen":  # not that of executemany(), which is a pipeline by itself
             self._require_no_pipeline()
-        operation = self._operation(*sent_by(generator, self._driver))
+        operation = self._operation(*sent_by(generator, self.driver))
         return self._pass(
             operation, lambda: self._wait(generator, *args, **kwargs), in_parts=name == "_stream_send_gen"
         )
 
     def _require_no_pipeline(self) -> None:
-        if self._driver.pgconn.pipeline_status:
+        if self.driver.pgconn.pipeline_status:
             raise NotExplorable(
                 "An actor uses the pipeline mode of psycopg, in which statements are sent together and cannot be "
                 "scheduled one by one"
             )
 
     def _operation(self, sql: str, params: Any, *, many: bool = False, frame: FrameType | None = None) -> Operation:
-        chosen = self._driver.isolation_level
+        chosen = self.driver.isolation_level
         return Operation(
             alias=self.wrapper.alias,
             pid=self.pid,
@@ -163,9 +159,9 @@ class Hooks:
             params=params,
             many=many,
             in_transaction=self.status is not TransactionStatus.IDLE,
-            autocommit=bool(self._driver.autocommit),
+            autocommit=bool(self.driver.autocommit),
             isolation=_ISOLATION[int(chosen)] if chosen is not None else self.isolation,
-            read_only=self.read_only if self._driver.read_only is None else bool(self._driver.read_only),
+            read_only=self.read_only if self.driver.read_only is None else bool(self.driver.read_only),
             origin=sent_from(frame or sys._getframe(2)),
         )
 

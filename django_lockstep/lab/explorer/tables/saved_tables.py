@@ -257,8 +257,7 @@ class SavedTables:
         if statements := "; ".join(copy.copy_sql() for copy in copies if copy.rows):
             self._driver.execute(statements.encode())
         if self._storage is not None:
-            rewritten = sum(copy.rows for copy in copies if not copy.partial)
-            self._storage.add({quote_name(copy.name): copy.rows for copy in copies}, rewritten=rewritten)
+            self._storage.add({quote_name(copy.name): copy.rows for copy in copies})
         for copy in copies:
             self._empty_sql += copy.delete_sql()
             self._fill_sql += copy.restore_sql()
