@@ -154,14 +154,6 @@ def test_while_the_others_wait_one_interruption_is_enough() -> None:
     assert (result.schedules, result.waits) == (2, {"SELECT": 1})
 
 
-def test_three_actors_are_directed() -> None:
-    wrong = explore(stories.raising(stories.naive, actors=3), directed=True)
-    right = explore(stories.raising(stories.locked, actors=3), directed=True)
-
-    assert (wrong.verdict, right.verdict) == ("broken", "nothing found")
-    assert wrong.schedules == 1 + 2
-
-
 def test_a_deadlock_is_found() -> None:
     result = explore(stories.opposite_transfers(), directed=True, no_deadlock=True)
 
@@ -195,12 +187,6 @@ def test_a_reader_that_sees_half_of_a_change_is_found() -> None:
     assert explore(scenario, directed=True).verdict == "broken"
 
 
-def test_it_ends_with_the_first_wrong_run_where_that_is_enough() -> None:
-    result = explore(stories.raising(stories.naive), directed=True, stop_on_first=True)
-
-    assert (result.verdict, result.schedules) == ("broken", 2)
-
-
 def test_its_serial_schedules_are_not_run_again_to_compare_with() -> None:
     counts = dict.fromkeys(("A", "B"), 0)
 
@@ -230,18 +216,6 @@ def test_without_a_warm_up_only_a_wrong_schedule_is_repeated() -> None:
     runs.clear()
     first = explore(stories.raising(counting), directed=True, warm_up=False, max_schedules=1)
     assert (first.verdict, len(runs)) == ("incomplete", 2)
-
-
-def test_a_limit_leaves_it_incomplete() -> None:
-    result = explore(stories.raising(stories.locked), directed=True, max_schedules=1)
-
-    assert (result.verdict, result.passed) == ("incomplete", False)
-
-
-def test_actors_that_do_nothing_are_vacuous() -> None:
-    scenario = Scenario(set_up=stories.one_seat, actors=[stories.computed, lambda pk: None])
-
-    assert explore(scenario, directed=True).verdict == "vacuous"
 
 
 def test_random_columns_and_caches_are_learned_here_too() -> None:
