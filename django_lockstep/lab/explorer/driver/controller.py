@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection
 from queue import SimpleQueue
 from typing import Any
 
-from django_lockstep.lab.explorer.driver.actors import Unwinding, acquire_actor, release_actor
+from django_lockstep.lab.explorer.driver.actors import Actor, Unwinding
 from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Event, Limits, StepRecord, Trace, describe_other_statements
@@ -36,20 +36,15 @@ class Controller:
         names: Collection[str],
         *,
         server: Callable[[str], Server],
-        database: Hashable,
         step_timeout: float,
         victim: str,
     ) -> None:
-        self._database = database
         self.events: SimpleQueue[Event] = SimpleQueue()
         self._deadlock_policy = DeadlockPolicy(last_loses=victim == "last")
         timeout = self._deadlock_policy.initial_timeout
         # Nothing that actors commit has to survive a crash.
         settings = f"SET deadlock_timeout = '{timeout}'; SET synchronous_commit = off; {ONE_PLAN}"
-        self.actors = [
-            acquire_actor(index, name, database=database, events=self.events, settings=settings)
-            for index, name in enumerate(names)
-        ]
+        self.actors = [Actor(index, name, events=self.events, settings=settings) for index, name in enumerate(names)]
         self._server = server
         self._names = tuple(names)
         self.limits = Limits()
@@ -244,12 +239,6 @@ class Controller:
         return self._unwinding.end_lost_sessions()
 
     def close(self) -> None:
-        """Unwind the actors; keep them for the next exploration, or end their threads and connections."""
+        """Unwind the actors, and end their threads and connections."""
         self.give_up()
-        # After an interrupt the driver may be in the middle of a round trip, and a cancellation that comes late would
-        # hit the session's next statement.
-        if not self._unwinding.forced:
-            for actor in self.actors:
-                release_actor(actor, database=self._database)
-        else:
-            self._unwinding.end_all()
+        self._unwinding.end_all()

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Connection, Transaction
-from psycopg import Error as DriverError
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from django_lockstep.lab.explorer.driver.counters import Counters
@@ -58,22 +57,10 @@ class Hooks:
         self.read_only = self.setting("default_transaction_read_only") == "on"
         # Requests end connections of this age at their start and end; an actor's has to last for all schedules.
         wrapper.close_at = None
-        self._original_settings = self._driver_settings()
         # Last, because Ctrl-C may come before. On the instance: other connections of the process keep the class's
         # method.
         wrapper.execute_wrappers.append(self._executed)
         self.driver.wait = self._waited
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether the driver's connection is as it was opened, without settings of the code under test."""
-        return self._driver_settings() == self._original_settings
-
-    def _driver_settings(self) -> tuple[Any, ...]:
-        """Return the attributes of the driver's connection that code may set."""
-        driver = self.driver
-        modes = (driver.autocommit, driver.isolation_level, driver.read_only, driver.deferrable)
-        return (*modes, driver.prepare_threshold, driver.row_factory, driver.cursor_factory)
 
     def remove(self) -> None:
         """Remove the hooks from the connection."""
@@ -95,13 +82,6 @@ class Hooks:
         # Not through the driver's methods, which would pass the gate and could begin a transaction.
         result = self.driver.pgconn.exec_(sql.encode())
         return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
-
-    def is_alive(self) -> bool:
-        """Whether the session still belongs to the connection, and answers."""
-        try:
-            return self.wrapper.connection is self.driver and self.send_out_of_band("SELECT 1")
-        except DriverError:
-            return False
 
     @property
     def status(self) -> TransactionStatus:

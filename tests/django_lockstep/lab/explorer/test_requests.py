@@ -13,7 +13,7 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from rest_framework.test import APIClient
 
-from django_lockstep.lab.explorer import Response, Scenario, close_idle_sessions, explore, request_actor
+from django_lockstep.lab.explorer import Response, Scenario, explore, request_actor
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop import views
@@ -145,7 +145,6 @@ def test_a_streaming_response_is_read() -> None:
 
 def test_a_handler_that_ends_old_connections_does_not_end_an_actor_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
-    close_idle_sessions()  # their connections were opened with another age
     connected: list[tuple[object, object]] = []
 
     def handle(pk: int) -> HttpResponse:
@@ -161,7 +160,6 @@ def test_a_handler_that_ends_old_connections_does_not_end_an_actor_s(monkeypatch
 
     assert (result.verdict, result.errors) == ("holds", {})
     assert all(before is after is not None for before, after in connected)
-    close_idle_sessions()
 
 
 @pytest.mark.parametrize("signal", [request_started, request_finished])
