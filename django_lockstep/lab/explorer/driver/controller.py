@@ -57,7 +57,6 @@ class Controller:
             self.actors,
             events=self.events,
             server=server,
-            statement=lambda actor, operation: self._transaction(actor, operation).statement(operation),
             on_wait=self._deadlock_policy.note_wait,
         )
         self._monitor.step_timeout = step_timeout

@@ -14,15 +14,12 @@ from django_lockstep.lab.explorer.driver.actors import Actor
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Event, StepRecord, next_event
 from django_lockstep.lab.explorer.effects.operations import Operation
-from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import Stuck
 from django_lockstep.lab.explorer.search.waits import has_cycle
 
 _QUICK = 0.001
 """Seconds after which a step is so slow that the server is asked whether it waits."""
 _PAUSE_MAX = 0.01
-_KEEPING = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "LOCAL"})
-"""Statements that release no lock while they succeed inside a transaction."""
 
 
 @dataclass(slots=True)
@@ -39,8 +36,6 @@ class RunState:
     """Those of them whose statements have returned, and which hold before they go on."""
     current: dict[int, StepRecord] = field(default_factory=dict)
     """The last step of each actor."""
-    released: bool = False
-    """Whether a lock may have been released since the server was last asked which actors wait."""
     contended: bool = False
     """Whether several actors waited at a time, or went on in an order that only the server knows."""
 
@@ -48,7 +43,7 @@ class RunState:
 class WaitMonitor:
     """Receives the actors' events, and asks the server which of them wait.
 
-    ``statement`` returns the statement of an actor's operation; ``on_wait`` is called when an actor begins to wait.
+    ``on_wait`` is called when an actor begins to wait.
     """
 
     def __init__(
@@ -57,13 +52,11 @@ class WaitMonitor:
         *,
         events: SimpleQueue[Event],
         server: Callable[[str], Server],
-        statement: Callable[[int, Operation], Statement],
         on_wait: Callable[[int], None],
     ) -> None:
         self._actors = actors
         self._events = events
         self._server = server
-        self._statement = statement
         self._on_wait = on_wait
         self.step_timeout = 0.0
         self.state = RunState()
@@ -104,7 +97,7 @@ class WaitMonitor:
                 continue
             unsettled = state.running | (state.waiting.keys() - state.held)
             # The queue is looked at after the server's answer: what is in it then may be newer than the answer.
-            if not unsettled or (self._still_blocked(unsettled) and self._events.empty()):
+            if not unsettled or (self._all_blocked(unsettled) and self._events.empty()):
                 return
             if time.monotonic() > deadline:
                 raise Stuck(self._stuck_report(unsettled))
@@ -129,28 +122,8 @@ class WaitMonitor:
         self.state.running.discard(index)
         self.state.waiting.pop(index, None)
         self.state.held.discard(index)
-        self.state.released = self.state.released or self._may_release(index, operation)
         if kind == "gate" and operation is not None:
             self.state.ready[index] = operation
-
-    def _may_release(self, index: int, following: Operation | None) -> bool:
-        """Whether the actor's last step may have released a lock; ``following`` is what it is about to send."""
-        step = self.state.current.get(index)
-        if step is None or following is None:
-            return True
-        last = step.operation
-        statement = self._statement(index, last)
-        # Only a statement in the same transaction as the next one is known to have released nothing.
-        same = (following.alias, following.pid) == (last.alias, last.pid) and following.in_transaction
-        return last.error is not None or not same or statement.kind not in _KEEPING
-
-    def _still_blocked(self, unsettled: set[int]) -> bool:
-        """Whether all of these wait; the server is not asked again about known waits until a lock may be released."""
-        if self.state.ready and not self.state.released and unsettled <= self.state.waiting.keys():
-            return True
-        blocked = self._all_blocked(unsettled)
-        self.state.released = self.state.released and not blocked
-        return blocked
 
     def _all_blocked(self, unsettled: set[int]) -> bool:
         """Whether according to the server all of these wait for other actors, without a cycle."""

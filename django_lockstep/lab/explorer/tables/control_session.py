@@ -20,12 +20,6 @@ from psycopg.pq import TransactionStatus
 from django_lockstep.lab.explorer.effects.catalog import Catalog
 from django_lockstep.lab.explorer.errors import NotExplorable
 
-BLOCKED = b"blocked"
-"""Name of the prepared statement that returns which of the given server processes wait, and for which others."""
-# The second function: a SERIALIZABLE READ ONLY DEFERRABLE transaction waits for a safe snapshot, which is not a lock.
-_BLOCKED = """
-SELECT pid, pg_blocking_pids(pid) || pg_safe_snapshot_blocking_pids(pid) FROM unnest($1::int[]) AS pid
-"""
 _VERSIONED = ("pg_attrdef", "pg_constraint", "pg_policy", "pg_proc", "pg_rewrite", "pg_trigger")
 # Objects from this OID on are not the server's own (FirstNormalObjectId in its sources).
 _VERSIONS = ", ".join(
@@ -135,8 +129,6 @@ class ControlSession:
             self._wrapper.close()
             raise
         self.pooled = "pool" in self._wrapper.settings_dict["OPTIONS"]
-        # Prepared by hand: it is executed without a cursor, at nearly every wait.
-        self.driver.pgconn.prepare(BLOCKED, _BLOCKED.encode())
 
     def _rights(self) -> tuple[bool, bool]:
         """Return whether the session may do everything, and whether it may put rows back without triggers.

@@ -203,7 +203,7 @@ def test_who_is_interrupted_while_its_session_is_closed_ends_it_and_plays_on(mon
 
 
 def test_connecting_may_take_longer_than_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    connected, is_blocked, missed = Actor.connected, WaitMonitor._still_blocked, threading.Event()
+    connected, is_blocked, missed = Actor.connected, WaitMonitor._all_blocked, threading.Event()
 
     def connected_late(self: Actor, wrapper: Any) -> None:
         missed.wait(PATIENCE)
@@ -214,5 +214,5 @@ def test_connecting_may_take_longer_than_a_step(monkeypatch: pytest.MonkeyPatch)
         return is_blocked(self, unsettled)
 
     monkeypatch.setattr(Actor, "connected", connected_late)
-    monkeypatch.setattr(WaitMonitor, "_still_blocked", missing)
+    monkeypatch.setattr(WaitMonitor, "_all_blocked", missing)
     assert explore(beside(goes_on_for_ever), step_timeout=1e-9).verdict == "stuck"

@@ -7,7 +7,7 @@ import pytest
 
 from django_lockstep.lab.explorer import Scenario, explore
 from django_lockstep.lab.explorer.search.branches import Move
-from django_lockstep.lab.explorer.search.waits import Waits, first_ones, has_cycle, met_by_chance, overtaken
+from django_lockstep.lab.explorer.search.waits import Waits, first_ones, met_by_chance, overtaken
 from django_lockstep.lab.explorer.session import ExplorationSession
 from tests.django_lockstep.lab.explorer import stories
 
@@ -16,14 +16,6 @@ A, B, C, D = range(4)
 
 def waits(**others: str) -> Waits:
     return {"ABCD".index(name): frozenset(map("ABCD".index, names)) for name, names in others.items()}
-
-
-@pytest.mark.parametrize(
-    ("circle", "edges"),
-    [(False, {}), (False, {"A": "B", "B": "C"}), (True, {"A": "B", "B": "A"}), (True, {"A": "CB", "B": "D", "D": "A"})],
-)
-def test_a_circle_of_waiting_actors(circle: bool, edges: dict[str, str]) -> None:
-    assert has_cycle(waits(**edges)) is circle
 
 
 @pytest.mark.parametrize(
