@@ -33,7 +33,6 @@ from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.search.branches import Move
 from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, write_schedule
 from django_lockstep.lab.explorer.steps import Masker, build_raised, build_steps, build_swaps
-from django_lockstep.lab.explorer.tables.control_session import database_key
 from django_lockstep.lab.explorer.tables.databases import (
     require_committed_data,
     require_connections,
@@ -76,7 +75,6 @@ class ExplorationSession:
         self.controller = Controller(
             self.names,
             server=self.server,
-            database=database_key(options.database),
             # Connecting is not a step, and may take longer than one; it comes before any verdict.
             step_timeout=max(options.step_timeout, STEP_TIMEOUT),
             victim=options.victim,

@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -26,19 +26,15 @@ from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Event, next_event
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.errors import Abandoned
-from django_lockstep.lab.explorer.tables.control_session import IdlePool
 from django_lockstep.locking.conf import without_retry_waits
 
 
 class Actor:
-    """One actor: the controller calls `start` and `go`, the rest happens in the actor's own thread.
+    """One actor: the controller calls `start` and `go`, the rest happens in the actor's own thread."""
 
-    Made by `acquire_actor`, which reuses one that an earlier exploration has left, with its thread and sessions.
-    """
-
-    def __init__(self) -> None:
-        self.index = 0
-        self.name = ""
+    def __init__(self, index: int, name: str, *, events: SimpleQueue[Event], settings: str) -> None:
+        self.index = index
+        self.name = name
         self.detailed = False
         self.waits = False
         """Set by the controller while the server says that the actor waits; the actor then holds when its step
@@ -50,24 +46,16 @@ class Actor:
         self.cannot_set = False
         self.session_changed = False
         """Set by the controller before a statement that may change the session beyond its transaction."""
-        self.steer: Callable[[int, Operation], bool] = _report
-        """Set by the controller: called at each gate, returns False if the gate is to be reported as an event."""
         self._interrupt: ThreadInterrupt | None = None
-        self._settings = ""
-        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._settings = settings
+        self._events = events
         self._tasks: SimpleQueue[tuple[Callable[[Any], Any], Any] | threading.Event | None] = SimpleQueue()
         self._go: SimpleQueue[str | None] = SimpleQueue()
         # A daemon: an actor that waits for something that never comes must not keep the process from ending.
-        self.thread = threading.Thread(target=self._work, daemon=True)
+        self.thread = threading.Thread(target=self._work, daemon=True, name=f"race actor {name}")
         self.thread.start()
 
     # Called by the controller
-
-    def assign(self, index: int, name: str, *, events: SimpleQueue[Event], settings: str) -> None:
-        """Become the actor of this index and name: report to these events, and open sessions with these settings."""
-        self.index, self.name, self.thread.name = index, name, f"race actor {name}"
-        self.detailed = False
-        self._events, self._settings = events, settings
 
     def start(self, function: Callable[[Any], Any], argument: Any) -> None:
         """Start the function in the actor's thread; it stops at its first gate."""
@@ -118,15 +106,7 @@ class Actor:
     # Called in the actor's thread
 
     def connect(self, alias: str) -> None:
-        """Open the session, or reset one that an earlier exploration has left."""
-        # What was opened on another database belongs to an earlier race; this one opens its own where it needs one.
-        for opened in self.hooks.keys() - {alias}:
-            self._close(opened)
-        if alias in self.hooks:
-            if self.hooks[alias].is_alive():
-                self._set_up(self.hooks[alias])
-            else:
-                self._close(alias)
+        """Open the session."""
         connections[alias].ensure_connection()
 
     def connected(self, wrapper: BaseDatabaseWrapper) -> None:
@@ -146,21 +126,15 @@ class Actor:
 
     def before(self, operation: Operation) -> None:
         """Wait at the gate until the controller says go."""
-        self._collect()
         if self.abandoned:
             return self._refuse(operation)
-        if not self.steer(self.index, operation):
-            self._events.put((self.index, "gate", operation))
+        self._events.put((self.index, "gate", operation))
         out_of_band = self._go.get()
         if self.abandoned:
             return self._refuse(operation)
         if out_of_band and not self.cannot_set:
             self.hooks[operation.alias].send_out_of_band(out_of_band)
         return None
-
-    def _collect(self) -> None:
-        for hooks in self.hooks.values():
-            hooks.collect()
 
     def _refuse(self, operation: Operation) -> None:
         # While it unwinds, the code may end its transactions and do nothing else.
@@ -175,7 +149,6 @@ class Actor:
     def after(self, operation: Operation) -> None:
         """Hold if the step had to wait, so that woken actors go on one after the other."""
         if self.waits and not self.abandoned:
-            self._collect()
             self._events.put((self.index, "woken", operation))
             self._go.get()
             self.waits = False
@@ -219,7 +192,6 @@ class Actor:
             called = async_to_sync(function) if is_async else function
             with without_retry_waits():  # the schedule decides which actor goes first
                 self.result = called(argument)
-            self._collect()
         except BaseException as error:  # noqa: BLE001 - whatever an actor raises is an outcome
             self.error = error
 
@@ -235,45 +207,16 @@ class Actor:
     def _close(self, alias: str) -> None:
         hooks = self.hooks[alias]
         hooks.remove()
-        hooks.end()  # Django does not end a session that it thinks it has closed, which an interrupt makes it think
+        # Django does not end a session that it thinks it has closed, which an interrupt makes it think.
+        hooks.driver.close()
         hooks.wrapper.close()
         with suppress(AttributeError):
             del connections[alias]  # a wrapper closed inside atomic() would remember that for ever
         del self.hooks[alias]  # last, so that an interrupt above repeats the whole
 
 
-def _report(index: int, operation: Operation) -> bool:
-    return False
-
-
-def _end(actor: Actor) -> None:
-    actor.stop()
-    actor.thread.join(_TIMEOUT)
-
-
 _TIMEOUT = 2.0
-"""Seconds that an idle thread may take to close its sessions."""
-_idle: IdlePool[Actor] = IdlePool(_end, most=4)
-
-
-def acquire_actor(index: int, name: str, *, database: Hashable, events: SimpleQueue[Event], settings: str) -> Actor:
-    """Return an actor for this role: one that `release_actor` has kept for this database, or a new one."""
-    actor = _idle.take(database) or Actor()
-    actor.assign(index, name, events=events, settings=settings)
-    return actor
-
-
-def release_actor(actor: Actor, *, database: Hashable) -> None:
-    """Keep an actor that is done for the next exploration.
-
-    One whose session the code has changed is ended instead: settings of one race must not reach another.
-    """
-    actor.steer = _report  # or the controller would be kept with it
-    if all(hooks.is_unchanged for hooks in actor.hooks.values()):
-        _idle.put(database, actor)
-    else:
-        _end(actor)
-
+"""Seconds that an idle thread may take to answer."""
 
 # Interrupts of another thread, for code under test that sends no statement.
 
@@ -354,11 +297,6 @@ class Unwinding:
         self._lost: list[str] = []
         self._cancelled: set[tuple[str, int]] = set()
         self._interrupted = False
-
-    @property
-    def forced(self) -> bool:
-        """Whether an actor did not unwind by itself, so that its thread and sessions cannot be used again."""
-        return bool(self._lost or self._interrupted or self._cancelled)
 
     def unwind(self, unfinished: set[int]) -> None:
         """Make these actors raise at their next statement; those that do not get there in time are lost."""

@@ -1,24 +1,17 @@
-"""Runs one schedule: lets one actor make a step at a time, and records what happened.
-
-What comes between two steps is done by whichever thread knows that the first one has ended. Mostly that is the actor's
-own, at its next gate: two changes of threads for each statement would cost more than the rest of the controller. The
-controller's thread does it where the server has to be asked who waits.
-"""
+"""Runs one schedule: lets one actor make a step at a time, and records what happened."""
 
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
-from django_lockstep.lab.explorer.driver.actors import Unwinding, acquire_actor, release_actor
+from django_lockstep.lab.explorer.driver.actors import Actor, Unwinding
 from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Event, Limits, StepRecord, Trace, describe_other_statements
-from django_lockstep.lab.explorer.driver.wait_monitor import QUICK, DeadlockPolicy, RunState, WaitMonitor
+from django_lockstep.lab.explorer.driver.wait_monitor import DeadlockPolicy, RunState, WaitMonitor
 from django_lockstep.lab.explorer.effects.footprints import Commits
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.transactions import Transaction
@@ -28,21 +21,11 @@ from django_lockstep.lab.explorer.search.fairness import FairScheduler
 from django_lockstep.lab.explorer.search.schedules import Chooser
 from django_lockstep.lab.explorer.search.waits import Contest
 
-_AT_ONCE = 0.00005
-"""Seconds before the server is asked about a step that seems to need a lock that another actor holds."""
-_REFUSES_TO_WAIT = re.compile(r"\b(NOWAIT|SKIP\s+LOCKED)\b", re.IGNORECASE)
 _LOCK_TABLE = re.compile(r"\s*LOCK\b[^;]*;?\s*", re.IGNORECASE)
 """Not understood, but certainly over when its transaction is."""
 _SCANS = {"index": "on", "seq": "off", "bitmap": "off", "indexonly": "off"}
 ONE_PLAN = "; ".join(f"SET enable_{scan}scan = {allowed}" for scan, allowed in _SCANS.items())
 """Fixes plans, which otherwise depend on table sizes: they decide the order of reads and what SERIALIZABLE locks."""
-
-
-class _Begun(NamedTuple):
-    """A move that has begun: the actor that may pass its gate, and what its session sends before."""
-
-    actor: int
-    out_of_band: str | None
 
 
 class Controller:
@@ -53,29 +36,17 @@ class Controller:
         names: Collection[str],
         *,
         server: Callable[[str], Server],
-        database: Hashable,
         step_timeout: float,
         victim: str,
     ) -> None:
-        self._database = database
         self.events: SimpleQueue[Event] = SimpleQueue()
         self._deadlock_policy = DeadlockPolicy(last_loses=victim == "last")
         timeout = self._deadlock_policy.initial_timeout
         # Nothing that actors commit has to survive a crash.
         settings = f"SET deadlock_timeout = '{timeout}'; SET synchronous_commit = off; {ONE_PLAN}"
-        self.actors = [
-            acquire_actor(index, name, database=database, events=self.events, settings=settings)
-            for index, name in enumerate(names)
-        ]
-        for actor in self.actors:
-            actor.steer = self._steer
+        self.actors = [Actor(index, name, events=self.events, settings=settings) for index, name in enumerate(names)]
         self._server = server
         self._names = tuple(names)
-        # Reentrant: Ctrl-C may leave it open whether the controller's thread has it.
-        self._turn = threading.RLock()
-        """Held by the thread that does what comes between two steps."""
-        self._moves: Iterator[_Begun | None] | None = None
-        """The moves of the current run; see `_play`."""
         self.limits = Limits()
         self.look: Callable[[int, Collection[int]], None] | None = None
         """Called before the first move (-1) and after each one, with its number and the actors that stand at gates."""
@@ -86,9 +57,7 @@ class Controller:
             self.actors,
             events=self.events,
             server=server,
-            statement=lambda actor, operation: self._transaction(actor, operation).statement(operation),
             on_wait=self._deadlock_policy.note_wait,
-            turn=self._turn,
         )
         self._monitor.step_timeout = step_timeout
         self._reset()
@@ -107,7 +76,6 @@ class Controller:
             transaction=self._transaction,
             in_turn=in_turn,
         )
-        self._trouble: BaseException | None = None
 
     @property
     def contended(self) -> bool:
@@ -127,25 +95,7 @@ class Controller:
             actor.start(actor.connect, alias)
             self._state.running.add(actor.index)
 
-        def wait() -> None:
-            with self._taking_turns():
-                self._monitor.wait_until_settled()
-
-        return wait
-
-    @contextmanager
-    def _taking_turns(self) -> Iterator[None]:
-        """Hold the turn in the controller's thread; at the end no actor makes moves by itself any more."""
-        self._turn.acquire()
-        try:
-            yield
-        finally:
-            # Ctrl-C may have come while this thread waited for its turn, which an actor has then: both would use one
-            # session, and this one would give back what it does not have.
-            with self._turn:
-                self._moves = None
-            with suppress(RuntimeError):
-                self._turn.release()
+        return self._monitor.wait_until_settled
 
     # One run
 
@@ -166,55 +116,21 @@ class Controller:
         the server lets another one go on first than the chooser, and `Stuck`.
         """
         self._reset(in_turn=in_turn)
-        with self._taking_turns():
-            for actor, function in zip(self.actors, functions, strict=True):
-                actor.start(function, argument)
-                self._state.running.add(actor.index)
-                # One after the other: code before the first statement runs without concurrency, in the same order each
-                # time.
-                self._monitor.wait_until_settled()
-            if self.look is not None:
-                self.look(-1, self._state.ready.keys())
-            self._moves = self._play(chooser, expected=expected, record=record)
-            for begun in self._moves:
-                if begun is not None:
-                    self.actors[begun.actor].go(begun.out_of_band)
-                    self._monitor.wait_until_settled()
-        if self._trouble is not None:
-            raise self._trouble
+        for actor, function in zip(self.actors, functions, strict=True):
+            actor.start(function, argument)
+            self._state.running.add(actor.index)
+            # One after the other: code before the first statement runs without concurrency, in the same order each
+            # time.
+            self._monitor.wait_until_settled()
+        if self.look is not None:
+            self.look(-1, self._state.ready.keys())
+        self._play(chooser, expected=expected, record=record)
         if not self._trace.complete:
             self.abandon()
         return self._trace
 
-    def _steer(self, index: int, operation: Operation) -> bool:
-        """Go on in the thread of an actor that has come to a gate; returns False if the controller has to."""
-        # Not waited for: who has it waits for this gate as an event.
-        if not self._turn.acquire(blocking=False):
-            return False
-        try:
-            # On another database the explorer has no session yet, and only the controller's thread may open one.
-            has_session = (index, operation.alias) in self._transactions
-            if self._moves is None or not has_session or not self._monitor.settle(index, operation):
-                return False
-            begun = next(self._moves, None)
-            if begun is not None:
-                self.actors[begun.actor].go(begun.out_of_band)
-            if begun is None or self._state.pause != QUICK:
-                self.events.put((index, "look", None))
-        except BaseException as error:  # noqa: BLE001 - raised again by the controller's thread
-            self._trouble = error
-            self.events.put((index, "look", None))
-        finally:
-            self._turn.release()
-        return True
-
-    def _play(
-        self, chooser: Chooser, *, expected: Trace | None, record: Callable[[Move], None]
-    ) -> Iterator[_Begun | None]:
-        """Yield each move when it has begun. Ask for the next one when every actor stands at a gate, waits or is done.
-
-        Yields None if only the controller's thread may ask for the next one.
-        """
+    def _play(self, chooser: Chooser, *, expected: Trace | None, record: Callable[[Move], None]) -> None:
+        """Make the chooser's moves, one after the other, until no actor is left or it abandons the run."""
         contest: Contest | None = None
         # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
         while contest is not None or self._state.ready:
@@ -233,7 +149,7 @@ class Controller:
             if expected is not None and not self._repeats(expected, chosen):
                 expected = None  # from here on it is another schedule
             if contest is None:
-                move, contest = yield from self._move(chosen)
+                move, contest = self._move(chosen)
             elif chosen == contest.turn.actor:
                 move, contest = contest.turn, None
             else:
@@ -241,26 +157,26 @@ class Controller:
             self._trace.moves.append(move)
             record(move)
             if self.look is not None:
-                yield None
                 self.look(len(self._trace.moves) - 1, self._state.ready.keys())
 
-    def _move(self, chosen: int) -> Generator[_Begun | None, None, tuple[Move, Contest | None]]:
+    def _move(self, chosen: int) -> tuple[Move, Contest | None]:
         """Have the actor make its next step; return the move, and which waiters have then competed."""
         operation = self._state.ready[chosen]
-        if not self._is_saved(chosen, operation):
-            yield None
-            # While the actor still stands at its gate, so that the copy has the rows from before its write.
-            self._save_tables(chosen, operation)
+        statement = self._transaction(chosen, operation).statement(operation)
+        if statement.kind == "UNKNOWN" and not _LOCK_TABLE.fullmatch(operation.sql):
+            self.actors[chosen].session_changed = True
+        # While the actor still stands at its gate, so that the copy has the rows from before its write.
+        self._server(operation.alias).tables.save_for(statement)
         # A copy: the move is described by how it changed the waits.
         waiting = dict(self._state.waiting)
-        yield self._begin(chosen, operation)
+        self._begin(chosen, operation)
+        self._monitor.wait_until_settled()
         move, contest = self._builder.build(chosen, was_waiting=waiting)
-        sent = self._state.current[chosen].operation
         touched = move.footprint if contest is None else move.footprint | contest.turn.footprint
         self._trace.yields += self._fairness.note(
             chosen,
-            sent,
-            locks=self._transaction(chosen, sent).statement(sent).locks,
+            operation,
+            locks=statement.locks,
             released=None if touched.opaque else touched.releases,
         )
         return move, contest
@@ -291,48 +207,18 @@ class Controller:
 
     # One move
 
-    def _begin(self, chosen: int, operation: Operation) -> _Begun:
-        """Note that the actor passes its gate."""
+    def _begin(self, chosen: int, operation: Operation) -> None:
+        """Let the actor pass its gate."""
         self._transaction(chosen, operation).begin(operation)
         del self._state.ready[chosen]
         step = StepRecord(actor=chosen, number=len(self._trace.moves), operation=operation)
         self._trace.steps.append(step)
         self._state.current[chosen] = step
         self._state.running.add(chosen)
-        self._state.begun += 1
-        self._state.pause = _AT_ONCE if self._expects_wait(chosen, operation) else QUICK
         # By the actor's own session: each session looks for deadlocks after its own deadlock_timeout, which no other
         # session can set.
         statement = self._deadlock_policy.timeout_statement(chosen, operation, waiting=self._state.waiting)
-        return _Begun(chosen, statement)
-
-    def _is_saved(self, chosen: int, operation: Operation) -> bool:
-        """Whether the tables that the step writes were copied, and it does not change the session."""
-        statement = self._transaction(chosen, operation).statement(operation)
-        if statement.kind == "UNKNOWN":
-            return False
-        tables = self._server(operation.alias).tables
-        return tables.all_saved if statement.hidden else tables.are_saved(table for table, _ in statement.writes)
-
-    def _save_tables(self, chosen: int, operation: Operation) -> None:
-        """Copy tables before their first write; note a statement that may change the session."""
-        server = self._server(operation.alias)
-        statement = self._transaction(chosen, operation).statement(operation)
-        if statement.kind == "UNKNOWN" and not _LOCK_TABLE.fullmatch(operation.sql):
-            self.actors[chosen].session_changed = True
-        if statement.kind == "UNKNOWN" or statement.hidden:
-            # What it writes is not known before, so everything is copied once.
-            server.tables.save_all()
-        else:
-            server.tables.save(table for table, _ in statement.writes)
-
-    def _expects_wait(self, chosen: int, operation: Operation) -> bool:
-        """Whether the step seems to need a lock that another actor holds: a guess, which only sets how soon to ask."""
-        if _REFUSES_TO_WAIT.search(operation.sql):
-            return False
-        locks = self._transaction(chosen, operation).waiting(operation).locks
-        others = (transaction for (actor, _), transaction in self._transactions.items() if actor != chosen)
-        return any(transaction.holds_against(locks) for transaction in others)
+        self.actors[chosen].go(statement)
 
     # Ends
 
@@ -352,12 +238,6 @@ class Controller:
         return self._unwinding.end_lost_sessions()
 
     def close(self) -> None:
-        """Unwind the actors; keep them for the next exploration, or end their threads and connections."""
+        """Unwind the actors, and end their threads and connections."""
         self.give_up()
-        # After an interrupt the driver may be in the middle of a round trip, and a cancellation that comes late would
-        # hit the session's next statement.
-        if not self._unwinding.forced:
-            for actor in self.actors:
-                release_actor(actor, database=self._database)
-        else:
-            self._unwinding.end_all()
+        self._unwinding.end_all()

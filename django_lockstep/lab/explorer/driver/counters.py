@@ -47,33 +47,12 @@ class Counters:
     """Sends the statements of one session, and notes with each of them what the server counted meanwhile.
 
     A statement outside of a transaction is sent in one of its own, so that the session can be asked before its end.
-    What a failed one has done is known when its transaction or savepoint is rolled back. In a transaction the answer is
-    collected later, before the session is used again or the actor's step counts as ended: meanwhile its code goes on.
+    What a failed one has done is known when its transaction or savepoint is rolled back.
     """
 
     def __init__(self, driver: Connection[Any]) -> None:
         self._driver = driver
-        self._known: dict[int, tuple[int, ...]] = {}
-        """What was counted until now, by relation, in this transaction."""
-        self._modes: Mapping[int, frozenset[str]] = {}
-        self._answers: frozenset[bytes] = frozenset()
-        self._advisory = 0
-        self._failed = False
-        """Whether something has failed that could not be asked yet."""
-        self._asked: tuple[Operation, bool] | None = None
-        """The statement whose answer is not collected, and whether one before it has failed."""
-
-    def collect(self) -> None:
-        """Take the answer that is to come, if there is one."""
-        if self._asked is None:
-            return
-        (operation, after_failure), self._asked = self._asked, None
-        pgconn = self._driver.pgconn
-        result = pgconn.get_result()
-        while pgconn.get_result() is not None:
-            pass  # there is none, which ends the question
-        if result is not None:
-            operation.counts = self._counts(result, after_failure=after_failure)
+        self._forget()
 
     def begin(self) -> None:
         """Have the next transaction begin at 0, whatever the session did before."""
@@ -85,7 +64,7 @@ class Counters:
         self._counts(self._run(_OF_ALL))
 
     def send(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None, in_parts: bool = False) -> Any:
-        """Send the statement, and note with the operation what was counted, or will be. Raises what ``send`` does.
+        """Send the statement, and note with the operation what was counted. Raises what ``send`` does.
 
         ``in_parts``: its answer comes in several steps, between which the session cannot be asked.
         """
@@ -107,9 +86,8 @@ class Counters:
             raise
         if self._status is TransactionStatus.INTRANS and _is_counted(operation):
             back = self._failed and bool(_BACK_TO.match(operation.sql))
-            self._driver.pgconn.send_query((_OF_ALL if back or operation.may_catch else _OF_LOCKED).encode())
-            self._driver.pgconn.flush()
-            self._asked, self._failed = (operation, back), self._failed and not back
+            operation.counts = self._ask(everything=back or operation.may_catch, after_failure=back)
+            self._failed = self._failed and not back
         elif self._status is TransactionStatus.IDLE:
             self._forget()
         operation.uncounted = in_parts
@@ -127,7 +105,7 @@ class Counters:
         if outlives:  # a cursor fetches its rows at COMMIT
             operation.counts = self._end("COMMIT")
         else:
-            operation.counts = self._counts(self._run(_OF_ALL if operation.may_catch else _OF_LOCKED))
+            operation.counts = self._ask(everything=operation.may_catch)
             self._require(self._run("COMMIT"))
             self._forget()
         return result
@@ -141,9 +119,17 @@ class Counters:
         self._forget()
         return counts
 
+    def _ask(self, *, everything: bool, after_failure: bool = False) -> Counts:
+        return self._counts(self._run(_OF_ALL if everything else _OF_LOCKED), after_failure=after_failure)
+
     def _forget(self) -> None:
-        self._known, self._modes, self._advisory, self._failed = {}, {}, 0, False
-        self._answers = frozenset()
+        self._known: dict[int, tuple[int, ...]] = {}
+        """What was counted until now, by relation, in this transaction."""
+        self._modes: Mapping[int, frozenset[str]] = {}
+        self._answers: frozenset[bytes] = frozenset()
+        self._advisory = 0
+        self._failed = False
+        """Whether something has failed that could not be asked yet."""
 
     def _require(self, result: PGresult) -> None:
         if result.status == ExecStatus.FATAL_ERROR:
@@ -191,7 +177,6 @@ class Counters:
         return TransactionStatus(self._driver.pgconn.transaction_status)
 
     def _run(self, sql: str) -> PGresult:
-        self.collect()
         # Not through the driver's methods, which would pass the gate and could begin a transaction.
         return self._driver.pgconn.exec_(sql.encode())
 

@@ -26,8 +26,11 @@ from django_lockstep.lab.wording import counted
 class SetupMonitor:
     """Copies tables before this thread writes them, and lets its commits not wait for the disk, until `close`.
 
-    It waits ``lock_timeout`` seconds for a lock of another session: all actors stand, and would release none.
+    A gate of this thread's connections, which stops nothing. The thread waits ``lock_timeout`` seconds for a lock of
+    another session: all actors stand, and would release none.
     """
+
+    detailed = False
 
     def __init__(self, server: Callable[[str], Server], *, lock_timeout: float) -> None:
         self._server = server
@@ -49,9 +52,9 @@ class SetupMonitor:
         """Monitor a connection that this thread has just opened, perhaps again."""
         if wrapper.alias in self._watched:
             self._watched[wrapper.alias][0].remove()
-        server = self._server(wrapper.alias)
+        self._server(wrapper.alias)  # before anything is sent: it claims the database
         before = {name: one_value(wrapper.connection, f"SHOW {name}") or "" for name in self._settings}
-        self._watched[wrapper.alias] = Hooks(wrapper, _CopyingGate(self, server)), before
+        self._watched[wrapper.alias] = Hooks(wrapper, self), before
         # set_up commits before every schedule, and nothing of it has to survive a crash.
         self._watched[wrapper.alias][0].send_out_of_band(_set(self._settings))
 
@@ -61,32 +64,20 @@ class SetupMonitor:
             hooks.remove()
             hooks.send_out_of_band(_set(before))
 
+    def before(self, operation: Operation) -> None:
+        """Copy what is about to be written for the first time; note what is read of the actors' rows."""
+        server = self._server(operation.alias)
+        statement = parse_cached(operation, server.catalog)
+        if not self.before_actors:
+            server.catalog.note("read", statement.tables_read)
+        server.tables.save_for(statement)
+
+    def after(self, operation: Operation) -> None:
+        """Do nothing: no actor waits for this thread."""
+
 
 def _set(settings: Mapping[str, str]) -> str:
     return "; ".join(f"SET {name} = {quote_literal(value)}" for name, value in settings.items())
-
-
-class _CopyingGate:
-    """A gate that stops nothing, and copies tables before they are written."""
-
-    detailed = False
-
-    def __init__(self, monitor: SetupMonitor, server: Server) -> None:
-        self._monitor = monitor
-        self._server = server
-
-    def before(self, operation: Operation) -> None:
-        """Copy what is about to be written for the first time; note what is read of the actors' rows."""
-        catalog = self._server.catalog
-        statement = parse_cached(operation, catalog)
-        if not self._monitor.before_actors:
-            catalog.note("read", statement.tables_read)
-        if statement.kind == "UNKNOWN" or statement.hidden:
-            self._server.tables.save_all()
-        self._server.tables.save(table for table, _ in statement.writes)
-
-    def after(self, operation: Operation) -> None:
-        """Nothing to do: no actor waits for this thread."""
 
 
 # Django's own caches of rows: what one run has cached would keep the next one from asking the database.

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Connection, Transaction
-from psycopg import Error as DriverError
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from django_lockstep.lab.explorer.driver.counters import Counters
@@ -48,36 +47,24 @@ class Hooks:
     def __init__(self, wrapper: BaseDatabaseWrapper, gate: Gate, *, counts: bool = False) -> None:
         self.wrapper = wrapper
         self._gate = gate
-        self._driver = wrapper.connection
-        self.counters = Counters(self._driver) if counts else None
+        self.driver = wrapper.connection
+        self.counters = Counters(self.driver) if counts else None
         self._inside = False
-        self.pid: int = self._driver.info.backend_pid
-        self._wait: Callable[..., Any] = self._driver.wait
+        self.pid: int = self.driver.info.backend_pid
+        self._wait: Callable[..., Any] = self.driver.wait
         # The level of transactions that do not set one, from the server or Django's settings.
         self.isolation = self.setting("default_transaction_isolation")
         self.read_only = self.setting("default_transaction_read_only") == "on"
         # Requests end connections of this age at their start and end; an actor's has to last for all schedules.
         wrapper.close_at = None
-        self._original_settings = self._driver_settings()
         # Last, because Ctrl-C may come before. On the instance: other connections of the process keep the class's
         # method.
         wrapper.execute_wrappers.append(self._executed)
-        self._driver.wait = self._waited
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether the driver's connection is as it was opened, without settings of the code under test."""
-        return self._driver_settings() == self._original_settings
-
-    def _driver_settings(self) -> tuple[Any, ...]:
-        """Return the attributes of the driver's connection that code may set."""
-        driver = self._driver
-        modes = (driver.autocommit, driver.isolation_level, driver.read_only, driver.deferrable)
-        return (*modes, driver.prepare_threshold, driver.row_factory, driver.cursor_factory)
+        self.driver.wait = self._waited
 
     def remove(self) -> None:
         """Remove the hooks from the connection."""
-        vars(self._driver).pop("wait", None)
+        vars(self.driver).pop("wait", None)
         if self._executed in self.wrapper.execute_wrappers:
             self.wrapper.execute_wrappers.remove(self._executed)
 
@@ -90,34 +77,16 @@ class Hooks:
 
     def send_out_of_band(self, sql: str) -> bool:
         """Send a statement past the gate, and return whether the server took it."""
-        if self._driver.closed:
+        if self.driver.closed:
             return False
-        self.collect()
         # Not through the driver's methods, which would pass the gate and could begin a transaction.
-        result = self._driver.pgconn.exec_(sql.encode())
+        result = self.driver.pgconn.exec_(sql.encode())
         return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
-
-    def collect(self) -> None:
-        """Take what the server has counted of the last statement, before the session is used again."""
-        if self.counters is not None:
-            self.counters.collect()
-
-    def end(self) -> None:
-        """Close the session in the driver, past Django."""
-        self._driver.close()
-
-    def is_alive(self) -> bool:
-        """Whether the session still belongs to the connection, and answers."""
-        try:
-            return self.wrapper.connection is self._driver and self.send_out_of_band("SELECT 1")
-        except DriverError:
-            return False
 
     @property
     def status(self) -> TransactionStatus:
         """The state of the session's transaction."""
-        self.collect()
-        return TransactionStatus(self._driver.pgconn.transaction_status)
+        return TransactionStatus(self.driver.pgconn.transaction_status)
 
     def setting(self, name: str) -> str:
         """Return the session's value of a setting."""
@@ -125,11 +94,10 @@ class Hooks:
 
     def value_out_of_band(self, query: str) -> str | None:
         """Return the one value of a query that is sent past the gate; None if the server refuses it."""
-        self.collect()
-        return one_value(self._driver, query)
+        return one_value(self.driver, query)
 
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
-        text = text_of(sql, self._driver)
+        text = text_of(sql, self.driver)
         # What is sent while another statement passes the gate, by an execute wrapper of the code for one, belongs to
         # it.
         if self._inside or not text:
@@ -142,8 +110,6 @@ class Hooks:
             return self._pass(operation, lambda: execute(sql, params, many, context), cursor=cursor)
 
     def _waited(self, generator: GeneratorType[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
-        if not self._inside:
-            self.collect()
         name = generator.gi_code.co_name
         # Django calls commit() and rollback() outside of transactions too, and the driver then sends nothing.
         idle_end = name in {"_commit_gen", "_rollback_gen"} and self.status is TransactionStatus.IDLE
@@ -152,20 +118,20 @@ class Hooks:
             return self._wait(generator, *args, **kwargs)
         if name == "_execute_gen":  # not that of executemany(), which is a pipeline by itself
             self._require_no_pipeline()
-        operation = self._operation(*sent_by(generator, self._driver))
+        operation = self._operation(*sent_by(generator, self.driver))
         return self._pass(
             operation, lambda: self._wait(generator, *args, **kwargs), in_parts=name == "_stream_send_gen"
         )
 
     def _require_no_pipeline(self) -> None:
-        if self._driver.pgconn.pipeline_status:
+        if self.driver.pgconn.pipeline_status:
             raise NotExplorable(
                 "An actor uses the pipeline mode of psycopg, in which statements are sent together and cannot be "
                 "scheduled one by one"
             )
 
     def _operation(self, sql: str, params: Any, *, many: bool = False, frame: FrameType | None = None) -> Operation:
-        chosen = self._driver.isolation_level
+        chosen = self.driver.isolation_level
         return Operation(
             alias=self.wrapper.alias,
             pid=self.pid,
@@ -173,9 +139,9 @@ class Hooks:
             params=params,
             many=many,
             in_transaction=self.status is not TransactionStatus.IDLE,
-            autocommit=bool(self._driver.autocommit),
+            autocommit=bool(self.driver.autocommit),
             isolation=_ISOLATION[int(chosen)] if chosen is not None else self.isolation,
-            read_only=self.read_only if self._driver.read_only is None else bool(self._driver.read_only),
+            read_only=self.read_only if self.driver.read_only is None else bool(self.driver.read_only),
             origin=sent_from(frame or sys._getframe(2)),
         )
 
@@ -194,9 +160,8 @@ class Hooks:
         finally:
             self._inside = False
             # Read before the gate: while the actor holds there, the controller needs to know whether locks were
-            # released. ACTIVE is a session in a transaction that is asked what it has counted.
-            status = TransactionStatus(self._driver.pgconn.transaction_status)
-            operation.ends_idle = status in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
+            # released.
+            operation.ends_idle = self.status in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
             if cursor is not None and operation.error is None and not cursor.closed:
                 self._keep(operation, cursor)
             # In any case: an actor that waited and failed must hold like one that succeeded.

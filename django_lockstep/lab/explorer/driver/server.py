@@ -6,16 +6,19 @@ from collections.abc import Collection
 from typing import Any
 
 from psycopg import OperationalError
-from psycopg.pq import ExecStatus
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.hooks import one_value
 from django_lockstep.lab.explorer.effects.catalog import quote_literal, quote_name
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
-from django_lockstep.lab.explorer.tables.control_session import BLOCKED, catalog_of, control_session
+from django_lockstep.lab.explorer.tables.control_session import catalog_of, control_session
 from django_lockstep.lab.explorer.tables.databases import claim, release
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
+# The second function: a SERIALIZABLE READ ONLY DEFERRABLE transaction waits for a safe snapshot, which is not a lock.
+_BLOCKED = """
+SELECT pid, pg_blocking_pids(pid) || pg_safe_snapshot_blocking_pids(pid) FROM unnest(%s::int[]) AS pid
+"""
 # A waiter for a row waits for the transaction that locked it, and pg_locks has no relation for that. Which row it is
 # can be seen from the tuple lock that the waiter holds meanwhile.
 _WAITED_FOR = """
@@ -99,13 +102,7 @@ class Server:
 
     def blocked(self, pids: Collection[int]) -> dict[int, list[int]]:
         """Return which of these server processes wait, and for which others."""
-        listed = "{" + ",".join(map(str, pids)) + "}"
-        # Called at nearly every wait, so without a cursor, which takes longer than the server.
-        result = self._driver.pgconn.exec_prepared(BLOCKED, [listed.encode()])
-        if result.status != ExecStatus.TUPLES_OK:
-            raise ExplorerError(f"The server did not say which sessions wait: {result.error_message.decode()}")
-        rows = ((result.get_value(row, 0), result.get_value(row, 1)) for row in range(result.ntuples))
-        return {int(pid or 0): _numbers(blockers) for pid, blockers in rows if _numbers(blockers)}
+        return {pid: blockers for pid, blockers in self._session.query(_BLOCKED, list(pids)) if blockers}
 
     def committed(self, query: str) -> str | None:
         """Return the one value of a query; None if it does not answer at once, because a table is locked."""
@@ -149,11 +146,6 @@ class Server:
             f"({page},{item})",
         )
         return f" {table.pk}={rows[0][0]}" if rows else ""
-
-
-def _numbers(array: bytes | None) -> list[int]:
-    """Return the numbers of an array such as ``{1,2}``."""
-    return [int(number) for number in (array or b"").strip(b"{}").split(b",") if number]
 
 
 _OPEN = """

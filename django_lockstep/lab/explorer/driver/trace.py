@@ -119,9 +119,8 @@ class Limits:
         return trace.out_of_time
 
 
-Event = tuple[int, Literal["gate", "woken", "done", "look"], Operation | None]
-"""What an actor reports: its index, and that it stands at a gate, holds after a wait, is done, or that the controller
-has to look where the run is."""
+Event = tuple[int, Literal["gate", "woken", "done"], Operation | None]
+"""What an actor reports: its index, and that it stands at a gate, holds after a wait, or is done."""
 
 
 def next_event(events: SimpleQueue[Event], *, timeout: float) -> Event:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,15 +14,12 @@ from django_lockstep.lab.explorer.driver.actors import Actor
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Event, StepRecord, next_event
 from django_lockstep.lab.explorer.effects.operations import Operation
-from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import Stuck
 from django_lockstep.lab.explorer.search.waits import has_cycle
 
-QUICK = 0.003
+_QUICK = 0.001
 """Seconds after which a step is so slow that the server is asked whether it waits."""
 _PAUSE_MAX = 0.01
-_KEEPING = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "LOCAL"})
-"""Statements that release no lock while they succeed inside a transaction."""
 
 
 @dataclass(slots=True)
@@ -40,12 +36,6 @@ class RunState:
     """Those of them whose statements have returned, and which hold before they go on."""
     current: dict[int, StepRecord] = field(default_factory=dict)
     """The last step of each actor."""
-    begun: int = 0
-    """How many steps were begun."""
-    pause: float = QUICK
-    """Seconds from the beginning of the last step until the server is asked whether it waits."""
-    released: bool = False
-    """Whether a lock may have been released since the server was last asked which actors wait."""
     contended: bool = False
     """Whether several actors waited at a time, or went on in an order that only the server knows."""
 
@@ -53,8 +43,7 @@ class RunState:
 class WaitMonitor:
     """Receives the actors' events, and asks the server which of them wait.
 
-    ``statement`` returns the statement of an actor's operation; ``on_wait`` is called when an actor begins to wait.
-    ``turn`` is held by who calls it, and let go while a single actor moves, which may then go on by itself.
+    ``on_wait`` is called when an actor begins to wait.
     """
 
     def __init__(
@@ -63,27 +52,14 @@ class WaitMonitor:
         *,
         events: SimpleQueue[Event],
         server: Callable[[str], Server],
-        statement: Callable[[int, Operation], Statement],
         on_wait: Callable[[int], None],
-        turn: threading.RLock,
     ) -> None:
         self._actors = actors
         self._events = events
         self._server = server
-        self._statement = statement
         self._on_wait = on_wait
-        self._turn = turn
         self.step_timeout = 0.0
         self.state = RunState()
-
-    def settle(self, index: int, operation: Operation) -> bool:
-        """Note that an actor stands at a gate; False if the controller must, as others may have gone on meanwhile."""
-        state = self.state
-        others_stand = state.running == {index} and not state.held and self._events.empty()
-        if not others_stand or (state.waiting and (state.released or self._may_release(index, operation))):
-            return False
-        self._handle_event((index, "gate", operation))
-        return True
 
     def wait_until_settled(self) -> None:
         """Return when every actor stands at a gate, is done, or waits for another one according to the server."""
@@ -111,45 +87,32 @@ class WaitMonitor:
 
     def _await_running(self) -> None:
         """Wait for actors that are running; waiting ones that were woken hold then."""
-        state, begun = self.state, -1
+        state = self.state
+        pause, deadline = _QUICK, time.monotonic() + self.step_timeout
         # A running actor reports by itself, mostly within the pause. About waiting ones only the server knows.
         patient = bool(state.running)
         while True:
-            if begun != state.begun:  # steps were begun by the actors themselves
-                begun, pause, deadline = state.begun, state.pause, time.monotonic() + self.step_timeout
-            if self._receive(timeout=pause if patient else None):
+            if self._receive(timeout=pause if patient else 0.0):
                 patient = bool(state.running)
-                continue
-            if begun != state.begun:
                 continue
             unsettled = state.running | (state.waiting.keys() - state.held)
             # The queue is looked at after the server's answer: what is in it then may be newer than the answer.
-            if not unsettled or (self._still_blocked(unsettled) and self._events.empty()):
+            if not unsettled or (self._all_blocked(unsettled) and self._events.empty()):
                 return
             if time.monotonic() > deadline:
                 raise Stuck(self._stuck_report(unsettled))
             pause, patient = min(2 * pause, _PAUSE_MAX), True
 
-    def _receive(self, *, timeout: float | None) -> bool:
-        """Handle one event, and return whether there was one within the timeout; None does not wait."""
+    def _receive(self, *, timeout: float) -> bool:
+        """Handle one event, and return whether there was one within the timeout."""
         try:
-            event = self._events.get(block=False) if timeout is None else self._next_within(timeout)
+            self._handle_event(next_event(self._events, timeout=timeout))
         except Empty:
             return False
-        self._handle_event(event)
         return True
-
-    def _next_within(self, timeout: float) -> Event:
-        self._turn.release()
-        try:
-            return next_event(self._events, timeout=timeout)
-        finally:
-            self._turn.acquire()
 
     def _handle_event(self, event: Event) -> None:
         index, kind, operation = event
-        if kind == "look":
-            return
         if kind == "woken":
             self.state.running.discard(index)
             # Its statement has returned, but the code after it may not run yet: two woken actors would go on at once,
@@ -159,28 +122,8 @@ class WaitMonitor:
         self.state.running.discard(index)
         self.state.waiting.pop(index, None)
         self.state.held.discard(index)
-        self.state.released = self.state.released or self._may_release(index, operation)
         if kind == "gate" and operation is not None:
             self.state.ready[index] = operation
-
-    def _may_release(self, index: int, following: Operation | None) -> bool:
-        """Whether the actor's last step may have released a lock; ``following`` is what it is about to send."""
-        step = self.state.current.get(index)
-        if step is None or following is None:
-            return True
-        last = step.operation
-        statement = self._statement(index, last)
-        # Only a statement in the same transaction as the next one is known to have released nothing.
-        same = (following.alias, following.pid) == (last.alias, last.pid) and following.in_transaction
-        return last.error is not None or not same or statement.kind not in _KEEPING
-
-    def _still_blocked(self, unsettled: set[int]) -> bool:
-        """Whether all of these wait; the server is not asked again about known waits until a lock may be released."""
-        if self.state.ready and not self.state.released and unsettled <= self.state.waiting.keys():
-            return True
-        blocked = self._all_blocked(unsettled)
-        self.state.released = self.state.released and not blocked
-        return blocked
 
     def _all_blocked(self, unsettled: set[int]) -> bool:
         """Whether according to the server all of these wait for other actors, without a cycle."""

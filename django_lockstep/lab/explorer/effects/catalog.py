@@ -8,12 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django_lockstep.lab.explorer.effects.introspection import (
-    TableTriggers,
-    read_functions,
-    read_sequences,
-    read_triggers,
-)
+from django_lockstep.lab.explorer.effects.introspection import Functions, TableTriggers, read_functions, read_triggers
 
 EVERY_COLUMN = "*"
 """Stands for all columns of a row."""
@@ -84,6 +79,12 @@ SELECT c.relname,
                              AND x.classid = 'pg_attrdef'::regclass AND x.objid IS DISTINCT FROM d.oid))::text[],
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND NOT i.indimmediate),
        {FOREIGN_KEYS},
+       -- Those of its defaults, and those of its identity columns or owned by others.
+       ARRAY(SELECT s.oid::regclass::text FROM pg_attrdef d JOIN pg_depend x ON x.classid = 'pg_attrdef'::regclass
+             AND x.objid = d.oid JOIN pg_class s ON s.oid = x.refobjid AND s.relkind = 'S' WHERE d.adrelid = c.oid
+             UNION SELECT s.oid::regclass::text FROM pg_depend x JOIN pg_class s ON s.oid = x.objid AND s.relkind = 'S'
+             WHERE x.classid = 'pg_class'::regclass AND x.refclassid = 'pg_class'::regclass AND x.refobjid = c.oid
+             AND x.deptype IN ('a', 'i')),
        (SELECT coalesce(jsonb_agg(jsonb_build_array(
                    {TABLE_NAME.format("f.conrelid::regclass")}, f.confdeltype::text, f.confupdtype::text)), '[]')
         FROM pg_constraint f WHERE f.confrelid = c.oid AND f.contype = 'f'),
@@ -231,9 +232,7 @@ class TableFacts:
 class Catalog:
     """The tables that unqualified names mean on one connection."""
 
-    def __init__(
-        self, tables: Iterable[TableFacts], *, uncounted: Collection[str] = (), writing: Collection[str] = ()
-    ) -> None:
+    def __init__(self, tables: Iterable[TableFacts], *, functions: Functions = Functions()) -> None:  # noqa: B008
         self._tables: Mapping[str, TableFacts] = {table.name: table for table in tables}
         self.relations: Mapping[int, tuple[str, str]] = {}
         """What each OID is, and the name: of an index that of its table."""
@@ -243,18 +242,7 @@ class Catalog:
         """Sequences that several tables take numbers from, or others than INSERTs into theirs."""
         self.sequences: frozenset[str] = frozenset()
         """The names of all sequences."""
-        self.uncounted = frozenset(uncounted)
-        """Names of functions whose effects the counters do not show."""
-        self.writing = frozenset(writing)
-        """Names of the database's own functions that may write."""
-        self.touching: frozenset[str] = frozenset()
-        """Names of those functions that may touch tables."""
-        self.calls_unnamed = False
-        """Whether statements may call one of those functions without naming it: as a default, or in a constraint."""
-        self.catches = False
-        """Whether one of those functions catches errors."""
-        self.hidden = ""
-        """One of them that any statement may call; empty if there is none."""
+        self.functions = functions
         self._facts: dict[str, set[Fact]] = defaultdict(set)
         self.most_row_locks = 2
         """How many rows of a table a SERIALIZABLE transaction locks singly, before the server locks pages, or all."""
@@ -269,21 +257,9 @@ class Catalog:
     def load(cls, cursor: Any) -> Catalog:
         """Read the catalog from the server."""
         functions = read_functions(cursor)
-        triggers, sequences = read_triggers(cursor, functions), read_sequences(cursor)
+        triggers = read_triggers(cursor, functions)
         cursor.execute(_TABLES)
-        all_hidden = not functions.unnamed.isdisjoint(functions.writing)
-        tables = [
-            _table(*row, triggers=triggers[row[0]], sequences=sequences[row[0]], all_hidden=all_hidden)
-            for row in cursor.fetchall()
-        ]
-        catalog = cls(
-            tables, uncounted={*functions.servers, *functions.uncounted.values()}, writing=functions.writing.values()
-        )
-        catalog.touching, catalog.catches = frozenset(functions.touching.values()), functions.catch
-        catalog.calls_unnamed = not functions.unnamed.isdisjoint(functions.touching)
-        catalog.hidden = min(
-            (functions.uncounted[oid] for oid in functions.unnamed & functions.uncounted.keys()), default=""
-        )
+        catalog = cls((_table(*row, triggers=triggers[row[0]]) for row in cursor.fetchall()), functions=functions)
         cursor.execute(_RELATIONS)
         catalog.relations = {
             oid: ("foreign" if oid in functions.views else _KINDS.get(kind, "table"), name)
@@ -341,8 +317,8 @@ class Catalog:
         self.shared_sequences = self._numbering_several
 
 
-def _table(*row: Any, triggers: TableTriggers, sequences: Collection[str], all_hidden: bool) -> TableFacts:
-    name, pk, unique, indexes, numbered, deferred, foreign_keys, listed, special, computes = row
+def _table(*row: Any, triggers: TableTriggers) -> TableFacts:
+    name, pk, unique, indexes, numbered, deferred, foreign_keys, sequences, listed, special, computes = row
     references: list[list[str]] = json.loads(listed)  # Django has its connections leave JSON as text
     acts = {
         verb
@@ -360,7 +336,7 @@ def _table(*row: Any, triggers: TableTriggers, sequences: Collection[str], all_h
         foreign_keys=frozenset(map(ForeignKey.parse, json.loads(foreign_keys))),
         children=frozenset(child for child, *_ in references),
         sequences=frozenset(sequences),
-        hidden=frozenset({"INSERT", "UPDATE", "DELETE"} if computes or all_hidden else triggers.writing | acts),
+        hidden=frozenset({"INSERT", "UPDATE", "DELETE"} if computes else triggers.writing | acts),
         touching=frozenset(triggers.touching),
         guards=frozenset(triggers.guards),
         opaque={verb: frozenset(sentences) for verb, sentences in triggers.anything.items()},

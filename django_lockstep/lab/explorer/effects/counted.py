@@ -75,11 +75,12 @@ def facts_beyond(statement: Statement, counts: Counts, *, catalog: Catalog) -> I
     written = sum(count.inserted + count.updated for name, count in tables.items() if name in own)
     for name, count in tables.items():
         yield from _of_table(statement, name, count, written=written, after_failure=counts.after_failure)
+    numbering = {sequence for name in own if (table := catalog.get(name)) for sequence in table.sequences}
     for oid, count in counts.relations.items():
         kind, name = catalog.relations.get(oid, ("foreign", "made meanwhile"))
         if kind == "foreign":
             yield "anything", f"a table on which nothing is counted ({name})"
-        elif kind == "sequence" and (count.blocks or count.new_modes) and name not in _numbering(statement, catalog):
+        elif kind == "sequence" and (count.blocks or count.new_modes) and name not in numbering:
             yield "numbers", name
 
 
@@ -97,11 +98,6 @@ def _by_table(counts: Counts, catalog: Catalog) -> Mapping[str, Count]:
         count = tables.get(name, Count())
         tables[name] = replace(count, scans=count.scans + more)
     return tables
-
-
-def _numbering(statement: Statement, catalog: Catalog) -> Collection[str]:
-    tables = (catalog.get(table) for table, _ in statement.writes)
-    return {sequence for table in tables if table is not None for sequence in table.sequences}
 
 
 def _of_table(statement: Statement, name: str, count: Count, *, written: int, after_failure: bool) -> Iterator[Fact]:

@@ -156,8 +156,8 @@ OPAQUE = Footprint(opaque=True)
 class Dependency(NamedTuple):
     """A row of the table of what two steps do, and when their order may matter."""
 
-    one: str
-    other: str
+    first: str
+    second: str
     when: str
     holds: Callable[[Footprint, Footprint], bool]
     """Whether it is so of these two steps, in this order."""
@@ -172,27 +172,27 @@ DEPENDENCIES = (
         "a COMMIT",
         "a read",
         "if it publishes a change of what is read",
-        lambda one, other: any_same_row(one.publishes, other.reads),
+        lambda first, second: any_same_row(first.publishes, second.reads),
     ),
     Dependency(
         "a COMMIT",
         "the first statement at REPEATABLE READ or SERIALIZABLE",
         "if it publishes any change",
         # A snapshot is taken of the whole database, not only of the tables that the statement names.
-        lambda one, other: other.snapshot and bool(one.publishes),
+        lambda first, second: second.snapshot and bool(first.publishes),
     ),
-    Dependency("a lock", "a lock", "if they conflict", lambda one, other: collide(one.locks, other.locks)),
+    Dependency("a lock", "a lock", "if they conflict", lambda first, second: collide(first.locks, second.locks)),
     Dependency(
         "the end of a transaction",
         "a lock",
         "if it releases a lock that conflicts",
-        lambda one, other: collide(one.releases, other.locks),
+        lambda first, second: collide(first.releases, second.locks),
     ),
     Dependency(
         "a lock, or the end of a transaction",
         "a lock refused at once",
         "if they conflict",
-        lambda one, other: collide(one.releases | one.locks, other.tried),
+        lambda first, second: collide(first.releases | first.locks, second.tried),
     ),
     Dependency(
         "a write at SERIALIZABLE",
@@ -216,7 +216,7 @@ DEPENDENCIES = (
         "a statement that depends on everything",
         "a statement",
         "always",
-        lambda one, other: one.opaque,
+        lambda first, second: first.opaque,
     ),
 )
 """When the order of two steps may matter: all that the reduction knows. A row of the manual's table each."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 # Volatile ones of the server's own, as a rule: they change what is not a table, or tell of other sessions.
@@ -55,24 +56,37 @@ _READ = frozenset(["select", "from", "perform", "table", "with", "fetch", "open"
 _NO_TABLE = re.compile(r"\bis\s+(?:not\s+)?distinct\s+from\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Functions:
     """What the database's own functions may do, by their OIDs and names."""
 
-    touching: Mapping[int, str]
+    touching: Mapping[int, str] = field(default_factory=dict)
     """Those that may touch tables, to read or to write."""
-    uncounted: Mapping[int, str]
+    uncounted: Mapping[int, str] = field(default_factory=dict)
     """Those whose effects the counters do not show."""
-    writing: Mapping[int, str]
+    writing: Mapping[int, str] = field(default_factory=dict)
     """Those that may write tables, or take numbers."""
-    catch: bool
+    catch: bool = False
     """Whether one catches errors, at which its locks are released."""
-    unnamed: frozenset[int]
+    unnamed: frozenset[int] = frozenset()
     """Those that statements may call without naming them: as defaults, in constraints or policies, as ``row.name``."""
-    views: frozenset[int]
+    views: frozenset[int] = frozenset()
     """Views that call one whose effects are not counted, by their OIDs."""
-    servers: frozenset[str]
+    servers: frozenset[str] = frozenset()
     """The server's own functions whose effects the counters do not show, by name."""
+
+    @cached_property
+    def hidden(self) -> str:
+        """One whose effects the counters do not show, and that any statement may call; empty if there is none."""
+        return min((self.uncounted[oid] for oid in self.unnamed & self.uncounted.keys()), default="")
+
+    def uncounted_among(self, names: Set[str]) -> list[str]:
+        """Return those of the functions that are called whose effects the counters do not show."""
+        return sorted(names & self.servers.union(self.uncounted.values()))
+
+    def run_any(self, functions: Mapping[int, str], names: Set[str] = frozenset()) -> bool:
+        """Whether one of these functions runs, because a statement calls it by its name or without that."""
+        return not (self.unnamed.isdisjoint(functions) and names.isdisjoint(functions.values()))
 
 
 def read_functions(cursor: Any) -> Functions:
@@ -140,40 +154,29 @@ def is_uncounted(source: str) -> bool:
     return _UNCOUNTED_WORDS.search(source) is not None
 
 
-_OURS = "c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)"
-_NAME = "CASE WHEN pg_table_is_visible(c.oid) THEN c.relname::text ELSE c.oid::regclass::text END"
-"""The table's name, with its schema only where it needs one."""
-_TRIGGERS = f"""
-SELECT {_NAME}, t.tgname, p.proname, t.tgdeferrable, t.tgtype & 3 = 3,
+_TRIGGERS = """
+SELECT c.relname, t.tgname, p.proname, t.tgdeferrable, t.tgtype & 3 = 3,
        ARRAY(SELECT refobjid FROM pg_depend d WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
              AND d.refclassid = 'pg_proc'::regclass),
        ARRAY(SELECT verb FROM (VALUES (4, 'INSERT'), (8, 'DELETE'), (16, 'UPDATE')) v (bit, verb)
              WHERE t.tgtype & bit <> 0)
 FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
-WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND {_OURS}
-"""
-_SEQUENCES = f"""
-SELECT {_NAME}, s.oid::regclass::text FROM pg_depend d JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
-JOIN pg_attrdef a ON a.oid = d.objid JOIN pg_class c ON c.oid = a.adrelid
-WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
-UNION SELECT {_NAME}, s.oid::regclass::text FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
-JOIN pg_class c ON c.oid = d.refobjid
-WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
+WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND pg_table_is_visible(c.oid)
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableTriggers:
-    """What the triggers of one table may do."""
+    """What the triggers of one table may do, by the verbs along with which they act."""
 
-    def __init__(self) -> None:
-        self.touching: set[str] = set()
-        """The verbs along with which one may read or write tables."""
-        self.writing: set[str] = set()
-        """The verbs along with which one may write other tables."""
-        self.guards: set[str] = set()
-        """The verbs before which one may change the row, or skip it."""
-        self.anything: defaultdict[str, set[str]] = defaultdict(set)
-        """Sentences on what the counters do not show, by verb."""
+    touching: set[str] = field(default_factory=set)
+    """One may read or write tables."""
+    writing: set[str] = field(default_factory=set)
+    """One may write other tables."""
+    guards: set[str] = field(default_factory=set)
+    """One may change the row before it is written, or skip it."""
+    anything: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Sentences on what the counters do not show."""
 
 
 def read_triggers(cursor: Any, functions: Functions) -> defaultdict[str, TableTriggers]:
@@ -182,31 +185,17 @@ def read_triggers(cursor: Any, functions: Functions) -> defaultdict[str, TableTr
     for table, name, function, deferrable, guards, called, verbs in _rows(cursor, _TRIGGERS):
         triggers = tables[table]
         if not functions.touching.keys().isdisjoint(called):
-            triggers.touching |= set(verbs)
+            triggers.touching.update(verbs)
         if not functions.writing.keys().isdisjoint(called):
-            triggers.writing |= set(verbs)
+            triggers.writing.update(verbs)
         if guards:
-            triggers.guards |= set(verbs)
+            triggers.guards.update(verbs)
         # At COMMIT nothing can be asked any more.
-        why = (
-            "may act at COMMIT"
-            if deferrable
-            else f"calls {function}()"
-            if not functions.uncounted.keys().isdisjoint(called)
-            else ""
-        )
-        if why:
+        why = "may act at COMMIT" if deferrable else f"calls {function}()"
+        if deferrable or not functions.uncounted.keys().isdisjoint(called):
             for verb in verbs:
                 triggers.anything[verb].add(f"table {table}: its trigger {name} {why}")
     return tables
-
-
-def read_sequences(cursor: Any) -> defaultdict[str, set[str]]:
-    """Return the sequences that number the rows of each table, by the table's name."""
-    sequences: defaultdict[str, set[str]] = defaultdict(set)
-    for table, sequence in _rows(cursor, _SEQUENCES):
-        sequences[table].add(sequence)
-    return sequences
 
 
 def _rows(cursor: Any, sql: str, params: Any = None) -> Iterator[Any]:

@@ -108,11 +108,11 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
     if changes_session(sql.strip(), params):
         return _CHANGES_SESSION
     calls = {quoted or bare.lower() for quoted, bare in _CALL.findall(text)}
-    uncounted = sorted(calls & catalog.uncounted)
+    functions = catalog.functions
+    uncounted = functions.uncounted_among(calls) or list(filter(None, [functions.hidden]))
     counted = COUNTED.match(text)
-    if counted is None or ";" in text or is_uncounted(text) or uncounted or catalog.hidden:
-        hidden = uncounted[:1] or [catalog.hidden] * bool(catalog.hidden)
-        return replace(UNKNOWN, reasons=frozenset(f"a statement calls {name}()" for name in hidden))
+    if counted is None or ";" in text or is_uncounted(text) or uncounted:
+        return replace(UNKNOWN, reasons=frozenset(f"a statement calls {name}()" for name in uncounted[:1]))
     query_text = read_text(text) if plain else None
     statement = None
     if query_text is not None and not any(map(catalog.get, query_text.names)):
@@ -121,8 +121,8 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
         return Statement(kind=counted[1].upper(), hidden=True)
     return replace(
         statement,
-        hidden=statement.hidden or bool(calls & catalog.writing),
-        runs_code=statement.runs_code or catalog.calls_unnamed or bool(calls & catalog.touching),
+        hidden=statement.hidden or functions.run_any(functions.writing, calls),
+        runs_code=statement.runs_code or functions.run_any(functions.touching, calls),
         one_row=statement.one_row and not many,
     )
 
@@ -262,24 +262,12 @@ _LEVEL = re.compile(
 _SET = re.compile(r'(?:SET|RESET)\s+(?:LOCAL\s+|SESSION\s+)?"?([\w.]+)"?', re.IGNORECASE)
 _OF_TRANSACTION = re.compile(r"SET\s+(TRANSACTION\s+(?!SNAPSHOT)|CONSTRAINTS\b)", re.IGNORECASE)
 _CONFIGURED = re.compile(r"\bset_config\s*\(\s*(?:'([^']*)'|(%s)|)", re.IGNORECASE)
-_HARMLESS_SETTINGS = frozenset(
-    [
-        "application_name",
-        "client_min_messages",
-        "datestyle",
-        "deadlock_timeout",
-        "idle_in_transaction_session_timeout",
-        "jit",
-        "lock_timeout",
-        "maintenance_work_mem",
-        "statement_timeout",
-        "synchronous_commit",
-        "time",  # TIME ZONE
-        "timezone",
-        "transaction_timeout",
-        "work_mem",
-    ]
+_HARMLESS = re.compile(
+    r"\w+\.\w+|\w+_timeout|application_name|client_min_messages|datestyle|jit|(maintenance_)?work_mem|"
+    r"synchronous_commit|time|timezone",
+    re.IGNORECASE,
 )
+"""Settings of the application's own, and those that change only how the session waits or prints; TIME ZONE is one."""
 
 
 def isolation_level_set(sql: str) -> str | None:
@@ -305,12 +293,7 @@ def _part_changes_session(part: str) -> bool:
 def is_harmless_set(sql: str) -> bool:
     """Whether a SET changes only how the session waits or prints; not its role, schemas, triggers or plans."""
     match = _SET.match(sql)
-    return match is not None and _is_harmless(match[1])
-
-
-def _is_harmless(name: str) -> bool:
-    # Names with a dot are the application's own.
-    return "." in name or name.lower() in _HARMLESS_SETTINGS
+    return match is not None and _HARMLESS.fullmatch(match[1]) is not None
 
 
 def _sets_only_harmless(sql: str, params: Any) -> bool:
@@ -319,6 +302,6 @@ def _sets_only_harmless(sql: str, params: Any) -> bool:
     for match in _CONFIGURED.finditer(sql):
         place = sql[: match.start()].count("%s")
         name = values[place] if match[2] and place < len(values) else match[1]
-        if not name or not _is_harmless(str(name)):
+        if not _HARMLESS.fullmatch(str(name)):
             return False
     return True

@@ -19,7 +19,6 @@ from django_lockstep.lab.explorer.effects.footprints import (
     LockedKey,
     Mode,
     SerializableAccess,
-    collide,
     dependent,
 )
 from django_lockstep.lab.explorer.effects.operations import Operation
@@ -73,12 +72,6 @@ def _without_effect(statement: Statement) -> Statement:
     return replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
 
 
-def _require_saved(statement: Statement, what: str, name: str) -> None:
-    """Raise `NotExplorable` for a write of a table that could not be saved before."""
-    if what == "writes" and not statement.hidden and name not in {table for table, _ in statement.writes}:
-        raise NotExplorable(f"A statement writes table {name} by no trigger and no reference: its rows are not saved")
-
-
 class Transaction:
     """What the session's transaction has locked and written; call `footprint` after each of its steps."""
 
@@ -117,7 +110,7 @@ class Transaction:
     def begin(self, operation: Operation) -> None:
         """Note what a step is about to read; a step that waits has read it, too."""
         statement = self.statement(operation)
-        operation.may_catch = self._catalog.catches
+        operation.may_catch = self._catalog.functions.catch
         if self._is_first(statement):
             self._since = self._commits.count
         self._named |= _rows_read(statement)
@@ -157,10 +150,6 @@ class Transaction:
         )
         return bool(of_values | held) and dependent(Footprint(locks=of_values, releases=held), touched)
 
-    def holds_against(self, locks: frozenset[LockedKey]) -> bool:
-        """Whether the open transaction seems to hold a lock that conflicts with these."""
-        return collide(self._locks, locks)
-
     def footprint(self, operation: Operation, *, waited: bool = False) -> Footprint:
         """Return the footprint of a step that ended, with what the end of its transaction published and released.
 
@@ -191,15 +180,22 @@ class Transaction:
         return touched
 
     def _check(self, operation: Operation) -> None:
-        """Learn what the server counted beyond the statements: the search begins again with it."""
+        """Learn what the server counted beyond the statements: the search begins again with it.
+
+        Raises `NotExplorable` for a write of a table that could not be saved before.
+        """
         counts, ended = operation.counts, operation.ends_idle
         is_checked = self.statement(operation).kind not in _NOT_CHECKED and not operation.was_not_run
         if is_checked and (counts or operation.error):
             self._unchecked.append(operation)
         # After a failure it is known what all have done together that could not be asked before.
         for sent, counted in ((sent, counts) for sent in self._unchecked if counts is not None):
-            for what, name in facts_beyond(self.statement(sent), counted, catalog=self._catalog):
-                _require_saved(self.statement(sent), what, name)
+            statement = self.statement(sent)
+            for what, name in facts_beyond(statement, counted, catalog=self._catalog):
+                if what == "writes" and not statement.hidden and name not in {table for table, _ in statement.writes}:
+                    raise NotExplorable(
+                        f"A statement writes table {name} by no trigger and no reference: its rows are not saved"
+                    )
                 # Entries in indexes matter to predicate locks alone.
                 if what != "entries" or self._is_serializable(sent):
                     self._learn(sent, what, name)

@@ -75,7 +75,9 @@ class FairScheduler:
         ``locks`` are those that its statement takes, ``released`` those that its move has released, None where it
         may be any. Raises `RestartSearch` when a loop is found to poll, or to try again without end.
         """
-        in_vain = _is_in_vain(operation, released)
+        # The move changed nothing for the others: refused a lock, or rolled back where no lock was held.
+        rolled_back = operation.statement is not None and operation.statement.kind == "ROLLBACK"
+        in_vain = released == frozenset() and (operation.refused or rolled_back)
         self._park(actor, locks=locks if operation.refused else frozenset(), released=released)
         self._asleep &= {actor}
         # Another actor has moved: one that yielded to it may now get another answer. Not if that one was only refused a
@@ -143,9 +145,3 @@ def _question(operation: Operation) -> Question:
 
 def _may_release(released: frozenset[LockedKey] | None, locks: frozenset[LockedKey]) -> bool:
     return released is None or collide(released, locks)
-
-
-def _is_in_vain(operation: Operation, released: frozenset[LockedKey] | None) -> bool:
-    """Whether the move changed nothing for the others: refused a lock, or rolled back where no lock was held."""
-    rolled_back = operation.statement is not None and operation.statement.kind == "ROLLBACK"
-    return released == frozenset() and (operation.refused or rolled_back)

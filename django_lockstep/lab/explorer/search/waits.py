@@ -8,6 +8,7 @@ wake up. The result is that of the schedule in which the two began to wait in th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 from django_lockstep.lab.explorer.search.branches import Move, related
@@ -20,16 +21,10 @@ _NONE: frozenset[int] = frozenset()
 
 def has_cycle(waits: Waits) -> bool:
     """Whether the waits contain a cycle."""
-    for start in waits:
-        reached: set[int] = set()
-        todo = set(waits[start])
-        while todo:
-            index = todo.pop()
-            if index == start:
-                return True
-            if index not in reached:
-                reached.add(index)
-                todo |= waits.get(index, _NONE)
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError:
+        return True
     return False
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
+from collections.abc import Hashable
+from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -20,12 +20,6 @@ from psycopg.pq import TransactionStatus
 from django_lockstep.lab.explorer.effects.catalog import Catalog
 from django_lockstep.lab.explorer.errors import NotExplorable
 
-BLOCKED = b"blocked"
-"""Name of the prepared statement that returns which of the given server processes wait, and for which others."""
-# The second function: a SERIALIZABLE READ ONLY DEFERRABLE transaction waits for a safe snapshot, which is not a lock.
-_BLOCKED = """
-SELECT pid, pg_blocking_pids(pid) || pg_safe_snapshot_blocking_pids(pid) FROM unnest($1::int[]) AS pid
-"""
 _VERSIONED = ("pg_attrdef", "pg_constraint", "pg_policy", "pg_proc", "pg_rewrite", "pg_trigger")
 # Objects from this OID on are not the server's own (FirstNormalObjectId in its sources).
 _VERSIONS = ", ".join(
@@ -58,70 +52,66 @@ SELECT current_setting('is_superuser')::bool, has_parameter_privilege('session_r
        current_setting('max_prepared_transactions')::int > 0, pg_backend_pid()
 """
 _INTERRUPTED = (TransactionStatus.ACTIVE, TransactionStatus.INERROR)
-_MOST_CATALOGS = 8
 IDLE = 1.0
-"""Seconds after which kept items that were not taken are closed."""
-T = TypeVar("T")
-_pools: list[IdlePool[Any]] = []
+"""Seconds after which kept sessions that were not taken are closed."""
+_MOST_IDLE = 2
 
 
-@atexit.register
-def close_idle_sessions() -> None:
-    """Close at once what this process keeps of earlier explorations, instead of a second later."""
-    for pool in _pools:
-        pool.clear()
+class IdleSessions:
+    """At most two idle `ControlSession`, kept for a moment after an exploration, for the next one of this process.
 
-
-class IdlePool(Generic[T]):
-    """At most ``most`` idle items of one kind, by key; ``close`` is called, in any thread, for those not kept.
-
-    Kept for a moment after an exploration, for the next one of this process: opening a session costs the server more
-    than most schedules. What is kept is idle, outside of any transaction and without locks, and is closed after `IDLE`
-    seconds: DROP DATABASE, which refuses a database in use, waits five.
+    Opening a session costs the server more than many schedules. What is kept is idle, outside of any transaction and
+    without locks, and is closed after `IDLE` seconds: DROP DATABASE, which refuses a database in use, waits five.
     """
 
-    def __init__(self, close: Callable[[T], None], *, most: int) -> None:
-        self._close = close
-        self._most = most
-        self._items: list[tuple[Hashable, T]] = []
+    def __init__(self) -> None:
+        self._sessions: list[ControlSession] = []
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
-        _pools.append(self)
+        atexit.register(self.close)
         os.register_at_fork(after_in_child=self._forget)
 
-    def take(self, key: Hashable) -> T | None:
-        """Return the most recently used item with this key, which then belongs to the caller; None if there is none."""
+    def take(self, key: Hashable) -> ControlSession | None:
+        """Return the most recently used one with this key, which then belongs to the caller; None if there is none."""
         with self._lock:
-            for index in reversed(range(len(self._items))):
-                if self._items[index][0] == key:
-                    return self._items.pop(index)[1]
+            for index in reversed(range(len(self._sessions))):
+                if self._sessions[index].key == key:
+                    return self._sessions.pop(index)
         return None
 
-    def put(self, key: Hashable, item: T) -> None:
-        """Keep the item until it is taken, or closed after `IDLE` seconds."""
+    def put(self, session: ControlSession) -> None:
+        """Keep the sessions until they are taken, or closed after `IDLE` seconds."""
         with self._lock:
-            self._items.append((key, item))
+            self._sessions.append(session)
             # Closed below, outside of the lock: closing a session talks to the server.
-            outdated = self._items[: -self._most]
-            del self._items[: -self._most]
+            outdated = self._sessions[:-_MOST_IDLE]
+            del self._sessions[:-_MOST_IDLE]
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = threading.Timer(IDLE, self.clear)
+            self._timer = threading.Timer(IDLE, self.close)
             self._timer.daemon = True
             self._timer.start()
-        for _, old in outdated:
-            self._close(old)
+        for old in outdated:
+            old.close()
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """Close everything that is kept."""
         with self._lock:
-            items, self._items = self._items, []
-        for _, item in items:
-            self._close(item)
+            sessions, self._sessions = self._sessions, []
+        for session in sessions:
+            session.close()
 
     def _forget(self) -> None:
         """Drop the parent process's items without closing them: a forked child shares its sockets, not its threads."""
-        self._items, self._timer, self._lock = [], None, threading.Lock()
+        self._sessions, self._timer, self._lock = [], None, threading.Lock()
+
+
+_idle = IdleSessions()
+
+
+def close_idle_sessions() -> None:
+    """Close at once what this process keeps of earlier explorations, instead of a second later."""
+    _idle.close()
 
 
 class ControlSession:
@@ -139,8 +129,6 @@ class ControlSession:
             self._wrapper.close()
             raise
         self.pooled = "pool" in self._wrapper.settings_dict["OPTIONS"]
-        # Prepared by hand: it is executed without a cursor, at nearly every wait.
-        self.driver.pgconn.prepare(BLOCKED, _BLOCKED.encode())
 
     def _rights(self) -> tuple[bool, bool]:
         """Return whether the session may do everything, and whether it may put rows back without triggers.
@@ -205,7 +193,7 @@ class ControlSession:
         except OperationalError:
             self.close()
         else:
-            _idle.put(self.key, self)
+            _idle.put(self)
 
     def close(self) -> None:
         for wrapper in self._opened:
@@ -221,18 +209,13 @@ def _connect(wrapper: BaseDatabaseWrapper) -> Any:
     return wrapper.connection
 
 
-_idle: IdlePool[ControlSession] = IdlePool(ControlSession.close, most=2)
 _catalogs: dict[Hashable, tuple[Any, Catalog]] = {}
-
-
-def database_key(alias: str) -> Hashable:
-    """Return a key for the alias's database and the way to connect to it."""
-    return alias, repr(connections[alias].get_connection_params())
 
 
 def control_session(alias: str) -> ControlSession:
     """Return idle sessions on the alias's database: those of an earlier exploration, or new ones."""
-    key = database_key(alias)
+    # The database, and the way to connect to it.
+    key = alias, repr(connections[alias].get_connection_params())
     while (left := _idle.take(key)) is not None:
         if left.is_alive():
             return left
@@ -246,9 +229,6 @@ def catalog_of(session: ControlSession) -> Catalog:
     fingerprint, catalog = _catalogs.get(session.key, (None, None))
     if catalog is None or fingerprint != schema:
         catalog = Catalog.load(session.driver.cursor())
-        _catalogs.pop(session.key, None)
         _catalogs[session.key] = schema, catalog
-        if len(_catalogs) > _MOST_CATALOGS:
-            del _catalogs[next(iter(_catalogs))]
     catalog.forget_learned()
     return catalog

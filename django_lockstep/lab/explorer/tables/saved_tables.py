@@ -17,6 +17,7 @@ from psycopg import Error as DriverError
 from psycopg import OperationalError
 
 from django_lockstep.lab.explorer.effects.catalog import Catalog, TableLayout, quote_literal, quote_name
+from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.tables.control_session import ControlSession
 from django_lockstep.lab.explorer.tables.final_state import (
@@ -214,7 +215,7 @@ class SavedTables:
         # matter.
         self._replica = "SET LOCAL session_replication_role = replica; " if session.skips_triggers else ""
         self._storage = Storage(session) if steady else None
-        self.all_saved = False
+        self._all_saved = False
         """Whether all tables are copied."""
 
     def close(self) -> None:
@@ -226,21 +227,24 @@ class SavedTables:
         """Return the copy of a table; None if it was not saved."""
         return self._copies.get(table)
 
-    def are_saved(self, tables: Iterable[str]) -> bool:
-        """Whether all of these tables are copied already."""
-        return self._copies.keys() >= set(tables)
-
     def save(self, tables: Iterable[str]) -> None:
         """Copy tables that are about to be written for the first time."""
         if names := sorted(set(tables) - self._copies.keys()):
             self._save(names)
 
+    def save_for(self, statement: Statement) -> None:
+        """Copy the tables that the statement is about to write: all, where that is not known."""
+        if statement.kind == "UNKNOWN" or statement.hidden:
+            self.save_all()
+        else:
+            self.save(table for table, _ in statement.writes)
+
     def save_all(self) -> None:
-        """Copy all tables, because a statement may write anything."""
-        if not self.all_saved:
+        """Copy all tables, because anything may be written."""
+        if not self._all_saved:
             self.save(name for (name,) in self._session.query(_ORDINARY))
             self._save_sequences(self._catalog.sequences)
-            self.all_saved = True
+            self._all_saved = True
 
     def _save(self, names: Sequence[str]) -> None:
         layouts = self._layouts(names)
@@ -253,8 +257,7 @@ class SavedTables:
         if statements := "; ".join(copy.copy_sql() for copy in copies if copy.rows):
             self._driver.execute(statements.encode())
         if self._storage is not None:
-            rewritten = sum(copy.rows for copy in copies if not copy.partial)
-            self._storage.add({quote_name(copy.name): copy.rows for copy in copies}, rewritten=rewritten)
+            self._storage.add({quote_name(copy.name): copy.rows for copy in copies})
         for copy in copies:
             self._empty_sql += copy.delete_sql()
             self._fill_sql += copy.restore_sql()

@@ -16,8 +16,8 @@ from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.tables.control_session import ControlSession
 
-_MOST_RUNS = 300
-_MOST_DEAD_ROWS = 20_000
+_MOST_RUNS = 100
+"""Runs after which dead rows are removed in any case."""
 _FEW_ROWS = 20
 """Tables that begin a run with more rows than this fill more than a page anyway."""
 _PAGE = 8192 - 24
@@ -45,7 +45,6 @@ class Storage:
         self._session = session
         self._cursor = session.driver.cursor()
         self._tables: dict[str, int] = {}
-        self._rewritten = 0
         self._statistics: list[tuple[Any, ...]] = []
         self._runs = 0
 
@@ -55,10 +54,9 @@ class Storage:
             self._release_snapshot()
         self._set_statistics(self._statistics)
 
-    def add(self, tables: Mapping[str, int], *, rewritten: int) -> None:
-        """Add tables (quoted names) of so many rows, of which ``rewritten`` are rewritten for every run."""
+    def add(self, tables: Mapping[str, int]) -> None:
+        """Add tables (quoted names) of so many rows."""
         self._tables.update(tables)
-        self._rewritten += rewritten
         statistics = self._cursor.execute(_STATISTICS, [list(tables)]).fetchall()
         self._statistics += statistics
         self._forget_statistics(statistics)
@@ -90,8 +88,7 @@ class Storage:
     def needs_vacuum(self, used: Collection[float]) -> bool:
         """Count a run, and return whether to vacuum the tables after it; ``used`` are the bytes of `usage_query`."""
         self._runs += 1
-        most = min(_MOST_RUNS, _MOST_DEAD_ROWS / (1 + self._rewritten))
-        return self._runs >= most or _PAGE - max(used, default=0.0) < _RESERVE
+        return self._runs >= _MOST_RUNS or _PAGE - max(used, default=0.0) < _RESERVE
 
     def vacuum(self) -> None:
         """Remove dead rows; the snapshot is released for it, because VACUUM keeps the rows that it sees."""

@@ -29,7 +29,7 @@ def beside(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """A second alias for the same database, which this test may not use."""
     monkeypatch.setitem(connections.databases, "beside", connections[DEFAULT_DB_ALIAS].settings_dict.copy())
     yield "beside"
-    # Actors that are kept have a session of this alias each, which nobody would close without it.
+    # The explorer's own sessions may be of this alias, which nobody would close without it.
     close_idle_sessions()
     connections["beside"].close()
     del connections["beside"]

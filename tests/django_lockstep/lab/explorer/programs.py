@@ -166,7 +166,7 @@ def left_behind(pks: list[int]) -> list[Any]:
 
 def race(*raced: Program, observe: Callable[[Any], Any] = left_behind) -> Scenario:
     """Race the programs; every end is right."""
-    return among([actor(each) for each in raced], observe=observe)
+    return among([actor(program) for program in raced], observe=observe)
 
 
 def among(actors: list[Callable[[Any], int]], *, observe: Callable[[Any], Any] = left_behind) -> Scenario:

@@ -56,7 +56,7 @@ def trigger(body: str, when: str = "BEFORE INSERT OR UPDATE") -> tuple[str, str]
 def program(*statements: str) -> Callable[[Any], int]:
     """Return an actor that sends these in one transaction, and returns the sum of the numbers read."""
 
-    def act(made: Any) -> int:
+    def act(fixture: Any) -> int:
         with transaction.atomic():
             return sum(value or 0 for sql in statements for row in run(sql) for value in row)
 
@@ -65,7 +65,7 @@ def program(*statements: str) -> Callable[[Any], int]:
 
 def contents(*tables: str) -> Callable[[Any], Any]:
     """Return what shows the rows of the tables."""
-    return lambda made: [sorted(map(str, run(f"SELECT * FROM {table}"))) for table in tables]
+    return lambda fixture: [sorted(map(str, run(f"SELECT * FROM {table}"))) for table in tables]
 
 
 def race_on(

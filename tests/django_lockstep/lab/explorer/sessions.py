@@ -5,6 +5,7 @@ from typing import Any
 
 from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey, TableFacts
 from django_lockstep.lab.explorer.effects.footprints import LOCAL, Commits, Footprint
+from django_lockstep.lab.explorer.effects.introspection import Functions
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 
@@ -17,9 +18,9 @@ READ, WRITE = "SELECT price FROM seat WHERE id = 1", "UPDATE seat SET price = 2 
 class Session:
     """Sends statements one by one; with the same commits, sessions are of one run."""
 
-    def __init__(self, commits: Commits, *, level: str = "serializable", **given: Any) -> None:
-        self._given = {"alias": "default", "pid": 1, "autocommit": False, "isolation": level, **given}
-        catalog = Catalog([SEAT, TICKET, STUB], uncounted=["anything"])
+    def __init__(self, commits: Commits, *, level: str = "serializable", **options: Any) -> None:
+        self._given = {"alias": "default", "pid": 1, "autocommit": False, "isolation": level, **options}
+        catalog = Catalog([SEAT, TICKET, STUB], functions=Functions(servers=frozenset({"anything"})))
         self._transaction = Transaction(catalog, commits)
         self._open = False
 

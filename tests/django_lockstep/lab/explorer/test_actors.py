@@ -18,9 +18,8 @@ import django
 django.setup()
 from django_lockstep.lab.explorer.driver.actors import Actor
 
-actor, events, begun = Actor(), SimpleQueue(), threading.Event()
-news = threading.Event()
-actor.assign(0, "A", events=events, settings="")
+events, begun, news = SimpleQueue(), threading.Event(), threading.Event()
+actor = Actor(0, "A", events=events, settings="")
 
 def runs_until_interrupted(argument):
     begun.set()
@@ -67,9 +66,9 @@ def test_a_traced_program_goes_on_after_a_run_was_abandoned(how: str) -> None:
 
 
 def test_settings_behind_one_that_the_role_may_not_set_are_made_all_the_same() -> None:
-    hooks, actor = Mock(), Actor()
+    actor = Actor(0, "A", events=SimpleQueue(), settings="SET deadlock_timeout = 1;SET enable_seqscan = off")
+    hooks = Mock()
     hooks.send_out_of_band.side_effect = [False, True]
-    actor.assign(0, "A", events=SimpleQueue(), settings="SET deadlock_timeout = 1;SET enable_seqscan = off")
 
     actor._set_up(hooks)
 

@@ -161,39 +161,39 @@ def raises_unless_issued(pks: list[int]) -> int:
 
 
 @examples(20)
-@given(one=programs, other=programs)
-def test_reduced_and_full_search_find_the_same_outcomes(one: Program, other: Program) -> None:
-    agree(race(one, other))
+@given(first=programs, second=programs)
+def test_reduced_and_full_search_find_the_same_outcomes(first: Program, second: Program) -> None:
+    agree(race(first, second))
 
 
 @examples(6)
-@given(one=serializable, other=serializable)
-def test_they_agree_on_serializable_transactions_with_a_retry(one: Program, other: Program) -> None:
-    agree(among([retried(one), retried(other)]))
+@given(first=serializable, second=serializable)
+def test_they_agree_on_serializable_transactions_with_a_retry(first: Program, second: Program) -> None:
+    agree(among([retried(first), retried(second)]))
 
 
 @examples(6)
-@given(one=short, other=short, third=short)
-def test_they_agree_on_three_actors(one: Program, other: Program, third: Program) -> None:
-    agree(race(one, other, third), most=2 * MOST)
+@given(first=short, second=short, third=short)
+def test_they_agree_on_three_actors(first: Program, second: Program, third: Program) -> None:
+    agree(race(first, second, third), most=2 * MOST)
 
 
 @examples(5)
-@given(one=briefly_serializable, other=briefly_serializable, third=briefly_serializable)
-def test_they_agree_on_three_serializable_actors(one: Program, other: Program, third: Program) -> None:
-    agree(race(one, other, third), most=2 * MOST)
+@given(first=briefly_serializable, second=briefly_serializable, third=briefly_serializable)
+def test_they_agree_on_three_serializable_actors(first: Program, second: Program, third: Program) -> None:
+    agree(race(first, second, third), most=2 * MOST)
 
 
 @examples(12)
-@given(one=inserting_last(most=2), other=inserting_last(most=2))
-def test_they_agree_on_serializable_transactions_that_insert_last(one: Program, other: Program) -> None:
-    agree(among([retried(one), retried(other)]))
+@given(first=inserting_last(most=2), second=inserting_last(most=2))
+def test_they_agree_on_serializable_transactions_that_insert_last(first: Program, second: Program) -> None:
+    agree(among([retried(first), retried(second)]))
 
 
 @examples(1)
-@given(one=inserting_last(most=1), other=briefly_serializable, third=briefly_serializable)
-def test_they_agree_on_three_of_which_one_inserts_last(one: Program, other: Program, third: Program) -> None:
-    agree(race(one, other, third), most=2 * MOST)
+@given(first=inserting_last(most=1), second=briefly_serializable, third=briefly_serializable)
+def test_they_agree_on_three_of_which_one_inserts_last(first: Program, second: Program, third: Program) -> None:
+    agree(race(first, second, third), most=2 * MOST)
 
 
 @examples(36)

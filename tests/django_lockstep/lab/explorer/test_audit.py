@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A relation for which all steps of different actors are independent."""
-    monkeypatch.setattr(branches, "dependent", lambda one, other: False)
+    monkeypatch.setattr(branches, "dependent", lambda first, second: False)
 
 
 def price_of(seen: Any) -> Scenario:
@@ -118,16 +118,16 @@ SCENARIO = price_of(anything)
 
 
 def test_walks_do_not_go_where_every_schedule_was_run() -> None:
-    known = _Node()
-    known.add([0, 0, 1])
+    runs = _Node()
+    runs.add([0, 0, 1])
     moves = []
     for number in range(8):
-        walk = RandomWalk(str(number), runs=known)
+        walk = RandomWalk(str(number), runs=runs)
         run = list(walked(walk, [2, 1]))
-        known.add([actor for actor, _ in run], [enabled for _, enabled in run])
+        runs.add([actor for actor, _ in run], [enabled for _, enabled in run])
         moves.append("".join(str(actor) for actor, _ in run))
 
-    assert known.exhausted
+    assert runs.exhausted
     assert {*moves, "001"} == {"001", "010", "100"}
 
 

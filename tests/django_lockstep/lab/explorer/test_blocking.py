@@ -25,7 +25,7 @@ def waits(run: Run) -> list[tuple[str, str, tuple[str, ...], str | None]]:
 
 
 def race(*actors: stories.Actor, set_up: Callable[[], Any] = stories.one_seat) -> Scenario:
-    return Scenario(set_up=set_up, actors=actors, invariant=lambda made: True)
+    return Scenario(set_up=set_up, actors=actors, invariant=lambda fixture: True)
 
 
 def in_sql(*statements: str) -> stories.Actor:
@@ -94,10 +94,10 @@ def test_a_second_one_waits_until_the_first_one_commits(
 def test_a_child_waits_at_commit_for_its_locked_parent_unless_the_key_stays(
     options: dict[str, Any], waiting: list[str]
 ) -> None:
-    found = explore(race(locking(**options), sell))
+    result = explore(race(locking(**options), sell))
 
-    runs = [replay(race(locking(**options), sell), outcome.schedule) for outcome in found.outcomes]
-    assert found.verdict == "holds"
+    runs = [replay(race(locking(**options), sell), outcome.schedule) for outcome in result.outcomes]
+    assert result.verdict == "holds"
     assert [step.sql for step in replay(race(locking(**options), sell), "ABB").steps if step.waited_for] == waiting
     assert all(run.holds for run in runs)
 
@@ -191,10 +191,10 @@ def test_a_serialization_failure_is_an_error_like_any_other() -> None:
         with isolated_transaction(isolation_level="repeatable read"):
             Seat.objects.filter(pk=pk).update(price=stories.price(pk) + 10)
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[repeatable] * 2))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[repeatable] * 2))
 
-    assert (found.verdict, set(found.errors)) == ("holds", {"40001"})
-    assert {tuple(outcome.errors.values()) for outcome in found.outcomes} == {(), ("40001",)}
+    assert (result.verdict, set(result.errors)) == ("holds", {"40001"})
+    assert {tuple(outcome.errors.values()) for outcome in result.outcomes} == {(), ("40001",)}
 
 
 def test_write_skew_is_refused_at_serializable_only() -> None:
@@ -234,10 +234,10 @@ def test_three_in_a_ring_deadlock(victim: Any, loser: str) -> None:
 
 
 def test_three_in_a_ring_are_explored_to_the_end() -> None:
-    found = explore(RING)
+    result = explore(RING)
 
-    assert (found.verdict, found.deadlocks > 0) == ("holds", True)
-    assert {tuple(o.errors.items()) for o in found.outcomes} == {(), *(((name, "40P01"),) for name in "ABC")}
+    assert (result.verdict, result.deadlocks > 0) == ("holds", True)
+    assert {tuple(o.errors.items()) for o in result.outcomes} == {(), *(((name, "40P01"),) for name in "ABC")}
 
 
 def upgraded(pk: int) -> None:
@@ -248,18 +248,18 @@ def upgraded(pk: int) -> None:
 
 
 def test_two_actors_that_share_a_lock_and_both_want_it_exclusively_deadlock() -> None:
-    found = explore(race(upgraded, upgraded))
+    result = explore(race(upgraded, upgraded))
 
-    assert found.deadlocks > 0
-    assert set(found.errors) == {"40P01"}
+    assert result.deadlocks > 0
+    assert set(result.errors) == {"40P01"}
 
 
 def test_two_that_go_on_within_their_statements_and_then_wait_for_each_other_deadlock() -> None:
     shared = ("savepoint", False, ("lock_share", 0))
     program = ("read committed", (shared, ("savepoint", False, ("add_to_cheap", 1))))
-    found = explore(programs.race(program, program, program), max_schedules=20)
+    result = explore(programs.race(program, program, program), max_schedules=20)
 
-    assert (found.verdict, set(found.errors)) == ("incomplete", {"40P01"})
+    assert (result.verdict, set(result.errors)) == ("incomplete", {"40P01"})
 
 
 # Somebody outside of the race
@@ -268,12 +268,12 @@ def test_two_that_go_on_within_their_statements_and_then_wait_for_each_other_dea
 def test_who_waits_for_a_session_outside_is_stuck_and_the_session_named(held: int, other: Session) -> None:
     scenario = race(locking(), stories.price, set_up=lambda: held)
 
-    found = explore(scenario, step_timeout=1.0)
+    result = explore(scenario, step_timeout=1.0)
 
-    assert found.verdict == "stuck"
-    assert "A after 'SELECT" in found.reason
-    assert f"waits for session {other.pid} (" in found.reason
-    assert "idle in transaction" in found.reason
+    assert result.verdict == "stuck"
+    assert "A after 'SELECT" in result.reason
+    assert f"waits for session {other.pid} (" in result.reason
+    assert "idle in transaction" in result.reason
     with pytest.raises(Stuck, match=f"session {other.pid}"):
         replay(scenario, "", step_timeout=1.0)
 
@@ -284,7 +284,7 @@ def test_who_waits_for_a_connection_of_his_own_is_stuck(allowed: str) -> None:
             stories.computed(pk)
             Seat.objects.using(allowed).filter(pk=pk).update(guest="Ada")
 
-    found = explore(race(both), step_timeout=1.0)
+    result = explore(race(both), step_timeout=1.0)
 
-    assert found.verdict == "stuck"
-    assert "waits for A's own connection" in found.reason
+    assert result.verdict == "stuck"
+    assert "waits for A's own connection" in result.reason

@@ -40,16 +40,16 @@ WRONG = CheckResult(
 MEANT = replace(WRONG, name="meant to break", ok=True)
 
 
-def suite_of(*found: CheckResult) -> ET.Element:
-    root = ET.fromstring(as_junit(found, suite="races"))  # noqa: S314 - written by ourselves
+def suite_of(*results: CheckResult) -> ET.Element:
+    root = ET.fromstring(as_junit(results, suite="races"))  # noqa: S314 - written by ourselves
     (suite,) = root
     assert (root.tag, suite.tag) == ("testsuites", "testsuite")
     return suite
 
 
-def run_of(*found: CheckResult) -> dict[str, Any]:
+def run_of(*results: CheckResult) -> dict[str, Any]:
     """Return the only run, after a look at what SARIF requires."""
-    log = json.loads(as_sarif(found))
+    log = json.loads(as_sarif(results))
     (run,) = log["runs"]
     assert (log["version"], log["$schema"].rpartition("/")[2]) == ("2.1.0", "sarif-2.1.0.json")
     driver = run["tool"]["driver"]
@@ -157,15 +157,15 @@ def report(scenario: Scenario, *, as_expected: bool, **options: Any) -> RaceRepo
 
 @pytest.mark.django_db(transaction=True)
 def test_a_broken_race_is_reported_at_the_line_that_breaks_it() -> None:
-    (found,) = check_results([report(stories.raising(stories.naive), as_expected=False)])
+    (result,) = check_results([report(stories.raising(stories.naive), as_expected=False)])
 
-    assert (found.ok, found.kind) == (False, "lost update")
-    assert found.message.startswith("lost update: B wrote price 110.00")
-    assert found.location is not None
-    assert found.location.path.endswith("stories.py")
-    assert "update(price=value + 10)" in Path(found.location.path).read_text().splitlines()[found.location.line - 1]
-    assert "WRONG" in found.details
-    assert [step.actor for step in found.steps[:3]] == ["A", "A", "B"]
+    assert (result.ok, result.kind) == (False, "lost update")
+    assert result.message.startswith("lost update: B wrote price 110.00")
+    assert result.location is not None
+    assert result.location.path.endswith("stories.py")
+    assert "update(price=value + 10)" in Path(result.location.path).read_text().splitlines()[result.location.line - 1]
+    assert "WRONG" in result.details
+    assert [step.actor for step in result.steps[:3]] == ["A", "A", "B"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -183,7 +183,7 @@ def test_a_replayed_schedule_is_reported_too() -> None:
     runs = [replay(scenario, schedule) for schedule in ("AABBAB", "AAABBB")]
     reports = [RaceReport(name="seat", runs=(run,), as_expected=run.holds) for run in runs]
 
-    assert [(found.ok, found.kind) for found in check_results(reports)] == [(False, "lost update"), (True, "")]
+    assert [(result.ok, result.kind) for result in check_results(reports)] == [(False, "lost update"), (True, "")]
     assert all(FORMATS[name](reports) for name in ("junit", "sarif"))
 
 

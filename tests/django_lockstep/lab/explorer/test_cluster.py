@@ -137,9 +137,9 @@ def test_the_search_goes_on(empty_cluster: Cluster, trouble: Callable[[Cluster],
 
     with ThreadPoolExecutor(1) as thread:
         done = thread.submit(interfere)
-        found = facts(on(empty_cluster, WAITING, step_timeout=60.0, warm_up=False))
+        result = facts(on(empty_cluster, WAITING, step_timeout=60.0, warm_up=False))
         done.result()
-    assert found == expected
+    assert result == expected
 
 
 def test_a_slow_worker_changes_nothing(empty_cluster: Cluster) -> None:

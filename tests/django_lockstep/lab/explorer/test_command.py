@@ -90,9 +90,9 @@ def test_one_schedule_is_replayed() -> None:
 
 
 def test_json_has_each_exploration_by_name() -> None:
-    found = json.loads(run("queue:unlocked", "--format", "json"))["queue:unlocked"]
-    assert found["verdict"] == "broken"
-    assert found["failure"]["explanation"].startswith("stale check: ")
+    report = json.loads(run("queue:unlocked", "--format", "json"))["queue:unlocked"]
+    assert report["verdict"] == "broken"
+    assert report["failure"]["explanation"].startswith("stale check: ")
 
 
 def test_limits_are_passed_on() -> None:
@@ -229,8 +229,8 @@ def test_other_sessions_of_a_confirmed_database_are_named(no_tests: None, other:
 
 
 def test_copies_of_an_actor_can_be_more() -> None:
-    found = json.loads(run(f"{HERE}.COPIES", "--actors", "3", "--format", "json"))
-    assert found[f"{HERE}.COPIES"]["actors"] == ["A", "B", "C"]
+    report = json.loads(run(f"{HERE}.COPIES", "--actors", "3", "--format", "json"))
+    assert report[f"{HERE}.COPIES"]["actors"] == ["A", "B", "C"]
 
 
 @pytest.mark.parametrize("name", [name for name, race in RACES.items() if race.many])

@@ -120,11 +120,11 @@ def test_a_schedule_says_who_goes_first(first: str, last: str) -> None:
 
 @pytest.mark.slow
 def test_an_exploration_holds_though_the_server_decides() -> None:
-    found = explore(scenario(), tree=True)
+    result = explore(scenario(), tree=True)
 
-    assert (found.verdict, found.unsteerable) == ("holds", 0), found.reason
-    assert found.tree
-    assert {C, D} <= {"ABCD".index(line.moves[0]) for line in found.tree if line.start == f"{BOTH_WAIT}B"}
+    assert (result.verdict, result.unsteerable) == ("holds", 0), result.reason
+    assert result.tree
+    assert {C, D} <= {"ABCD".index(line.moves[0]) for line in result.tree if line.start == f"{BOTH_WAIT}B"}
 
 
 @pytest.mark.slow

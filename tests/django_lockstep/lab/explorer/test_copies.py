@@ -50,9 +50,9 @@ def change_the_key(pk: int) -> None:
 
 @pytest.mark.parametrize("actor", [raise_price, replace, truncate, change_the_key])
 def test_every_row_is_put_back(rows: list[dict[str, Any]], actor: Callable[[int], None]) -> None:
-    found = explore(Scenario(set_up=first, actors=[actor, raise_price], invariant=lambda pk: True))
+    result = explore(Scenario(set_up=first, actors=[actor, raise_price], invariant=lambda pk: True))
 
-    assert found.verdict == "holds", found.reason
+    assert result.verdict == "holds", result.reason
     assert held() == rows
 
 
@@ -66,13 +66,13 @@ def test_set_up_finds_the_same_rows_before_every_schedule(rows: list[dict[str, A
     explore(Scenario(set_up=set_up, actors=[replace, raise_price], invariant=lambda pk: True), reduction="none")
 
     assert len(seen) > 2
-    assert all(each == rows for each in seen)
+    assert all(rows_before == rows for rows_before in seen)
 
 
 def test_an_end_is_the_rows_that_differ(rows: list[dict[str, Any]]) -> None:
-    found = explore(Scenario(set_up=first, actors=[raise_price, raise_price]))
+    result = explore(Scenario(set_up=first, actors=[raise_price, raise_price]))
 
-    state: Any = found.outcomes[0].state
+    state: Any = result.outcomes[0].state
     (now,), (before,) = state["shop_seat"], state["shop_seat, removed"]
     assert (before["row"], before["price"], now["price"]) == ("0", "0.00", "2.00")
 
@@ -124,12 +124,12 @@ def test_a_table_may_have_any_name(table: str, rows: int) -> None:
         run(f'CREATE TABLE "{table}" (id int PRIMARY KEY, n int)')
         try:
             run(f'INSERT INTO "{table}" SELECT g, 0 FROM generate_series(1, %s) AS g', [rows])
-            found = counts_up(table)
-            assert (found.verdict, len(run(f'SELECT id FROM "{table}" WHERE n = 0'))) == ("broken", rows)
+            result = counts_up(table)
+            assert (result.verdict, len(run(f'SELECT id FROM "{table}" WHERE n = 0'))) == ("broken", rows)
             shown = replay(
                 Scenario(set_up=lambda: None, actors=[program(f'UPDATE "{table}" SET n = 1')]), "", rows=True
             )
-            assert {each.what.strip('"') for each in shown.held if each.strength.startswith("FOR")} >= {f"{table} id=1"}
+            assert {lock.what.strip('"') for lock in shown.held if lock.strength.startswith("FOR")} >= {f"{table} id=1"}
         finally:
             run(f'DROP TABLE "{table}"')
 

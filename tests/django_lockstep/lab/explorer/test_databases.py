@@ -34,7 +34,7 @@ def test_one_that_is_confirmed_is_not(no_tests: None, settings: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "made_for_tests"),
+    ("name", "test_name", "made_for_tests"),
     [
         ("test_shop", None, True),
         ("test_shop_gw1", None, True),
@@ -45,10 +45,10 @@ def test_one_that_is_confirmed_is_not(no_tests: None, settings: Any) -> None:
     ],
 )
 def test_test_databases_are_known_by_the_name_that_django_gives(
-    name: str, given: str | None, made_for_tests: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, test_name: str | None, made_for_tests: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(connection.settings_dict, "NAME", name)
-    monkeypatch.setitem(connection.settings_dict["TEST"], "NAME", given)
+    monkeypatch.setitem(connection.settings_dict["TEST"], "NAME", test_name)
     assert is_test_database(connection) is made_for_tests
 
 

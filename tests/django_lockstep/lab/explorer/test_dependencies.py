@@ -39,9 +39,9 @@ def locks(row: int, strength: str) -> str:
     return f"SELECT id FROM made_a WHERE id = {row} FOR {strength}"
 
 
-def crossing(one: str, other: str) -> tuple[Program, Program]:
+def crossing(first: str, second: str) -> tuple[Program, Program]:
     """Lock two rows in either order: there is a deadlock if the two locks conflict."""
-    return (locks(1, one), locks(2, other)), (locks(2, one), locks(1, other))
+    return (locks(1, first), locks(2, second)), (locks(2, first), locks(1, second))
 
 
 def at(level: str, *statements: str) -> Program:
@@ -56,7 +56,7 @@ def adds(amount: int, row: int) -> str:
     return f"UPDATE made_a SET v = v + {amount} WHERE id = {row}"
 
 
-def tells_when_it_is_refused(made: object) -> None:
+def tells_when_it_is_refused(fixture: object) -> None:
     with transaction.atomic():
         for sql in at("SERIALIZABLE", reads(2), adds(5, 1)):
             run(sql)
@@ -121,20 +121,20 @@ SPARE_PAIRS = {(Mode.UPDATE, Mode.INSERT), (Mode.UPDATE, Mode.UNIQUE), (Mode.INS
 
 
 def name(row: footprints.Dependency) -> str:
-    return f"{row.one} / {row.other}"
+    return f"{row.first} / {row.second}"
 
 
 def searched(programs: tuple[Program | Callable[[Any], None], ...]) -> tuple[Any, bool]:
     """Return the ends of a search, and whether there was a deadlock in it."""
     footprints.dependent.cache_clear()
-    actors = (program(*each) if isinstance(each, tuple) else each for each in programs)
+    actors = (program(*statements) if isinstance(statements, tuple) else statements for statements in programs)
     scenario = race_on(TABLES, ROWS, *actors)
     result: Exploration = explore(scenario, raises=(DatabaseError, LookupError), audit=0)
     return ends(result), bool(result.deadlocks)
 
 
 def test_the_manual_prints_the_table() -> None:
-    printed = [f"| {row.one} | {row.other} | {row.when} |" for row in DEPENDENCIES]
+    printed = [f"| {row.first} | {row.second} | {row.when} |" for row in DEPENDENCIES]
 
     assert "\n".join(printed) in MANUAL.read_text()
 
@@ -156,7 +156,7 @@ REFUSED = Footprint(reads=SEEN.reads, tried=WRITE.locks)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "depends"),
+    ("first", "second", "depends"),
     [
         (SEEN, WRITE, False),
         (SEEN, COMMIT, True),
@@ -179,8 +179,8 @@ REFUSED = Footprint(reads=SEEN.reads, tried=WRITE.locks)
         (OPAQUE, LOCAL, False),
     ],
 )
-def test_what_depends_on_what(one: Footprint, other: Footprint, depends: bool) -> None:
-    assert dependent(one, other) is dependent(other, one) is depends
+def test_what_depends_on_what(first: Footprint, second: Footprint, depends: bool) -> None:
+    assert dependent(first, second) is dependent(second, first) is depends
 
 
 @pytest.mark.slow

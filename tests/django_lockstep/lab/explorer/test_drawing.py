@@ -24,7 +24,7 @@ STRANGE = [
 def drawn_run(*, actors: int = 2, steps: int = 4, sql: str = "UPDATE shop_seat SET price = 1 WHERE id = 1") -> Run:
     """Everybody moves in turn; each statement begins a wait that the next actor's move ends."""
     names = [f"actor {sql[:20]} {number}" for number in range(actors)]
-    made = tuple(
+    drawn_steps = tuple(
         Step(
             actor=names[number % actors],
             begun=number,
@@ -43,7 +43,7 @@ def drawn_run(*, actors: int = 2, steps: int = 4, sql: str = "UPDATE shop_seat S
     return Run(
         schedule=schedule,
         preemptions=0,
-        steps=made,
+        steps=drawn_steps,
         errors={names[0]: sql},
         results={},
         state=sql,
@@ -99,7 +99,7 @@ def test_bars_of_one_actor_do_not_overlap() -> None:
     layout = Layout(drawn_run(actors=3, steps=30))
     for actor in layout.actors:
         mine = [bar for bar in layout.bars() if bar.step.actor == actor]
-        assert all((one.tail or one.head).bottom < other.head.y for one, other in pairwise(mine))
+        assert all((first.tail or first.head).bottom < second.head.y for first, second in pairwise(mine))
 
 
 def test_a_run_without_a_statement_is_drawn_too() -> None:

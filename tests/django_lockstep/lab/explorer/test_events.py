@@ -14,7 +14,7 @@ _TIMES = 20_000
 _STALLED = 5
 """Seconds without an end of a wait after which there will be none."""
 _REPORTED: Event = (0, "gate", None)
-_LATE: Event = (1, "look", None)
+_LATE: Event = (1, "done", None)
 
 
 def test_a_wait_ends_at_its_time_out_however_short_it_is() -> None:
@@ -26,10 +26,10 @@ def test_a_wait_ends_at_its_time_out_however_short_it_is() -> None:
             events.put(_REPORTED)
             assert next_event(events, timeout=_AT_ONCE) == _REPORTED
             try:
-                found = next_event(events, timeout=_AT_ONCE)
+                event = next_event(events, timeout=_AT_ONCE)
             except Empty:
                 continue
-            raise AssertionError(f"wait {number} ended with {found} only")
+            raise AssertionError(f"wait {number} ended with {event} only")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from tests.testapps.shop.models import PlainSeat, Seat
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def never(made: Any) -> bool:
+def never(fixture: Any) -> bool:
     return False
 
 
@@ -39,17 +39,17 @@ def write_half(pk: int) -> None:
 
 
 def test_a_lost_update_names_the_writer_the_value_and_its_source() -> None:
-    found = explain(replay(race(stories.naive, write_half), "ABBBAA"))
+    result = explain(replay(race(stories.naive, write_half), "ABBBAA"))
 
-    assert found.removesuffix(" (steps 1 and 5)") == (
+    assert result.removesuffix(" (steps 1 and 5)") == (
         "lost update: A wrote price 110.00 computed from 100.00, which B had changed to 50.00 in between"
     )
 
 
 def test_a_lost_update_of_an_expression_says_the_expression() -> None:
-    found = explain(replay(race(stories.naive, stories.computed), "ABBAA"))
+    result = explain(replay(race(stories.naive, stories.computed), "ABBAA"))
 
-    assert found.endswith("computed from 100.00, which B had changed (price = price + 10) in between (steps 1 and 4)")
+    assert result.endswith("computed from 100.00, which B had changed (price = price + 10) in between (steps 1 and 4)")
 
 
 def take_where_covered(pk: int) -> None:
@@ -71,10 +71,10 @@ def save_all_fields(pk: int) -> None:
 
 
 def test_a_write_of_fields_that_were_not_meant_is_a_lost_update() -> None:
-    found = explain(replay(race(save_all_fields, rename), "ABA"))
+    result = explain(replay(race(save_all_fields, rename), "ABA"))
 
     assert (
-        found
+        result
         == "lost update: A wrote guest '' as it had read it, which B had changed to Ada in between (steps 1 and 3)"
     )
 
@@ -106,9 +106,9 @@ def test_reads_on_both_sides_of_ones_own_write_may_differ() -> None:
             Seat.objects.filter(pk=pk).update(price=F("price") + 1)
             stories.price(pk)
 
-    found = explain(replay(race(look_write_look, stories.computed), "ABBAA"))
+    result = explain(replay(race(look_write_look, stories.computed), "ABBAA"))
 
-    assert not found.startswith("non-repeatable read")
+    assert not result.startswith("non-repeatable read")
 
 
 def count_twice(pk: int) -> Any:
@@ -146,8 +146,8 @@ def test_rows_of_two_guests_are_no_duplicate() -> None:
         if not Seat.objects.filter(guest="Grace").exists():
             Seat.objects.create(guest="Grace")
 
-    found = explain(replay(race(book, book_for_grace), "ABAB"))
-    assert not found.startswith("duplicate insert")
+    result = explain(replay(race(book, book_for_grace), "ABAB"))
+    assert not result.startswith("duplicate insert")
 
 
 def test_a_deadlock_names_the_cycle_with_its_rows_and_the_victim() -> None:
@@ -171,9 +171,9 @@ def one_user() -> int:
 
 
 def test_a_flag_that_no_actor_changes_is_not_a_lost_update() -> None:
-    found = explain(replay(race(greet, greet, set_up=one_user), "ABAB"))
+    result = explain(replay(race(greet, greet, set_up=one_user), "ABAB"))
 
-    assert found.removesuffix(" (steps 2 and 4)") == (
+    assert result.removesuffix(" (steps 2 and 4)") == (
         "lost update: B wrote first_name Ada! computed from Ada, which A had changed to Ada! in between"
     )
 
@@ -190,15 +190,15 @@ def test_a_constraint_is_named() -> None:
     def taken(pk: int) -> None:
         Seat.objects.bulk_create([Seat(pk=pk)])
 
-    found = explain(replay(race(taken), ""))
+    result = explain(replay(race(taken), ""))
 
-    assert found == "constraint violation: shop_seat_pkey refused A's INSERT shop_seat"
+    assert result == "constraint violation: shop_seat_pkey refused A's INSERT shop_seat"
 
 
 def test_a_failed_attempt_that_was_run_again_lost_nothing() -> None:
-    found = explain(replay(race(stories.optimistic, stories.computed), "ABBAAAAA"))
+    result = explain(replay(race(stories.optimistic, stories.computed), "ABBAAAAA"))
 
-    assert found == "unexplained"
+    assert result == "unexplained"
 
 
 def test_the_step_that_breaks_is_named() -> None:
@@ -222,8 +222,8 @@ def test_right_ends_are_never_called_an_anomaly(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, race in RACES.items() if race.holds])
 def test_safe_code_is_not_explained_even_if_its_end_is_called_wrong(name: str) -> None:
-    known = RACES[name].scenario
-    doubted = Scenario(set_up=known.set_up, actors=known.actors, observe=known.observe, invariant=never)
+    scenario = RACES[name].scenario
+    doubted = Scenario(set_up=scenario.set_up, actors=scenario.actors, observe=scenario.observe, invariant=never)
     kinds = {
         find_explanation(replay(doubted, outcome.schedule)).kind
         for outcome in explore(doubted, max_schedules=20).outcomes

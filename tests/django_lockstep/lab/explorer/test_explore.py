@@ -38,23 +38,23 @@ def nothing_is_left_behind(transactional_db: None) -> Iterator[None]:
 
 
 def test_a_lost_update_is_found_with_its_simplest_schedule() -> None:
-    found = explore(stories.raising(stories.naive))
+    result = explore(stories.raising(stories.naive))
 
-    assert found.verdict == "broken"
-    assert found.schedules <= 10
-    assert found.failure is not None
-    assert found.failure.preemptions == 1
-    assert found.failure.schedule == "AABBAB"
-    assert found.failure.state == "110.00"
-    assert "AABBAB" in found.reason
+    assert result.verdict == "broken"
+    assert result.schedules <= 10
+    assert result.failure is not None
+    assert result.failure.preemptions == 1
+    assert result.failure.schedule == "AABBAB"
+    assert result.failure.state == "110.00"
+    assert "AABBAB" in result.reason
 
 
 @pytest.mark.parametrize("actor", [stories.locked, stories.optimistic, stories.computed, stories.serializable])
 @pytest.mark.parametrize("reduction", ["dpor", "none"])
 def test_what_is_right_holds(actor: stories.Actor, reduction: Any) -> None:
-    found = explore(stories.raising(actor), reduction=reduction)
+    result = explore(stories.raising(actor), reduction=reduction)
 
-    assert (found.verdict, found.left, [o.state for o in found.outcomes]) == ("holds", 0, ["120.00"])
+    assert (result.verdict, result.left, [o.state for o in result.outcomes]) == ("holds", 0, ["120.00"])
 
 
 def test_retries_are_counted_and_do_not_pause(settings: Any) -> None:
@@ -65,14 +65,14 @@ def test_retries_are_counted_and_do_not_pause(settings: Any) -> None:
     def refused(pk: int) -> None:
         raise StaleVersionError
 
-    def listen(**facts: Any) -> None:
-        told.append((facts["attempt"], facts["wait"]))
+    def listen(**options: Any) -> None:
+        told.append((options["attempt"], options["wait"]))
 
     retrying.connect(listen)
-    found = explore(stories.raising(refused))
+    result = explore(stories.raising(refused))
     retrying.disconnect(listen)
 
-    assert [dict(outcome.errors) for outcome in found.outcomes] == [dict.fromkeys("AB", "RetriesExhausted")]
+    assert [dict(outcome.errors) for outcome in result.outcomes] == [dict.fromkeys("AB", "RetriesExhausted")]
     assert set(told) == {(1, 0.0)}
 
 
@@ -89,18 +89,18 @@ def test_reduction_leaves_out_what_only_swaps_independent_steps() -> None:
 def test_without_an_invariant_a_serial_order_has_to_reach_the_end() -> None:
     scenario = Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2)
 
-    found = explore(scenario)
+    result = explore(scenario)
 
-    assert found.verdict == "broken"
-    assert "one after the other" in found.reason
+    assert result.verdict == "broken"
+    assert "one after the other" in result.reason
     assert explore(Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2)).verdict == "holds"
 
 
 def test_deadlocks_are_reported_with_their_cycle_and_the_last_to_wait_loses() -> None:
-    found = explore(stories.opposite_transfers())
+    result = explore(stories.opposite_transfers())
 
-    assert found.verdict == "holds"  # the victim raised, the other one is a serial order of its own
-    assert found.deadlocks == found.errors["40P01"] > 0
+    assert result.verdict == "holds"  # the victim raised, the other one is a serial order of its own
+    assert result.deadlocks == result.errors["40P01"] > 0
     run = replay(stories.opposite_transfers(), "ABAB")
     (deadlock,) = run.deadlocks
     assert (deadlock.actors, deadlock.victim) == (("A", "B"), "B")
@@ -173,31 +173,31 @@ def test_limits_make_it_incomplete_and_never_right() -> None:
 
 
 def test_one_preemption_is_enough_for_a_lost_update() -> None:
-    found = explore(stories.raising(stories.naive, actors=3))
+    result = explore(stories.raising(stories.naive, actors=3))
 
-    assert found.verdict == "broken"
-    assert found.failure is not None
-    assert found.failure.preemptions == 1
+    assert result.verdict == "broken"
+    assert result.failure is not None
+    assert result.failure.preemptions == 1
 
 
 def test_the_first_wrong_run_may_end_the_search() -> None:
-    found = explore(stories.raising(stories.naive), stop_on_first=True)
+    result = explore(stories.raising(stories.naive), stop_on_first=True)
 
-    assert found.verdict == "broken"
-    assert found.left > 0
+    assert result.verdict == "broken"
+    assert result.left > 0
 
 
 def test_the_first_run_of_some_kind_may_end_the_search() -> None:
-    asked: list[Run] = []
+    replayed: list[Run] = []
 
     def is_second(run: Run) -> bool:
-        asked.append(run)
-        return len(asked) == 2
+        replayed.append(run)
+        return len(replayed) == 2
 
-    found = explore(stories.raising(stories.naive), stop_on_first=is_second)
+    result = explore(stories.raising(stories.naive), stop_on_first=is_second)
 
-    assert len(asked) == found.schedules == 2
-    assert found.left > 0
+    assert len(replayed) == result.schedules == 2
+    assert result.left > 0
 
 
 @pytest.mark.slow
@@ -213,17 +213,17 @@ def test_actors_are_named_by_the_mapping() -> None:
         observe=stories.price,
     )
 
-    found = explore(scenario)
+    result = explore(scenario)
 
-    assert found.actors == ("reader", "writer")
-    assert {outcome.results["reader"] for outcome in found.outcomes} == {"100.00", "110.00"}
+    assert result.actors == ("reader", "writer")
+    assert {outcome.results["reader"] for outcome in result.outcomes} == {"100.00", "110.00"}
 
 
 def test_results_are_json_with_a_schema_version() -> None:
-    found = json.loads(explore(stories.raising(stories.naive)).to_json())
+    report = json.loads(explore(stories.raising(stories.naive)).to_json())
 
-    assert found["schema_version"] == 3
-    assert found["failure"]["steps"][0]["actor"] == "A"
+    assert report["schema_version"] == 3
+    assert report["failure"]["steps"][0]["actor"] == "A"
     assert json.loads(replay(stories.raising(stories.naive), "").to_json())["schema_version"] == 3
 
 
@@ -259,10 +259,10 @@ def endless_after_a_deletion(pk: int) -> None:
     [(sleeper, "pg_sleep"), (endless, "test_explore.py"), (endless_after_a_deletion, "test_explore.py")],
 )
 def test_a_step_that_never_ends_is_reported_and_stopped(actor: stories.Actor, at: str) -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), step_timeout=1.0)
+    result = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), step_timeout=1.0)
 
-    assert found.verdict == "stuck"
-    assert at in found.reason
+    assert result.verdict == "stuck"
+    assert at in result.reason
 
 
 def lock(pk: int) -> None:
@@ -271,10 +271,10 @@ def lock(pk: int) -> None:
 
 
 def test_a_lock_of_another_session_is_reported_with_the_session(held: int, other: Session) -> None:
-    found = explore(Scenario(set_up=lambda: held, actors=[lock], invariant=bool), step_timeout=1.0)
+    result = explore(Scenario(set_up=lambda: held, actors=[lock], invariant=bool), step_timeout=1.0)
 
-    assert found.verdict == "stuck"
-    assert f"session {other.pid}" in found.reason
+    assert result.verdict == "stuck"
+    assert f"session {other.pid}" in result.reason
 
 
 def test_rows_that_cannot_be_put_back_are_an_error(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,9 +350,9 @@ def test_changed_sessions_do_not_reach_the_next_run() -> None:
         assert before != "59s"
         return str(before)
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[careless] * 2, invariant=bool))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[careless] * 2, invariant=bool))
 
-    assert {tuple(outcome.errors) for outcome in found.outcomes} == {()}
+    assert {tuple(outcome.errors) for outcome in result.outcomes} == {()}
 
 
 def test_a_connection_closed_by_the_code_is_followed() -> None:

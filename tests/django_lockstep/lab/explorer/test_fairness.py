@@ -168,9 +168,9 @@ def test_one_that_sleeps_is_woken_by_any_move() -> None:
 
 def test_locks_that_are_not_known_are_never_waited_for() -> None:
     scheduler = FairScheduler()
-    facts: dict[str, Any] = {"locks": frozenset()}
+    options: dict[str, Any] = {"locks": frozenset()}
     for _ in range(2 * _MOST_REFUSALS):
-        scheduler.note(A, sent(refused=True), **facts)
+        scheduler.note(A, sent(refused=True), **options)
         scheduler.note(B, sent())
     assert able(scheduler, A, B) == {A, B}
 
@@ -206,11 +206,11 @@ def among(actor: stories.Actor, *, actors: int, **options: Any) -> Exploration:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("actors", [2, 3])
 def test_loops_that_try_again_without_end_all_get_the_lock_in_the_end(actors: int) -> None:
-    found = among(until_it_has_the_lock, actors=actors)
+    result = among(until_it_has_the_lock, actors=actors)
 
-    assert (found.verdict, found.reason[:25]) == ("holds", "Every fair interleaving w")
-    assert [outcome.state for outcome in found.outcomes] == [f"{100 + 10 * actors}.00"]
-    assert found.schedules <= {2: 12, 3: 200}[actors]
+    assert (result.verdict, result.reason[:25]) == ("holds", "Every fair interleaving w")
+    assert [outcome.state for outcome in result.outcomes] == [f"{100 + 10 * actors}.00"]
+    assert result.schedules <= {2: 12, 3: 200}[actors]
 
 
 @pytest.mark.django_db(transaction=True)

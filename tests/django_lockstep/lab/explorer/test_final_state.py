@@ -39,7 +39,7 @@ def test_other_tables_or_numbers_of_rows_are_no_columns(other: FinalState) -> No
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "words"),
+    ("state", "expected", "words"),
     [
         ("110", "120", ["110 instead of 120"]),
         ("110", "110", []),
@@ -54,8 +54,8 @@ def test_other_tables_or_numbers_of_rows_are_no_columns(other: FinalState) -> No
         ({}, {"seat": [ADA]}, ["seat: one row less, name=Ada, price=1, token=x"]),
     ],
 )
-def test_a_difference_names_the_columns(found: FinalState, expected: FinalState, words: list[str]) -> None:
-    assert describe_difference(found, expected) == words
+def test_a_difference_names_the_columns(state: FinalState, expected: FinalState, words: list[str]) -> None:
+    assert describe_difference(state, expected) == words
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.testapps.shop.models import PlainSeat, Turnstile
 
 def long_run(*marked: int, steps: int = 50, actors: str = "A", waiting: bool = False) -> Run:
     """Return a run of statements that concern no other actor, save for the marked ones, and one that waits."""
-    made = [
+    run_steps = [
         Step(
             actor=actors[number % len(actors)],
             begun=number,
@@ -26,9 +26,9 @@ def long_run(*marked: int, steps: int = 50, actors: str = "A", waiting: bool = F
         for number in range(steps)
     ]
     if waiting:
-        made[20] = replace(made[20], ended=45, shared=True, waited_for=("B",), woken_by="B")
-    schedule = "".join(step.actor for step in made)
-    return Run(schedule=schedule, preemptions=0, steps=tuple(made), errors={}, results={}, state="", holds=True)
+        run_steps[20] = replace(run_steps[20], ended=45, shared=True, waited_for=("B",), woken_by="B")
+    schedule = "".join(step.actor for step in run_steps)
+    return Run(schedule=schedule, preemptions=0, steps=tuple(run_steps), errors={}, results={}, state="", holds=True)
 
 
 def folded(run: Run) -> list[tuple[int, int]]:

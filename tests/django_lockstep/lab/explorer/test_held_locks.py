@@ -70,7 +70,7 @@ def test_a_row_that_others_see_is_held_as_strongly_as_the_statement_locks_it(sta
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("strength", "other_strength"),
     [
         ("FOR KEY SHARE", "FOR KEY SHARE"),
         ("FOR SHARE", "FOR KEY SHARE"),
@@ -79,11 +79,11 @@ def test_a_row_that_others_see_is_held_as_strongly_as_the_statement_locks_it(sta
         ("FOR KEY SHARE", "FOR NO KEY UPDATE"),
     ],
 )
-def test_of_a_row_that_two_have_locked_each_holds_its_own_strength(one: str, other: str) -> None:
-    first, both, left, none = held(replay("ABAB", selects(one), selects(other)))
-    assert first == {("A", "shop_seat", one)}
-    assert both == {("A", "shop_seat", one), ("B", "shop_seat", other)}
-    assert left == {("B", "shop_seat", other)}
+def test_of_a_row_that_two_have_locked_each_holds_its_own_strength(strength: str, other_strength: str) -> None:
+    first, both, left, none = held(replay("ABAB", selects(strength), selects(other_strength)))
+    assert first == {("A", "shop_seat", strength)}
+    assert both == {("A", "shop_seat", strength), ("B", "shop_seat", other_strength)}
+    assert left == {("B", "shop_seat", other_strength)}
     assert none == set()
 
 

@@ -35,11 +35,11 @@ def test_caches_are_warm() -> None:
 def test_a_cold_cache_is_reported_with_the_lines_and_what_to_do() -> None:
     cache.clear()
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[cached] * 2), warm_up=False)
+    result = explore(Scenario(set_up=stories.one_seat, actors=[cached] * 2), warm_up=False)
 
-    assert found.verdict == "nondeterministic"
-    assert "(at tests/django_lockstep/lab/explorer/" in found.reason
-    assert "a cache that an earlier run filled" in found.reason
+    assert result.verdict == "nondeterministic"
+    assert "(at tests/django_lockstep/lab/explorer/" in result.reason
+    assert "a cache that an earlier run filled" in result.reason
 
 
 def poll(pk: int) -> None:
@@ -54,10 +54,10 @@ def finish(pk: int) -> None:
 
 @pytest.mark.parametrize("actors", [[poll, finish], [finish, poll]])
 def test_a_loop_that_polls_lets_others_go(actors: list[stories.Actor]) -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=actors, invariant=bool))
+    result = explore(Scenario(set_up=stories.one_seat, actors=actors, invariant=bool))
 
-    assert found.verdict == "holds"
-    assert "fair" in found.reason
+    assert result.verdict == "holds"
+    assert "fair" in result.reason
 
 
 def test_sleep_is_no_wait_where_the_clock_is_virtual() -> None:
@@ -71,9 +71,9 @@ def test_sleep_is_no_wait_where_the_clock_is_virtual() -> None:
 
     real = time.sleep
     scenario = Scenario(set_up=stories.one_seat, actors=[poll_every_hour, finish], invariant=bool)
-    found = explore(scenario, virtual_sleep=True)
+    result = explore(scenario, virtual_sleep=True)
 
-    assert found.verdict == "holds"
+    assert result.verdict == "holds"
     assert set(slept) == {0, 1, 2}
     assert time.sleep is real
 
@@ -91,10 +91,10 @@ def test_a_virtual_clock_is_no_clock_of_the_explorer() -> None:
         invariant=bool,
     )
     # An hour for each lock would be more than the time limit, and more than any step may take.
-    found = explore(scenario, virtual_sleep=True, timeout=60)
+    result = explore(scenario, virtual_sleep=True, timeout=60)
 
-    assert found.verdict == "holds"
-    assert found.deadlocks
+    assert result.verdict == "holds"
+    assert result.deadlocks
 
 
 def test_a_query_that_is_repeated_is_no_loop_that_polls() -> None:
@@ -102,9 +102,9 @@ def test_a_query_that_is_repeated_is_no_loop_that_polls() -> None:
         for _ in range(5):
             stories.price(pk)
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[look_around, stories.computed], invariant=bool))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[look_around, stories.computed], invariant=bool))
 
-    assert (found.verdict, found.yields) == ("holds", 0)
+    assert (result.verdict, result.yields) == ("holds", 0)
 
 
 def test_a_run_without_an_end_is_stuck() -> None:
@@ -112,11 +112,11 @@ def test_a_run_without_an_end_is_stuck() -> None:
         while True:
             raised(pk)
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[for_ever, finish], invariant=bool), max_steps=30)
+    result = explore(Scenario(set_up=stories.one_seat, actors=[for_ever, finish], invariant=bool), max_steps=30)
 
-    assert found.verdict == "stuck"
-    assert "30 steps (max_steps)" in found.reason
-    assert "test_loops.py:" in found.reason
+    assert result.verdict == "stuck"
+    assert "30 steps (max_steps)" in result.reason
+    assert "test_loops.py:" in result.reason
 
 
 def test_the_time_is_looked_at_inside_a_run() -> None:
@@ -125,6 +125,6 @@ def test_the_time_is_looked_at_inside_a_run() -> None:
             for _ in range(50):
                 cursor.execute("UPDATE shop_seat SET price = price FROM pg_sleep(0.02)")
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[slow] * 2, invariant=bool), timeout=0.2)
+    result = explore(Scenario(set_up=stories.one_seat, actors=[slow] * 2, invariant=bool), timeout=0.2)
 
-    assert (found.verdict, found.schedules) == ("incomplete", 0)
+    assert (result.verdict, result.schedules) == ("incomplete", 0)

@@ -41,10 +41,10 @@ def test_a_move_shows_the_rows_that_everyone_sees_then() -> None:
 
 
 def report_on(scenario: Any) -> RaceReport:
-    found = explore(scenario)
-    runs = tuple(runs_to_draw(scenario, found))
+    result = explore(scenario)
+    runs = tuple(runs_to_draw(scenario, result))
     serial = tuple(replay(scenario, letter) for letter in "AB")
-    return RaceReport(name="seat", exploration=found, runs=runs, serial=serial)
+    return RaceReport(name="seat", exploration=result, runs=runs, serial=serial)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -56,7 +56,7 @@ def test_a_card_says_which_anomaly_it_is_and_whether_a_serial_order_ends_so() ->
 
 def test_what_is_not_known_is_not_said() -> None:
     (outcome,) = (Outcome(errors={}, results={}, state="1", holds=False, count=1, schedule="AB"),)
-    facts: dict[str, Any] = dict.fromkeys(("schedules", "redundant", "unsteerable", "yields", "left", "deadlocks"), 0)
-    facts |= {"verdict": "broken", "reason": "", "actors": ("A", "B"), "errors": {}, "waits": {}, "seconds": 0.0}
-    (card,) = outcome_cards(RaceReport(name="t", exploration=Exploration(outcomes=(outcome,), **facts)))
+    values: dict[str, Any] = dict.fromkeys(("schedules", "redundant", "unsteerable", "yields", "left", "deadlocks"), 0)
+    values |= {"verdict": "broken", "reason": "", "actors": ("A", "B"), "errors": {}, "waits": {}, "seconds": 0.0}
+    (card,) = outcome_cards(RaceReport(name="t", exploration=Exploration(outcomes=(outcome,), **values)))
     assert (card.serial, card.anomaly) == (None, "")

@@ -69,11 +69,11 @@ UPDATE = "UPDATE shop_seat SET price = %s, guest = '--/*' WHERE id = %s"
 
 @pytest.mark.parametrize("actor", [tagged_for_django, tagged_for_the_driver, tagged_for_a_cursor_of_the_server])
 def test_comments_are_not_part_of_a_statement(actor: stories.Actor) -> None:
-    found = explore(stories.raising(actor))
+    result = explore(stories.raising(actor))
 
-    assert found.verdict == "broken", found.reason
-    assert found.failure is not None
-    statements = {step.sql.removeprefix("FETCH ") for step in found.failure.steps}
+    assert result.verdict == "broken", result.reason
+    assert result.failure is not None
+    statements = {step.sql.removeprefix("FETCH ") for step in result.failure.steps}
     assert any(re.fullmatch(r"SELECT price FROM shop_seat WHERE id = (%s|\d+)", sql) for sql in statements), statements
     assert actor is tagged_for_a_cursor_of_the_server or UPDATE in statements
 
@@ -94,12 +94,12 @@ def test_code_that_comments_every_statement_sends_none(how: str) -> None:
         else:
             connection_created.connect(connected)
             stack.callback(connection_created.disconnect, connected)
-        found = explore(stories.raising(stories.naive))
+        result = explore(stories.raising(stories.naive))
     close_idle_sessions()
 
-    assert found.verdict == "broken", found.reason
-    assert found.failure is not None
-    lines = {step.source.partition(":")[0] for step in found.failure.steps}
+    assert result.verdict == "broken", result.reason
+    assert result.failure is not None
+    lines = {step.source.partition(":")[0] for step in result.failure.steps}
     assert lines == {"tests/django_lockstep/lab/explorer/stories.py"}
 
 
@@ -137,35 +137,35 @@ def by_the_order_of_a_set(pk: int) -> None:
 
 @pytest.mark.parametrize("actor", [by_what_went_before, by_the_order_of_a_set])
 def test_other_statements_on_the_same_schedule_are_reported(actor: stories.Actor) -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool))
 
-    assert found.verdict == "nondeterministic"
-    assert "were different from the last time" in found.reason
-    assert "Then: A: SELECT" in found.reason
-    assert "Now:  A: SELECT" in found.reason
+    assert result.verdict == "nondeterministic"
+    assert "were different from the last time" in result.reason
+    assert "Then: A: SELECT" in result.reason
+    assert "Now:  A: SELECT" in result.reason
 
 
 @pytest.mark.parametrize("actor", [by_chance, by_the_clock])
 def test_values_may_differ_as_long_as_the_statements_are_the_same(actor: stories.Actor) -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[actor] * 2, invariant=stories.raised_by(10)))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[actor] * 2, invariant=stories.raised_by(10)))
 
-    assert found.verdict == "broken", found.reason
+    assert result.verdict == "broken", result.reason
 
 
 def test_even_a_race_of_one_schedule_is_run_twice() -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[by_the_order_of_a_set], invariant=bool))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[by_the_order_of_a_set], invariant=bool))
 
-    assert (found.verdict, found.schedules) == ("nondeterministic", 1)
+    assert (result.verdict, result.schedules) == ("nondeterministic", 1)
 
 
 def test_an_end_that_does_not_come_twice_is_reported() -> None:
     count = numbers()
     scenario = Scenario(set_up=stories.one_seat, actors=[stories.naive], observe=lambda pk: count())
 
-    found = explore(scenario)
+    result = explore(scenario)
 
-    assert found.verdict == "nondeterministic"
-    assert "ended differently when it was repeated" in found.reason
+    assert result.verdict == "nondeterministic"
+    assert "ended differently when it was repeated" in result.reason
 
 
 def in_a_thread(pk: int) -> None:
@@ -189,10 +189,10 @@ def on_a_second_connection(pk: int) -> None:
 def test_a_connection_that_cannot_be_scheduled_is_reported(actor: stories.Actor, who: str) -> None:
     scenario = Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool)
 
-    found = explore(scenario)
+    result = explore(scenario)
 
-    assert found.verdict == "nondeterministic"
-    assert f"Thread '{who}' opened its own connection to 'default'" in found.reason
+    assert result.verdict == "nondeterministic"
+    assert f"Thread '{who}' opened its own connection to 'default'" in result.reason
     with pytest.raises(Nondeterminism):
         replay(scenario, "")
 
@@ -242,10 +242,10 @@ def nothing_kept() -> Iterator[None]:
 @pytest.mark.usefixtures("nothing_kept")
 @pytest.mark.parametrize("actor", [by_the_driver, by_a_session_that_is_kept, by_an_asynchronous_driver, by_a_process])
 def test_sessions_outside_of_django_are_reported(actor: stories.Actor) -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.price], invariant=bool))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.price], invariant=bool))
 
-    assert found.verdict == "nondeterministic"
-    assert "sessions were opened outside of Django" in found.reason
+    assert result.verdict == "nondeterministic"
+    assert "sessions were opened outside of Django" in result.reason
 
 
 def test_connections_that_the_code_closes_are_none_of_these() -> None:
@@ -254,9 +254,9 @@ def test_connections_that_the_code_closes_are_none_of_these() -> None:
         stories.locked(pk)
         connections.close_all()
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[closing, closing], invariant=bool))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[closing, closing], invariant=bool))
 
-    assert found.verdict == "holds", found.reason
+    assert result.verdict == "holds", result.reason
 
 
 def test_a_connection_pooler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

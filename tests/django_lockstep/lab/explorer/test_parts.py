@@ -52,7 +52,7 @@ def compute_and_sell(pk: int) -> None:
         send(f"WITH changed AS ({SET}) {SELL}", price + 10, pk, uuid.uuid4())
 
 
-def sold(made: Any) -> list[Any]:
+def sold(fixture: Any) -> list[Any]:
     return [*Seat.objects.order_by("pk").values_list("price", flat=True), Ticket.objects.count()]
 
 

@@ -42,15 +42,15 @@ def seen_by_the_explorer(statements: list[str]) -> set[int | None]:
     """Return the keys of the rows of made_a that it takes for read; None if others may be locked, too."""
     with connection.cursor() as cursor:
         reader = Transaction(Catalog.load(cursor), Commits())
-    found: set[int | None] = set()
+    keys: set[int | None] = set()
     for number, sql in enumerate(statements):
         operation = Operation(
             alias="default", pid=1, sql=sql, in_transaction=number > 0, ends_idle=False, isolation="serializable"
         )
         reader.begin(operation)
         accesses = reader.footprint(operation).accesses
-        found |= {key for access in accesses for table, key in access.read if table == "made_a"}
-    return found
+        keys |= {key for access in accesses for table, key in access.read if table == "made_a"}
+    return keys
 
 
 def locked_by_the_server(statements: list[str]) -> tuple[int, int]:
@@ -112,7 +112,7 @@ def test_of_more_rows_the_server_locks_the_page(statements: list[str]) -> None:
 def test_an_update_that_adds_entries_to_indexes_is_known_by_what_was_counted(
     level: IsolationLevel, column: str, width: int, entries: bool, exploring: Exploring
 ) -> None:
-    def update(made: bool) -> None:
+    def update(fixture: bool) -> None:
         with isolated_transaction(isolation_level=level):
             run(f"UPDATE made_c SET {column} = {column} + 1 WHERE id = 1")
 

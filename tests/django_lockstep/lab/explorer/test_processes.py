@@ -109,10 +109,10 @@ def explored(scenario: Scenario, **options: Any) -> Exploration:
         return explore(scenario, **options)
 
 
-def facts(found: Exploration) -> dict[str, Any]:
+def facts(result: Exploration) -> dict[str, Any]:
     """Return what does not depend on the order in which schedules were run."""
-    kept = {name: value for name, value in found.to_dict().items() if name not in ("seconds", "redundant", "failure")}
-    return {**kept, "failure": found.failure and (found.failure.schedule, found.failure.reason)}
+    kept = {name: value for name, value in result.to_dict().items() if name not in ("seconds", "redundant", "failure")}
+    return {**kept, "failure": result.failure and (result.failure.schedule, result.failure.reason)}
 
 
 # The same result
@@ -139,14 +139,14 @@ def test_two_processes_find_what_one_finds(scenario: Scenario) -> None:
 
 
 def test_the_failure_is_replayed_with_the_values_read() -> None:
-    found = explored(NAIVE, processes=2)
-    assert found.failure is not None
-    assert any(step.values for step in found.failure.steps)
+    result = explored(NAIVE, processes=2)
+    assert result.failure is not None
+    assert any(step.values for step in result.failure.steps)
 
 
 def test_without_reduction_too() -> None:
-    one, two = explored(NAIVE, reduction="none"), explored(NAIVE, reduction="none", processes=3)
-    assert facts(one) == facts(two)
+    first, two = explored(NAIVE, reduction="none"), explored(NAIVE, reduction="none", processes=3)
+    assert facts(first) == facts(two)
 
 
 def test_no_process_waits_for_its_next_branch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,8 +171,8 @@ def test_the_command_finds_a_race_by_its_name_and_with_its_actors() -> None:
 
 def test_the_fixture_explores_scratch_databases_and_comes_back_to_the_tests_own() -> None:
     stories.one_seat()
-    found = RaceFixture()(stories.naive, stories.naive, set_up=stories.one_seat, observe=seats, processes=2)
-    assert [outcome.state for outcome in found.outcomes] == ["1 seat"]
+    result = RaceFixture()(stories.naive, stories.naive, set_up=stories.one_seat, observe=seats, processes=2)
+    assert [outcome.state for outcome in result.outcomes] == ["1 seat"]
     assert seats() == "1 seat"
 
 
@@ -200,8 +200,8 @@ def test_errors_of_the_invariant_are_raised_as_they_are() -> None:
 
 def test_a_step_that_does_not_end_is_stuck() -> None:
     scenario = Scenario(set_up=stories.one_seat, actors=[stuck_in_a_worker, stories.naive], invariant=bool)
-    found = explored(scenario, processes=2, step_timeout=1.0, warm_up=False)
-    assert (found.verdict, "pg_sleep" in found.reason) == ("stuck", True)
+    result = explored(scenario, processes=2, step_timeout=1.0, warm_up=False)
+    assert (result.verdict, "pg_sleep" in result.reason) == ("stuck", True)
 
 
 @pytest.fixture

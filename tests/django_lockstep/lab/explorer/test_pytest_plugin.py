@@ -145,17 +145,17 @@ def test_without_a_set_up_every_schedule_begins_with_the_rows_of_the_test() -> N
             racing(actor, actor, invariant=is_raised)
         with pytest.raises(Failed, match=f"schedule {schedule}, WRONG"):
             racing.replay(schedule, actor, actor, invariant=is_raised)
-    found = racing(lambda: stories.locked(pk), lambda: stories.locked(pk), observe=lambda: Seat.objects.get().price)
-    assert [outcome.end for outcome in found.outcomes] == ["120.00"]
+    result = racing(lambda: stories.locked(pk), lambda: stories.locked(pk), observe=lambda: Seat.objects.get().price)
+    assert [outcome.end for outcome in result.outcomes] == ["120.00"]
     assert Seat.objects.get().price == 100
 
 
 def test_actors_are_called_by_their_functions_where_they_differ() -> None:
-    found = RaceFixture()(stories.locked, stories.computed, set_up=stories.one_seat)
+    result = RaceFixture()(stories.locked, stories.computed, set_up=stories.one_seat)
     alike = RaceFixture()(stories.locked, stories.locked, set_up=stories.one_seat)
     mapped = RaceFixture()({"one": stories.locked, "other": stories.locked}, set_up=stories.one_seat)
 
-    assert (found.actors, alike.actors, mapped.actors) == (("locked", "computed"), ("A", "B"), ("one", "other"))
+    assert (result.actors, alike.actors, mapped.actors) == (("locked", "computed"), ("A", "B"), ("one", "other"))
 
 
 def test_an_impossible_schedule_is_one_sentence() -> None:
@@ -187,13 +187,14 @@ class Lines(list[str]):
 
 
 @pytest.mark.parametrize(
-    ("asked", "lines"), [(False, []), (True, ["races that passed", "test_it: holds, 6 schedules, 1 outcome, 0.5 s"])]
+    ("shows_passed", "lines"),
+    [(False, []), (True, ["races that passed", "test_it: holds, 6 schedules, 1 outcome, 0.5 s"])],
 )
-def test_races_that_passed_are_listed_where_asked_for(asked: bool, lines: list[str]) -> None:
+def test_races_that_passed_are_listed_where_asked_for(shows_passed: bool, lines: list[str]) -> None:
     reporter = Lines(
         ("other", 1), ("race_verdict", "holds"), ("race_schedules", 6), ("race_outcomes", 1), ("race_seconds", 0.5)
     )
-    config: Any = SimpleNamespace(getoption=lambda name: asked)
+    config: Any = SimpleNamespace(getoption=lambda name: shows_passed)
 
     pytest_terminal_summary(reporter, config)
 
@@ -219,9 +220,9 @@ def test_a_directed_race_passes_where_nothing_was_found_and_does_not_say_that_it
     recorded: dict[str, object] = {}
     racing = RaceFixture(record=recorded.__setitem__)
 
-    found = racing(stories.locked, stories.locked, set_up=stories.one_seat, directed=True)
+    result = racing(stories.locked, stories.locked, set_up=stories.one_seat, directed=True)
 
-    assert (found.verdict, found.ok, found.passed) == ("nothing found", False, True)
+    assert (result.verdict, result.ok, result.passed) == ("nothing found", False, True)
     assert recorded["race_verdict"] == "nothing found"
 
 
@@ -233,10 +234,10 @@ def test_a_directed_race_that_breaks_fails_with_a_timeline() -> None:
 
 
 def test_the_fixture_is_there(race: RaceFixture) -> None:
-    found = race(stories.locked, stories.locked, set_up=stories.one_seat)
-    again = race.replay(found.outcomes[0].schedule, *[stories.locked] * 2, set_up=stories.one_seat)
+    result = race(stories.locked, stories.locked, set_up=stories.one_seat)
+    again = race.replay(result.outcomes[0].schedule, *[stories.locked] * 2, set_up=stories.one_seat)
 
-    assert (found.verdict, again.holds) == ("holds", True)
+    assert (result.verdict, again.holds) == ("holds", True)
 
 
 # How a failure is shown
@@ -261,9 +262,9 @@ def test_a_second_failure_does_not_overwrite_the_first(tmp_path: Path) -> None:
 
 def test_json_stands_in_the_failure() -> None:
     said = break_it(RaceFixture(timeline="json"))
-    found, _ = json.JSONDecoder().raw_decode(said[said.index("{\n") :])
+    report, _ = json.JSONDecoder().raw_decode(said[said.index("{\n") :])
 
-    assert found["race"]["failure"]["schedule"] == "AABBAB"
+    assert report["race"]["failure"]["schedule"] == "AABBAB"
 
 
 # Asynchronous actors
@@ -303,9 +304,9 @@ def test_asynchronous_actors_are_steered_statement_by_statement() -> None:
 
 @pytest.mark.parametrize("actor", [stories.locked, async_computed, AsyncActor(), partial(async_computed)])
 def test_what_holds_passes_and_answers_with_the_exploration(actor: Any) -> None:
-    found = RaceFixture()(actor, stories.computed, set_up=stories.one_seat, invariant=stories.raised_by(10))
+    result = RaceFixture()(actor, stories.computed, set_up=stories.one_seat, invariant=stories.raised_by(10))
 
-    assert found.verdict == "holds"
+    assert result.verdict == "holds"
 
 
 def test_a_transaction_of_an_asynchronous_actor_is_on_its_own_connection() -> None:
@@ -314,9 +315,9 @@ def test_a_transaction_of_an_asynchronous_actor_is_on_its_own_connection() -> No
     async def locking(pk: int) -> None:
         await sync_to_async(stories.locked)(pk)
 
-    found = RaceFixture()(locking, locking, set_up=stories.one_seat, invariant=stories.raised_by(10))
+    result = RaceFixture()(locking, locking, set_up=stories.one_seat, invariant=stories.raised_by(10))
 
-    assert found.verdict == "holds"
+    assert result.verdict == "holds"
 
 
 # Where it cannot race

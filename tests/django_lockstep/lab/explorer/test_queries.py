@@ -7,9 +7,9 @@ from django_lockstep.lab.explorer.effects.queries import Text, identifier, read_
 
 
 def read(sql: str) -> Text:
-    found = read_text(sql)
-    assert found is not None
-    return found
+    text = read_text(sql)
+    assert text is not None
+    return text
 
 
 @pytest.mark.parametrize(

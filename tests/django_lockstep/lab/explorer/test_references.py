@@ -25,12 +25,12 @@ def publishes(name: str) -> Any:
 
 
 def test_who_was_first_in_which_table_does_not_matter() -> None:
-    found = explore(
+    result = explore(
         Scenario(set_up=lambda: None, actors={"ada": publishes("Ada"), "bob": publishes("Bob")}), directed=True
     )
 
-    assert found.verdict == "nothing found", found.reason
-    assert len(found.outcomes) == 1
+    assert result.verdict == "nothing found", result.reason
+    assert len(result.outcomes) == 1
 
 
 def test_a_row_that_refers_to_the_other_ones_row_does() -> None:
@@ -39,15 +39,15 @@ def test_a_row_that_refers_to_the_other_ones_row_does() -> None:
         newest = Article.objects.latest("pk")
         Comment.objects.create(article=newest)
 
-    found = explore(
+    result = explore(
         Scenario(
             set_up=lambda: Author.objects.create().pk, actors={"ada": answers_the_newest, "bob": answers_the_newest}
         ),
         directed=True,
     )
 
-    wrong = [difference for outcome in found.outcomes for difference in outcome.differences]
-    assert found.verdict == "broken"
+    wrong = [difference for outcome in result.outcomes for difference in outcome.differences]
+    assert result.verdict == "broken"
     assert any("article_id bob#1 instead of ada#1" in difference for difference in wrong), wrong
 
 
@@ -60,9 +60,9 @@ def test_rows_that_were_rolled_back_are_not_counted() -> None:
         Country.objects.create()
         Article.objects.create(author=Author.objects.create())
 
-    found = explore(Scenario(set_up=lambda: None, actors=[second_one_tries_twice] * 2), directed=True)
+    result = explore(Scenario(set_up=lambda: None, actors=[second_one_tries_twice] * 2), directed=True)
 
-    assert found.verdict == "nothing found", found.reason
+    assert result.verdict == "nothing found", result.reason
 
 
 def test_rows_of_the_set_up_keep_their_keys() -> None:
@@ -72,9 +72,9 @@ def test_rows_of_the_set_up_keep_their_keys() -> None:
         keys.append(Author.objects.create().pk)
         return keys[-1]
 
-    found = explore(Scenario(set_up=author, actors=[lambda pk: Article.objects.create(author_id=pk)]))
+    result = explore(Scenario(set_up=author, actors=[lambda pk: Article.objects.create(author_id=pk)]))
 
-    (outcome,) = found.outcomes
+    (outcome,) = result.outcomes
     end: Any = outcome.state
     assert [article["author_id"] for article in end["press_article"]] == keys[-1:]
 
@@ -82,9 +82,9 @@ def test_rows_of_the_set_up_keep_their_keys() -> None:
 def test_nor_does_it_in_a_table_of_which_only_written_rows_are_put_back() -> None:
     Author.objects.bulk_create(Author() for _ in range(30))
 
-    found = explore(Scenario(set_up=lambda: None, actors=[publishes("Ada"), publishes("Bob")]), directed=True)
+    result = explore(Scenario(set_up=lambda: None, actors=[publishes("Ada"), publishes("Bob")]), directed=True)
 
-    assert found.verdict == "nothing found", found.reason
+    assert result.verdict == "nothing found", result.reason
 
 
 def in_a_text(seat: Seat) -> None:
@@ -139,10 +139,10 @@ def test_a_row_that_is_gone_again_is_told_by_who_made_it() -> None:
         in_a_text(seat)
         seat.delete()
 
-    found = explore(Scenario(actors=[makes_and_deletes] * 2), directed=True)
+    result = explore(Scenario(actors=[makes_and_deletes] * 2), directed=True)
 
-    assert found.verdict == "nothing found", found.reason
-    (outcome,) = found.outcomes
+    assert result.verdict == "nothing found", result.reason
+    (outcome,) = result.outcomes
     assert "SEAT-A#gone/A" in str(outcome.state)
 
 

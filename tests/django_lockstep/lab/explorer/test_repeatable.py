@@ -42,7 +42,7 @@ def test_statistics_of_vacuum_do_not_make_serializable_lock_whole_tables() -> No
         cursor.execute("VACUUM shop_seat")
     told = query("SELECT reltuples FROM pg_class WHERE relname = 'shop_seat'")
 
-    found = explore(scenario, reduction="none")
+    result = explore(scenario, reduction="none")
 
-    assert [outcome.errors for outcome in found.outcomes] == [{}, {}]
+    assert [outcome.errors for outcome in result.outcomes] == [{}, {}]
     assert query("SELECT reltuples FROM pg_class WHERE relname = 'shop_seat'") == told > 0

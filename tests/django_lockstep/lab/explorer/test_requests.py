@@ -13,7 +13,7 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from rest_framework.test import APIClient
 
-from django_lockstep.lab.explorer import Response, Scenario, close_idle_sessions, explore, request_actor
+from django_lockstep.lab.explorer import Response, Scenario, explore, request_actor
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop import views
@@ -35,12 +35,12 @@ def test_two_requests_race(race: RaceFixture) -> None:
 
     with pytest.raises(Failed, match="returned status 201 instead of status 409"):
         race(*booking(client, "book"), set_up=stories.one_seat)
-    found = race(
+    result = race(
         race.request(client.post, at("book-locked")), *booking(client, "book-locked")[1:], set_up=stories.one_seat
     )
 
-    assert found.verdict == "holds"
-    assert {tuple(outcome.results.values()) for outcome in found.outcomes} == {
+    assert result.verdict == "holds"
+    assert {tuple(outcome.results.values()) for outcome in result.outcomes} == {
         ("status 201", "status 409"),
         ("status 409", "status 201"),
     }
@@ -76,10 +76,10 @@ def test_a_login_in_the_set_up_is_every_actor_s_and_their_cookies_are_their_own(
     def by_ada(pk: int, results: Mapping[str, Response], errors: Mapping[str, BaseException]) -> bool:
         return Seat.objects.get(pk=pk).guest == "ada" and not errors
 
-    one = request_actor(client.post, at("book-as-user"))
-    found = explore(Scenario(set_up=set_up, actors=[one, one], invariant=by_ada), directed=True)
+    actor = request_actor(client.post, at("book-as-user"))
+    result = explore(Scenario(set_up=set_up, actors=[actor, actor], invariant=by_ada), directed=True)
 
-    assert found.verdict == "nothing found"
+    assert result.verdict == "nothing found"
     assert "booked" not in client.cookies
 
 
@@ -120,10 +120,10 @@ def test_an_error_of_a_view_is_its_own_actor_s() -> None:
 def test_where_the_client_does_not_raise_the_status_is_500() -> None:
     client = Client(raise_request_exception=False)
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=booking(client, "book-or-raise")))
+    result = explore(Scenario(set_up=stories.one_seat, actors=booking(client, "book-or-raise")))
 
-    assert found.verdict == "holds"
-    assert {tuple(sorted(outcome.results.values())) for outcome in found.outcomes} == {("status 201", "status 500")}
+    assert result.verdict == "holds"
+    assert {tuple(sorted(outcome.results.values())) for outcome in result.outcomes} == {("status 201", "status 500")}
 
 
 def test_a_result_that_is_no_response_is_refused_by_its_type() -> None:
@@ -138,14 +138,13 @@ def test_a_streaming_response_is_read() -> None:
     def streamed(pk: int, results: Mapping[str, Response], errors: Mapping[str, BaseException]) -> bool:
         return {response.body for response in results.values()} == {b"B"}
 
-    one = request_actor(Client().get, at("describe"))
+    actor = request_actor(Client().get, at("describe"))
 
-    assert explore(Scenario(set_up=stories.one_seat, actors=[one, one], invariant=streamed)).verdict == "holds"
+    assert explore(Scenario(set_up=stories.one_seat, actors=[actor, actor], invariant=streamed)).verdict == "holds"
 
 
 def test_a_handler_that_ends_old_connections_does_not_end_an_actor_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
-    close_idle_sessions()  # their connections were opened with another age
     connected: list[tuple[object, object]] = []
 
     def handle(pk: int) -> HttpResponse:
@@ -156,12 +155,11 @@ def test_a_handler_that_ends_old_connections_does_not_end_an_actor_s(monkeypatch
         connected.append((before, connection.connection))
         return response
 
-    one = request_actor(handle, lambda pk: pk)
-    found = explore(Scenario(set_up=stories.one_seat, actors=[one, one]))
+    actor = request_actor(handle, lambda pk: pk)
+    result = explore(Scenario(set_up=stories.one_seat, actors=[actor, actor]))
 
-    assert (found.verdict, found.errors) == ("holds", {})
+    assert (result.verdict, result.errors) == ("holds", {})
     assert all(before is after is not None for before, after in connected)
-    close_idle_sessions()
 
 
 @pytest.mark.parametrize("signal", [request_started, request_finished])

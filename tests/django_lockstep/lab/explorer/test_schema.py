@@ -17,7 +17,7 @@ def both(case: Case) -> tuple[Exploration, Exploration]:
     others = ("CREATE TABLE made_b (id int PRIMARY KEY)",) if "REFERENCES made_b" in "".join(case.schema) else ()
     rows = (*(("INSERT INTO made_b VALUES (0)",) if others else ()), *case.rows)
     with made(*others, *case.schema):
-        scenario = race_on(case.tables, rows, program(*case.one), program(*case.other))
+        scenario = race_on(case.tables, rows, program(*case.first), program(*case.second))
         return explore(scenario, raises=DatabaseError), explore(scenario, reduction="none", raises=DatabaseError)
 
 
@@ -34,20 +34,20 @@ def test_what_the_database_does_by_itself_is_not_left_out(name: str) -> None:
 
 def test_reports_name_what_depends_on_everything() -> None:
     case = CASES["trigger that notifies"]
-    found, _ = both(case)
-    report = RaceReport(name="numbers", exploration=found)
+    result, _ = both(case)
+    report = RaceReport(name="numbers", exploration=result)
 
     assert f"depends on everything: {case.told}" in as_text([report])
     assert f"Depends on everything: {case.told}" in as_html([report])
-    assert found.to_dict()["opaque"] == (case.told,)
+    assert result.to_dict()["opaque"] == (case.told,)
 
 
 def test_in_which_order_a_statement_locks_rows_depends_on_who_changed_them_before() -> None:
-    def change_all(made: bool) -> None:
+    def change_all(fixture: bool) -> None:
         run("UPDATE made_a SET v = v + 1 WHERE id = 1")
         run("UPDATE made_a SET v = v + 1 WHERE v < 9")
 
-    def change_in_order(made: bool) -> None:
+    def change_in_order(fixture: bool) -> None:
         run("UPDATE made_a SET v = v + 1 WHERE id = 2")
         with transaction.atomic():
             run("UPDATE made_a SET v = v + 1 WHERE id = 1")

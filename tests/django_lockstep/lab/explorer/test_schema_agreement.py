@@ -38,8 +38,8 @@ def explored_whole(drawing: Drawing) -> tuple[Exploration, Exploration] | None:
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + EXAMPLES))
 def test_reduced_and_full_search_agree_on_random_schemas(seed: int) -> None:
     drawings = (Drawing(1000 * seed + number) for number in count())
-    drawing, found = next((each, both) for each in drawings if (both := explored_whole(each)))
-    full, reduced = found
+    drawing, explorations = next((candidate, both) for candidate in drawings if (both := explored_whole(candidate)))
+    full, reduced = explorations
 
     assert full.verdict == reduced.verdict == "holds", (full.reason, reduced.reason, drawing)
     assert ends(reduced) == ends(full), drawing

@@ -35,11 +35,11 @@ def run(branch: Branch, programs: Programs) -> str | None:
 
 def runs(search: Search, programs: Programs) -> list[str | None]:
     """Run every schedule, one after the other."""
-    found = []
+    schedules = []
     while branch := search.take():
-        found.append(run(branch, programs))
+        schedules.append(run(branch, programs))
         search.add(branch)
-    return found
+    return schedules
 
 
 def played(search: Search, programs: Programs) -> set[str]:
@@ -48,15 +48,15 @@ def played(search: Search, programs: Programs) -> set[str]:
 
 def classes(schedules: Collection[str | None], programs: Programs) -> set[tuple[tuple[str, ...], ...]]:
     """Return the complete schedules up to the order of independent steps: who wrote each row in which order."""
-    found = set()
+    orders_by_row = set()
     for schedule in filter(None, schedules):
         left = [list(program) for program in programs]
         orders: dict[str, list[str]] = {}
         for letter in schedule:
             for row in left["ABCD".index(letter)].pop(0):
                 orders.setdefault(row, []).append(letter)
-        found.add(tuple(sorted((row, *order) for row, order in orders.items())))
-    return found
+        orders_by_row.add(tuple(sorted((row, *order) for row, order in orders.items())))
+    return orders_by_row
 
 
 PROGRAMS: list[Programs] = [
@@ -114,15 +114,15 @@ def test_other_actors_in_a_known_state_are_nondeterminism() -> None:
 
 def runs_at_the_same_time(search: Search, programs: Programs, *, most: int, random: Random) -> list[str | None]:
     """Run every schedule, up to so many at the same time, as other processes would: they end in any order."""
-    found: list[str | None] = []
+    schedules: list[str | None] = []
     running: list[Branch] = []
     while True:
         while len(running) < most and (branch := search.take()):
             running.append(sent(branch))
         if not running:
-            return found
+            return schedules
         branch = running.pop(random.randrange(len(running)))
-        found.append(run(branch, programs))
+        schedules.append(run(branch, programs))
         search.add(sent(branch))
 
 
@@ -145,17 +145,17 @@ def test_however_many_run_at_the_same_time_each_class_is_run_and_hardly_any_twic
     together = one_by_one = 0
     for programs in [random_programs(random) for _ in range(60)]:
         expected = runs(Search(), programs)
-        found = runs_at_the_same_time(Search(), programs, most=most, random=random)
+        schedules = runs_at_the_same_time(Search(), programs, most=most, random=random)
 
-        assert classes(found, programs) == classes(played(Search(reduce=False), programs), programs)
-        together, one_by_one = together + len(found), one_by_one + len(expected)
+        assert classes(schedules, programs) == classes(played(Search(reduce=False), programs), programs)
+        together, one_by_one = together + len(schedules), one_by_one + len(expected)
     assert together <= 1.02 * one_by_one
 
 
 def test_without_reduction_the_schedules_are_the_same_however_many_run() -> None:
     for programs in PROGRAMS:
-        found = runs_at_the_same_time(Search(reduce=False), programs, most=5, random=Random(5))
-        assert sorted(filter(None, found)) == sorted(played(Search(reduce=False), programs))
+        schedules = runs_at_the_same_time(Search(reduce=False), programs, most=5, random=Random(5))
+        assert sorted(filter(None, schedules)) == sorted(played(Search(reduce=False), programs))
 
 
 def test_a_branch_that_was_taken_before_the_search_started_over_is_ignored() -> None:

@@ -27,9 +27,9 @@ def replay(schedule: str, *actors: stories.Actor, set_up: Callable[[], Any] = st
 def prices(run: Run) -> list[Views]:
     """Return by move what everyone sees: the prices of all seats."""
     views: list[Views] = [{} for _ in run.schedule]
-    for each in run.seen:
-        if each.move >= 0:
-            views[each.move][each.actor] = [row.get("price") for row in each.rows]
+    for view in run.seen:
+        if view.move >= 0:
+            views[view.move][view.actor] = [row.get("price") for row in view.rows]
     return views
 
 
@@ -59,7 +59,7 @@ def test_a_snapshot_sees_what_was_committed_before_it() -> None:
 
 
 def test_a_serializable_transaction_is_not_asked() -> None:
-    assert {each.actor for each in replay("AABB", stories.serializable, stories.serializable).seen} == {""}
+    assert {view.actor for view in replay("AABB", stories.serializable, stories.serializable).seen} == {""}
 
 
 def locks_the_table(pk: int) -> None:
@@ -84,11 +84,11 @@ def test_a_row_that_is_gone_is_not_there() -> None:
 
 
 def test_only_columns_that_change_are_kept_behind_the_key() -> None:
-    assert {tuple(row) for each in replay("", stories.naive).seen for row in each.rows} == {("id", "version", "price")}
+    assert {tuple(row) for view in replay("", stories.naive).seen for row in view.rows} == {("id", "version", "price")}
 
 
 def test_what_was_there_before_the_first_move_is_known() -> None:
-    assert [(each.move, each.rows[0]["price"]) for each in replay("", raises_at_once).seen] == [
+    assert [(view.move, view.rows[0]["price"]) for view in replay("", raises_at_once).seen] == [
         (-1, "100.00"),
         (0, "110.00"),
     ]
@@ -109,7 +109,7 @@ def renames(pk: int) -> None:
 def test_secrets_are_masked(settings: Settings) -> None:
     settings.LOCKSTEP_LAB_SECRETS = ["guest"]
     seen = replay("", renames).seen
-    assert [each.rows[0].keys() for each in seen] == [{"id", "version", "guest"}] * len(seen) != []
+    assert [view.rows[0].keys() for view in seen] == [{"id", "version", "guest"}] * len(seen) != []
     assert "Ada" not in str(seen)
 
 

@@ -27,7 +27,7 @@ NAIVE = stories.raising(stories.naive)
 
 def alone(actor: stories.Actor, set_up: Any = stories.one_seat) -> Scenario:
     return Scenario(
-        set_up=set_up, actors=[actor], invariant=lambda made: True, observe=lambda made: tables("shop_seat")
+        set_up=set_up, actors=[actor], invariant=lambda fixture: True, observe=lambda fixture: tables("shop_seat")
     )
 
 
@@ -94,7 +94,7 @@ def int_uuid(value: int) -> Any:
 
 
 def test_names_that_need_quotes_and_values_with_braces_arrive() -> None:
-    def rename(made: Any) -> None:
+    def rename(fixture: Any) -> None:
         OddSeat.objects.filter(pk="a}'b").update(guest='{"x}\\": 1}')
 
     text = write_spec(alone(rename, lambda: OddSeat.objects.create(pk="a}'b", guest="{}"))).text
@@ -131,7 +131,7 @@ def test_savepoints_have_short_names_and_several_statements_are_one_step() -> No
 
 
 def test_a_run_without_tables_is_a_spec_too() -> None:
-    assert printed(write_spec(alone(lambda made: query("SELECT pg_advisory_xact_lock(1)"), int)).text)
+    assert printed(write_spec(alone(lambda fixture: query("SELECT pg_advisory_xact_lock(1)"), int)).text)
 
 
 def in_small_letters(pk: int) -> None:

@@ -10,12 +10,13 @@ from django_lockstep.lab.explorer.effects.footprints import (
     FootprintKey,
     Mode,
 )
+from django_lockstep.lab.explorer.effects.introspection import Functions
 from django_lockstep.lab.explorer.effects.sql import parse
 from django_lockstep.lab.explorer.effects.statements import Statement
 
 
-def table(name: str, **facts: Any) -> TableFacts:
-    return TableFacts(name=name, **{"pk": "id", "unique": frozenset({"id"}), **facts})
+def table(name: str, **values: Any) -> TableFacts:
+    return TableFacts(name=name, **{"pk": "id", "unique": frozenset({"id"}), **values})
 
 
 AUDITED = frozenset({"table audited: its trigger t calls audit()"})
@@ -27,8 +28,11 @@ TABLES = [
 ]
 
 
+FUNCTIONS = Functions(servers=frozenset({"lower", "my_function"}))
+
+
 def read(sql: str, *params: Any) -> Statement:
-    return parse(sql, params, catalog=Catalog(TABLES, uncounted=["lower", "my_function"]))
+    return parse(sql, params, catalog=Catalog(TABLES, functions=FUNCTIONS))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ def test_a_foreign_key_locks_the_row_that_is_named_if_its_column_is_written(
 
 
 @pytest.mark.parametrize(
-    "facts",
+    "values",
     [
         {"guards": frozenset({"INSERT"})},
         {"foreign_keys": frozenset({ForeignKey(parent="seat", columns=("seat_id",), to_key=False)})},
@@ -153,8 +157,8 @@ def test_a_foreign_key_locks_the_row_that_is_named_if_its_column_is_written(
     ],
     ids=["set by a trigger", "to another column", "of two columns"],
 )
-def test_a_foreign_key_locks_any_row_if_the_statement_does_not_say_which(facts: Any) -> None:
-    ticket = table("ticket", **{"foreign_keys": frozenset({ForeignKey(parent="seat", columns=("seat_id",))}), **facts})
+def test_a_foreign_key_locks_any_row_if_the_statement_does_not_say_which(values: Any) -> None:
+    ticket = table("ticket", **{"foreign_keys": frozenset({ForeignKey(parent="seat", columns=("seat_id",))}), **values})
     statement = parse("INSERT INTO ticket (seat_id, price) VALUES (3, 7)", None, catalog=Catalog([*TABLES, ticket]))
 
     assert (("seat", None), Mode.KEY_SHARE) in statement.locks
@@ -249,9 +253,9 @@ def test_what_the_schema_does_is_said() -> None:
     ],
 )
 def test_what_changes_the_session_makes_all_that_follows_unknown(sql: str, changes_session: bool) -> None:
-    found = read(sql)
+    statement = read(sql)
 
-    assert (found.kind, found.changes_session) == ("UNKNOWN", changes_session)
+    assert (statement.kind, statement.changes_session) == ("UNKNOWN", changes_session)
 
 
 @pytest.mark.parametrize("name", ["lockstep.edit_token", "lock_timeout"])

@@ -9,7 +9,7 @@ P0, P1 = Value(params=(0,)), Value(params=(1,))
 
 
 def equalities(sql: str) -> dict[str, Value]:
-    return {each.column: each.value for each in read_statement(sql).equalities}
+    return {condition.column: condition.value for condition in read_statement(sql).equalities}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ INSERT = 'INSERT INTO "shop_seat" ("row", "guest") VALUES (%s, NULL) RETURNING "
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("step", "words"),
     [
         (step(SELECT, "7"), "SELECT shop_seat id=7"),
         (step(f"{SELECT} FOR NO KEY UPDATE NOWAIT", "7"), "SELECT shop_seat id=7 FOR NO KEY UPDATE NOWAIT"),
@@ -50,8 +50,8 @@ INSERT = 'INSERT INTO "shop_seat" ("row", "guest") VALUES (%s, NULL) RETURNING "
         (step(""), ""),
     ],
 )
-def test_a_statement_in_short(made: Step, words: str) -> None:
-    assert describe_step(made) == words
+def test_a_statement_in_short(step: Step, words: str) -> None:
+    assert describe_step(step) == words
 
 
 def test_an_update_says_what_it_sets_and_where() -> None:
@@ -81,9 +81,9 @@ def test_values_are_not_taken_for_sql() -> None:
     ],
 )  # fmt: skip
 def test_the_columns_that_values_belong_to(sql: str, columns: dict[str, set[str]]) -> None:
-    found = {name: values for name, values in columns_of(sql, ("P", "Q", "R", "S")) if name != "price"}
+    hidden = {name: values for name, values in columns_of(sql, ("P", "Q", "R", "S")) if name != "price"}
 
-    assert found == columns
+    assert hidden == columns
 
 
 def test_an_empty_text_can_be_seen() -> None:
@@ -91,11 +91,11 @@ def test_an_empty_text_can_be_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same", "possible"),
+    ("sql", "other_sql", "same", "possible"),
     [("1", "1", True, True), ("1", "2", False, False)],
 )
-def test_rows_are_compared_by_what_fixes_them(one: str, other: str, same: bool, possible: bool) -> None:
-    first, second = summarize(step(SELECT, one)), summarize(step(SELECT, other))
+def test_rows_are_compared_by_what_fixes_them(sql: str, other_sql: str, same: bool, possible: bool) -> None:
+    first, second = summarize(step(SELECT, sql)), summarize(step(SELECT, other_sql))
     assert (first.same_row(second), first.may_touch(second)) == (same, possible)
 
 
@@ -114,7 +114,7 @@ def test_a_guard_on_what_is_set_does_not_tell_rows_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("step", "words"),
     [
         (step(SELECT, "1", rows=1, id="1", price="5"), "id=1, price=5"),
         (step(SELECT, "1", rows=1, id="1", price=None), "id=1, price=NULL"),
@@ -125,8 +125,8 @@ def test_a_guard_on_what_is_set_does_not_tell_rows_apart() -> None:
         (step("COMMIT"), ""),
     ],
 )
-def test_what_came_of_a_statement(made: Step, words: str) -> None:
-    assert describe_result(made) == words
+def test_what_came_of_a_statement(step: Step, words: str) -> None:
+    assert describe_result(step) == words
 
 
 # What runs tell of their steps
@@ -146,7 +146,7 @@ def test_steps_are_numbered_by_their_transaction() -> None:
             with transaction.atomic():
                 stories.price(pk)
 
-    told_of = [(made.sql.split()[0], made.transaction) for made in run_alone(two_blocks).steps]
+    told_of = [(step.sql.split()[0], step.transaction) for step in run_alone(two_blocks).steps]
 
     assert told_of == [
         ("UPDATE", 0),

@@ -132,14 +132,14 @@ def test_names_of_actors_have_their_letters() -> None:
 # Secrets
 
 
-def sign_up(made: object) -> None:
+def sign_up(fixture: object) -> None:
     user = User.objects.create_user("ada", password="correct horse", last_name="battery")
     User.objects.filter(password=user.password).update(first_name=user.password[:150])
 
 
 def test_secrets_are_masked_wherever_they_stand(settings: Any) -> None:
     settings.LOCKSTEP_LAB_SECRETS = ["last_name"]
-    run = replay(Scenario(set_up=lambda: None, actors=[sign_up], invariant=lambda made: False), "")
+    run = replay(Scenario(set_up=lambda: None, actors=[sign_up], invariant=lambda fixture: False), "")
 
     for text in (timeline(run), run.to_json(), svg(run)):
         assert "pbkdf2" not in text

@@ -27,7 +27,7 @@ THREE_READS = [READ, "SELECT price FROM seat WHERE id = 5", "SELECT price FROM s
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "matters"),
+    ("first", "second", "matters"),
     [
         ([READ], [READ], False),
         ([READ], ["SELECT count(*) FROM seat"], False),
@@ -58,9 +58,11 @@ THREE_READS = [READ, "SELECT price FROM seat WHERE id = 5", "SELECT price FROM s
         ([*THREE_READS, INSERT, "COMMIT"], [OTHER_CHANGE, "COMMIT"], True),
     ],
 )
-def test_of_overlapping_serializable_steps_the_order_matters(one: list[str], other: list[str], matters: bool) -> None:
+def test_of_overlapping_serializable_steps_the_order_matters(
+    first: list[str], second: list[str], matters: bool
+) -> None:
     commits = Commits()
-    mine, theirs = Session(commits).send("SELECT 1", *one), Session(commits).send("SELECT 1", *other)
+    mine, theirs = Session(commits).send("SELECT 1", *first), Session(commits).send("SELECT 1", *second)
 
     assert dependent(mine, theirs) is dependent(theirs, mine) is matters
 
@@ -154,15 +156,17 @@ def test_a_transaction_that_may_not_write_depends_on_every_serializable_one() ->
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-@pytest.mark.parametrize("wanted", [CHANGE, f"{READ} FOR UPDATE"])
-def test_who_comes_too_late_for_a_row_depends_on_its_changes_and_not_on_who_wants_it(level: str, wanted: str) -> None:
+@pytest.mark.parametrize("statement", [CHANGE, f"{READ} FOR UPDATE"])
+def test_who_comes_too_late_for_a_row_depends_on_its_changes_and_not_on_who_wants_it(
+    level: str, statement: str
+) -> None:
     commits = Commits()
     session, another = Session(commits, level=level), Session(commits, level=level)
     session.send(READ)
     changed = Session(commits, level=level).send(CHANGE, "COMMIT")
     holder = another.send(CHANGE)
 
-    late = session.send(wanted, error=SerializationFailure())
+    late = session.send(statement, error=SerializationFailure())
 
     assert dependent(late, changed)
     assert not dependent(late, holder)
@@ -209,11 +213,11 @@ def test_an_update_that_finds_no_row_has_only_read() -> None:
 
 def test_after_a_wait_it_has_locked_the_row_although_that_no_longer_matches() -> None:
     transaction = Transaction(Catalog([SEAT]), Commits())
-    facts: dict[str, Any] = {"alias": "default", "pid": 1, "isolation": "read committed", "rows": 0}
-    update = Operation(sql=GUARDED, autocommit=False, ends_idle=False, **facts)
+    options: dict[str, Any] = {"alias": "default", "pid": 1, "isolation": "read committed", "rows": 0}
+    update = Operation(sql=GUARDED, autocommit=False, ends_idle=False, **options)
     transaction.begin(update)
     assert dependent(transaction.footprint(update, waited=True), steps(GUARDED, level="read committed", rows=1))
-    end = transaction.footprint(Operation(sql="COMMIT", in_transaction=True, ends_idle=True, **facts))
+    end = transaction.footprint(Operation(sql="COMMIT", in_transaction=True, ends_idle=True, **options))
     assert end.releases
     assert end.publishes == frozenset(), "it has locked the row, and changed nothing"
 

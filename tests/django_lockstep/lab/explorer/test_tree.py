@@ -87,31 +87,31 @@ def explored(actor: stories.Actor, **options: Any) -> Exploration:
 @pytest.mark.django_db(transaction=True)
 class TestExplorations:
     def test_every_schedule_is_in_it_with_its_outcome(self) -> None:
-        found = explored(stories.naive)
-        assert found.tree is not None
-        counts: dict[int | None, int] = {number: outcome.count for number, outcome in enumerate(found.outcomes)}
-        abandoned: dict[int | None, int] = {None: found.redundant} if found.redundant else {}
-        assert found.tree[0].ends == counts | abandoned
-        ends = {each.schedule for each in found.tree if not each.fork}
-        assert {outcome.schedule for outcome in found.outcomes} <= ends
-        assert len(ends) == found.schedules + found.redundant
+        result = explored(stories.naive)
+        assert result.tree is not None
+        counts: dict[int | None, int] = {number: outcome.count for number, outcome in enumerate(result.outcomes)}
+        abandoned: dict[int | None, int] = {None: result.redundant} if result.redundant else {}
+        assert result.tree[0].ends == counts | abandoned
+        ends = {line.schedule for line in result.tree if not line.fork}
+        assert {outcome.schedule for outcome in result.outcomes} <= ends
+        assert len(ends) == result.schedules + result.redundant
 
     def test_every_way_to_go_on_was_run_or_says_why_not(self) -> None:
         full, reduced = explored(stories.naive, reduction="none"), explored(stories.naive)
         assert full.tree is not None
         assert reduced.tree is not None
-        assert [each.cuts for each in full.tree if each.cuts] == []
+        assert [line.cuts for line in full.tree if line.cuts] == []
         # Each schedule that the reduction left out goes through a cut branch.
-        run = {each.schedule for each in reduced.tree if not each.fork}
-        cut = [cut.schedule for each in reduced.tree for cut in each.cuts]
-        left_out = {each.schedule for each in full.tree if not each.fork} - run
+        run = {line.schedule for line in reduced.tree if not line.fork}
+        cut = [cut.schedule for line in reduced.tree for cut in line.cuts]
+        left_out = {line.schedule for line in full.tree if not line.fork} - run
         assert left_out
         assert [schedule for schedule in left_out if not schedule.startswith(tuple(cut))] == []
 
     def test_what_a_search_that_was_ended_left_is_not_called_needless(self) -> None:
-        found = explored(stories.naive, max_schedules=1)
-        assert found.tree is not None
-        reasons = {cut.reason for each in found.tree for cut in each.cuts}
+        result = explored(stories.naive, max_schedules=1)
+        assert result.tree is not None
+        reasons = {cut.reason for line in result.tree for cut in line.cuts}
         assert "left" in reasons
         assert "independent" not in reasons
 

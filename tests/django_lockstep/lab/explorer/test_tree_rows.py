@@ -65,8 +65,8 @@ def test_a_large_tree_shows_what_ends_alike_in_one_line() -> None:
 
 
 def test_without_a_tree_there_are_none() -> None:
-    found: Any = SimpleNamespace(tree=None, schedules=1, outcomes=())
-    assert list(tree_rows(found)) == []
+    exploration: Any = SimpleNamespace(tree=None, schedules=1, outcomes=())
+    assert list(tree_rows(exploration)) == []
 
 
 def test_each_line_says_what_became_of_its_moves() -> None:

@@ -50,10 +50,10 @@ def kills_itself(pk: int) -> None:
 
 
 def test_an_actor_may_lose_its_connection() -> None:
-    found = explore(beside(kills_itself), raises=OperationalError)
+    result = explore(beside(kills_itself), raises=OperationalError)
 
-    assert found.verdict == "holds"
-    assert {(o.errors["A"], o.state) for o in found.outcomes} == {("57P01", "110.00")}
+    assert result.verdict == "holds"
+    assert {(o.errors["A"], o.state) for o in result.outcomes} == {("57P01", "110.00")}
 
 
 def leaves_a_transaction_open(pk: int) -> None:
@@ -68,9 +68,9 @@ def leaves_a_block_open(pk: int) -> None:
 
 @pytest.mark.parametrize("actor", [leaves_a_transaction_open, leaves_a_block_open])
 def test_a_transaction_left_open_ends_with_its_actor(actor: stories.Actor) -> None:
-    found = explore(beside(actor))
+    result = explore(beside(actor))
 
-    assert (found.verdict, {o.state for o in found.outcomes}) == ("holds", {"110.00"})
+    assert (result.verdict, {o.state for o in result.outcomes}) == ("holds", {"110.00"})
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, ValueError])
@@ -80,10 +80,10 @@ def test_whatever_an_actor_raises_is_an_outcome(error: type[BaseException]) -> N
             Seat.objects.filter(pk=pk).update(price=F("price") + 1)
             raise error
 
-    found = explore(beside(raising), raises=error)
+    result = explore(beside(raising), raises=error)
 
-    assert found.verdict == "holds"
-    assert {(o.errors["A"], o.state) for o in found.outcomes} == {(error.__name__, "110.00")}
+    assert result.verdict == "holds"
+    assert {(o.errors["A"], o.state) for o in result.outcomes} == {(error.__name__, "110.00")}
 
 
 def test_an_actor_may_leave_the_interpreter_s_way() -> None:
@@ -131,12 +131,12 @@ def calls_out(pk: int) -> None:
 def test_who_waits_for_something_else_is_reported_and_loses_its_session(actor: stories.Actor, line: str) -> None:
     before = sessions()
 
-    found = explore(beside(actor), step_timeout=1.0)
+    result = explore(beside(actor), step_timeout=1.0)
 
     until(lambda: sessions() <= before, "the server to end the sessions")
-    assert found.verdict == "stuck"
-    assert line in found.reason
-    assert "The sessions of A were ended; their threads still wait." in found.reason
+    assert result.verdict == "stuck"
+    assert line in result.reason
+    assert "The sessions of A were ended; their threads still wait." in result.reason
     news.set()
     until(lambda: "race actor A" not in {thread.name for thread in threading.enumerate()}, "the thread to end")
     news.clear()
@@ -160,11 +160,11 @@ def goes_on_for_ever(pk: int) -> None:
     ("actor", "line"), [(catches_everything, "pg_sleep"), (goes_on_for_ever, "in goes_on_for_ever: ")]
 )
 def test_who_never_comes_back_is_stopped(actor: stories.Actor, line: str) -> None:
-    found = explore(beside(actor), step_timeout=1.0)
+    result = explore(beside(actor), step_timeout=1.0)
 
-    assert found.verdict == "stuck"
-    assert line in found.reason
-    assert "still wait" not in found.reason
+    assert result.verdict == "stuck"
+    assert line in result.reason
+    assert "still wait" not in result.reason
 
 
 def test_who_is_interrupted_once_more_on_the_way_out_has_come_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,10 +176,10 @@ def test_who_is_interrupted_once_more_on_the_way_out_has_come_back_too(monkeypat
         leave(self)
 
     monkeypatch.setattr(Actor, "_leave", interrupted)
-    found = explore(beside(goes_on_for_ever), step_timeout=1.0)
+    result = explore(beside(goes_on_for_ever), step_timeout=1.0)
 
     assert next(late, None) is None
-    assert "still wait" not in found.reason
+    assert "still wait" not in result.reason
 
 
 def test_who_is_interrupted_while_its_session_is_closed_ends_it_and_plays_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,14 +196,14 @@ def test_who_is_interrupted_while_its_session_is_closed_ends_it_and_plays_on(mon
         stories.computed(pk)
 
     monkeypatch.setattr(BaseDatabaseWrapper, "close", interrupted)
-    found = explore(beside(leaves_a_transaction_open), warm_up=False)
+    result = explore(beside(leaves_a_transaction_open), warm_up=False)
 
     assert ended
-    assert found.verdict == "holds", found.reason
+    assert result.verdict == "holds", result.reason
 
 
 def test_connecting_may_take_longer_than_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    connected, is_blocked, missed = Actor.connected, WaitMonitor._still_blocked, threading.Event()
+    connected, is_blocked, missed = Actor.connected, WaitMonitor._all_blocked, threading.Event()
 
     def connected_late(self: Actor, wrapper: Any) -> None:
         missed.wait(PATIENCE)
@@ -214,5 +214,5 @@ def test_connecting_may_take_longer_than_a_step(monkeypatch: pytest.MonkeyPatch)
         return is_blocked(self, unsettled)
 
     monkeypatch.setattr(Actor, "connected", connected_late)
-    monkeypatch.setattr(WaitMonitor, "_still_blocked", missing)
+    monkeypatch.setattr(WaitMonitor, "_all_blocked", missing)
     assert explore(beside(goes_on_for_ever), step_timeout=1e-9).verdict == "stuck"

@@ -32,19 +32,19 @@ def locks(columns: str, *params: Any, table: TableFacts = ENTRY, values: str = "
     """Return the numbers of the keys that an INSERT adds; None if they are not certain."""
     sql = f"INSERT INTO entry ({columns}) VALUES ({values or ', '.join(['%s'] * len(params))}) {end}"
     keys = parse(sql, params, catalog=Catalog([table])).keys
-    found = None if keys is None else keys.locks(params)
-    return None if found is None else {number for (_, number), _ in found if number is not None}
+    locked = None if keys is None else keys.locks(params)
+    return None if locked is None else {number for (_, number), _ in locked if number is not None}
 
 
 def test_equal_values_are_one_key_and_others_are_not() -> None:
-    one, same, other = (locks("account, key", *given) for given in ((1, "a"), (1, "a"), (2, "a")))
-    assert one == same != other
-    assert one is not None
-    assert len(one) == 1
+    first, same, second = (locks("account, key", *options) for options in ((1, "a"), (1, "a"), (2, "a")))
+    assert first == same != second
+    assert first is not None
+    assert len(first) == 1
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ((1, "a"), ("01", "A")),
         ((1, "5"), (1, 5)),
@@ -52,8 +52,8 @@ def test_equal_values_are_one_key_and_others_are_not() -> None:
         ((1, "a b"), (1, "ab")),
     ],
 )
-def test_what_the_server_may_take_for_equal_is_one_key(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
-    assert locks("account, key", *one) == locks("account, key", *other) != locks("account, key", 9, "z")
+def test_what_the_server_may_take_for_equal_is_one_key(first: tuple[Any, ...], second: tuple[Any, ...]) -> None:
+    assert locks("account, key", *first) == locks("account, key", *second) != locks("account, key", 9, "z")
 
 
 def test_null_is_never_equal_unless_the_index_says_so() -> None:
@@ -66,7 +66,7 @@ def test_null_is_never_equal_unless_the_index_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "params", "given"),
+    ("columns", "params", "options"),
     [
         ("account", (1,), {}),  # the other column has a default
         ("id, account, key", (1, 1, "a"), {}),  # a number that the sequence may give as well
@@ -83,8 +83,8 @@ def test_null_is_never_equal_unless_the_index_says_so() -> None:
         ("account, key", (1, "a"), {"table": TableFacts(name="entry")}),
     ],
 )
-def test_what_is_not_certain_may_be_any_key(columns: str, params: tuple[Any, ...], given: dict[str, Any]) -> None:
-    assert locks(columns, *params, **given) is None
+def test_what_is_not_certain_may_be_any_key(columns: str, params: tuple[Any, ...], options: dict[str, Any]) -> None:
+    assert locks(columns, *params, **options) is None
 
 
 def test_a_part_of_with_may_add_any_key() -> None:
@@ -107,11 +107,11 @@ def inserts(*keys: str | None) -> Actor:
     return act
 
 
-def both(*actors: Actor, table: str = TABLE, **given: Any) -> tuple[Exploration, Exploration]:
+def both(*actors: Actor, table: str = TABLE, **options: Any) -> tuple[Exploration, Exploration]:
     """Explore with and without reduction; the same must come of it."""
-    given = {"invariant": lambda fixture: True, **given}
+    options = {"invariant": lambda fixture: True, **options}
     with schemas.made(table):
-        scenario = Scenario(actors=actors, **{"set_up": lambda: None, **given})
+        scenario = Scenario(actors=actors, **{"set_up": lambda: None, **options})
         reduced, full = explore(scenario), explore(scenario, reduction="none")
     assert ends(reduced) == ends(full)
     return reduced, full
@@ -222,18 +222,18 @@ SEEN = "SELECT array_agg(key ORDER BY id) FROM made_log"
 @pytest.mark.parametrize("who", ["invariant", "observe", "actor"])
 def test_rows_that_are_read_are_inserted_in_every_order(who: str) -> None:
     def order(fixture: Any) -> list[str]:
-        (found,) = schemas.run(SEEN)[0]
-        return list(found or ())
+        (keys,) = schemas.run(SEEN)[0]
+        return list(keys or ())
 
-    given: dict[str, Any] = {"observe": lambda fixture: ""}
+    options: dict[str, Any] = {"observe": lambda fixture: ""}
     if who == "actor":
-        given["observe"] = lambda fixture: ""
+        options["observe"] = lambda fixture: ""
         reduced, _ = both(inserts("a"), lambda fixture: order(fixture) and None)
     elif who == "observe":
         reduced, _ = both(inserts("a"), inserts("b"), observe=order)
         assert {outcome.state for outcome in reduced.outcomes} == {"['a', 'b']", "['b', 'a']"}
     else:
-        reduced, _ = both(inserts("a"), inserts("b"), invariant=lambda fixture: order(fixture)[0] == "a", **given)
+        reduced, _ = both(inserts("a"), inserts("b"), invariant=lambda fixture: order(fixture)[0] == "a", **options)
         assert reduced.verdict == "broken"
     assert reduced.schedules > 1
 

@@ -44,15 +44,15 @@ def give_up(pk: int) -> None:
 
 
 def test_an_error_that_no_serial_order_raises_is_wrong_without_an_invariant() -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[guest_of_a_seat_that_is_there, give_up]))
-    assert found.verdict == "broken"
-    assert "A raised AttributeError: 'NoneType' object has no attribute 'guest', which it raises in no" in found.reason
+    result = explore(Scenario(set_up=stories.one_seat, actors=[guest_of_a_seat_that_is_there, give_up]))
+    assert result.verdict == "broken"
+    assert "A raised AttributeError: 'NoneType' object has no attribute 'guest', which it raises in no" in result.reason
 
 
 def test_so_is_a_constraint_that_the_race_alone_violates_unless_raises_names_it() -> None:
     scenario = Scenario(actors=[sign_up] * 2)
-    found = explore(scenario)
-    assert (found.verdict, "raised IntegrityError: duplicate key value" in found.reason) == ("broken", True)
+    result = explore(scenario)
+    assert (result.verdict, "raised IntegrityError: duplicate key value" in result.reason) == ("broken", True)
     assert explore(scenario, raises=IntegrityError).verdict == "holds"
 
 
@@ -75,14 +75,14 @@ def test_an_invariant_may_only_assert() -> None:
     wrong = Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2, invariant=both_are_there)
 
     assert explore(right).verdict == "holds"
-    found = explore(wrong)
-    assert (found.verdict, "Decimal('110.00') == 120" in found.reason) == ("broken", True)
+    result = explore(wrong)
+    assert (result.verdict, "Decimal('110.00') == 120" in result.reason) == ("broken", True)
 
 
 def test_without_an_invariant_the_differences_are_listed() -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2))
 
-    assert [outcome.differences for outcome in found.outcomes if not outcome.holds] == [
+    assert [outcome.differences for outcome in result.outcomes if not outcome.holds] == [
         ("shop_seat: price 110.00 instead of 120.00, version 2 instead of 3",)
     ]
 
@@ -94,24 +94,24 @@ def test_what_an_invariant_says_is_the_same_in_every_run() -> None:
         kept.append(object())
         assert stories.price(pk) == 120, f"{kept[-1]} is at another address each time"
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2, invariant=names_an_address))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2, invariant=names_an_address))
 
-    assert "<object object> is at another address each time" in found.reason
+    assert "<object object> is at another address each time" in result.reason
 
 
 def redeem(pk: int) -> bool:
-    found = Seat.objects.filter(pk=pk).exists()
+    exists = Seat.objects.filter(pk=pk).exists()
     Seat.objects.filter(pk=pk).delete()
-    return found
+    return exists
 
 
 def test_an_invariant_may_take_results_and_errors() -> None:
     def once(pk: int, results: Mapping[str, Any], errors: Mapping[str, BaseException]) -> bool:
         return list(results.values()).count(True) == 1 and not errors
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[redeem] * 2, invariant=once))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[redeem] * 2, invariant=once))
 
-    assert found.verdict == "broken"
+    assert result.verdict == "broken"
 
 
 def test_errors_come_as_they_were_raised() -> None:
@@ -138,10 +138,10 @@ def test_what_a_loop_has_bound_is_no_argument() -> None:
 
 @pytest.mark.slow
 def test_results_that_no_order_gives_are_wrong() -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[redeem] * 2))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[redeem] * 2))
 
-    assert found.verdict == "broken"
-    assert "returned True instead of False" in found.reason
+    assert result.verdict == "broken"
+    assert "returned True instead of False" in result.reason
 
 
 @pytest.mark.slow
@@ -156,9 +156,9 @@ def test_two_successes_where_one_must_fail_are_wrong() -> None:
 def test_keys_that_the_database_numbers_may_come_otherwise() -> None:
     def create(pk: int) -> int:
         with transaction.atomic():
-            made = Seat.objects.create(row="Z").pk
+            seat = Seat.objects.create(row="Z").pk
             Seat.objects.filter(pk=pk).update(price=F("price") + 1)
-        return made
+        return seat
 
     def refused_first(pk: int) -> int:
         with transaction.atomic():
@@ -170,12 +170,12 @@ def test_keys_that_the_database_numbers_may_come_otherwise() -> None:
 
 
 def test_a_deadlock_may_be_wrong() -> None:
-    found = explore(stories.opposite_transfers(), no_deadlock=True)
+    result = explore(stories.opposite_transfers(), no_deadlock=True)
 
-    assert found.verdict == "broken"
-    assert "Deadlock of A, B" in found.reason
-    assert found.failure is not None
-    assert replay(stories.opposite_transfers(), found.failure.schedule, no_deadlock=True).holds is False
+    assert result.verdict == "broken"
+    assert "Deadlock of A, B" in result.reason
+    assert result.failure is not None
+    assert replay(stories.opposite_transfers(), result.failure.schedule, no_deadlock=True).holds is False
 
 
 # Values that differ each time
@@ -211,9 +211,9 @@ def test_a_column_that_differs_only_in_some_schedules_is_learned_later() -> None
         if stories.price(pk) > 100:
             Seat.objects.filter(pk=pk).update(guest=uuid.uuid4().hex)
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[token_where_raised, stories.computed]))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[token_where_raised, stories.computed]))
 
-    assert (found.verdict, found.not_compared) == ("holds", ("shop_seat.guest",))
+    assert (result.verdict, result.not_compared) == ("holds", ("shop_seat.guest",))
 
 
 def test_a_replayed_schedule_does_not_compare_them_either() -> None:
@@ -223,9 +223,9 @@ def test_a_replayed_schedule_does_not_compare_them_either() -> None:
 def test_columns_can_be_ignored() -> None:
     ignored = ("*.version", "shop_seat.price")
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2), ignore=ignored)
+    result = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2), ignore=ignored)
 
-    assert (found.verdict, found.not_compared) == ("holds", ignored)
+    assert (result.verdict, result.not_compared) == ("holds", ignored)
 
 
 def test_a_failure_names_keys_and_mails_that_earlier_runs_have_left() -> None:
@@ -252,11 +252,11 @@ def test_a_failure_names_keys_and_mails_that_earlier_runs_have_left() -> None:
 def test_an_actor_that_always_raises_raced_nothing() -> None:
     def book() -> None: ...
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[book, stories.computed]))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[book, stories.computed]))
 
-    assert found.verdict == "vacuous"
-    assert "nothing was raced: A raised TypeError" in found.reason
-    assert found.reason.endswith("takes 0 positional arguments but 1 was given in the only schedule")
+    assert result.verdict == "vacuous"
+    assert "nothing was raced: A raised TypeError" in result.reason
+    assert result.reason.endswith("takes 0 positional arguments but 1 was given in the only schedule")
 
 
 def test_an_actor_that_raises_now_this_and_now_that_raced_nothing() -> None:
@@ -265,30 +265,30 @@ def test_an_actor_that_raises_now_this_and_now_that_raced_nothing() -> None:
             raise LookupError("sold out")
         raise ValueError("too long")
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[sell, sell], invariant=lambda pk: True))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[sell, sell], invariant=lambda pk: True))
 
-    assert (found.verdict, found.schedules > 1) == ("vacuous", True)
-    assert found.reason.startswith("nothing was raced: A raised ")
-    assert "LookupError: sold out (" in found.reason
-    assert "ValueError: too long (" in found.reason
+    assert (result.verdict, result.schedules > 1) == ("vacuous", True)
+    assert result.reason.startswith("nothing was raced: A raised ")
+    assert "LookupError: sold out (" in result.reason
+    assert "ValueError: too long (" in result.reason
 
 
 def test_why_eager_tasks_of_celery_fail_is_said() -> None:
     def call(pk: int) -> None:
         raise RuntimeError("Never call result.get() within a task! See the manual")
 
-    found = explore(Scenario(set_up=stories.one_seat, actors=[call, stories.computed]))
-    assert found.reason.endswith("; with eager tasks of Celery, leave out .get() in the actors")
+    result = explore(Scenario(set_up=stories.one_seat, actors=[call, stories.computed]))
+    assert result.reason.endswith("; with eager tasks of Celery, leave out .get() in the actors")
 
 
 def test_a_race_in_which_nobody_ever_succeeds_says_so(held: int) -> None:
     def book(pk: int) -> None:
         Seat.objects.select_for_update(nowait=True).get(pk=pk)
 
-    found = explore(Scenario(actors=[lambda: transaction.atomic(book)(held)] * 2))
+    result = explore(Scenario(actors=[lambda: transaction.atomic(book)(held)] * 2))
 
-    assert found.verdict == "vacuous"
-    assert found.reason.startswith("nothing was raced: no actor succeeded: they raised OperationalError: ")
+    assert result.verdict == "vacuous"
+    assert result.reason.startswith("nothing was raced: no actor succeeded: they raised OperationalError: ")
 
 
 def test_an_error_that_is_meant_is_none() -> None:
@@ -318,9 +318,9 @@ def test_a_conflict_in_the_database_is_no_empty_race() -> None:
     ],
 )
 def test_actors_that_race_nothing(actors: list[Any], reason: str) -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=actors))
+    result = explore(Scenario(set_up=stories.one_seat, actors=actors))
 
-    assert (found.verdict, found.reason) == ("vacuous", f"nothing was raced: {reason}")
+    assert (result.verdict, result.reason) == ("vacuous", f"nothing was raced: {reason}")
 
 
 def test_actors_that_fail_before_their_first_statement_raced_nothing() -> None:
@@ -330,9 +330,9 @@ def test_actors_that_fail_before_their_first_statement_raced_nothing() -> None:
     wrong_then = Scenario(
         set_up=stories.one_seat, actors=[misspelled] * 2, invariant=lambda pk: stories.price(pk) == 120
     )
-    found = explore(wrong_then)
-    assert found.verdict == "vacuous"
-    assert "A raised NameError: name 'boook' is not defined" in found.reason
+    result = explore(wrong_then)
+    assert result.verdict == "vacuous"
+    assert "A raised NameError: name 'boook' is not defined" in result.reason
 
 
 def test_a_serial_order_that_is_wrong_is_said_to_be_one() -> None:
@@ -365,9 +365,9 @@ def test_the_end_holds_the_rows_that_differ_from_those_that_were_there() -> None
 
 
 def test_an_end_that_no_order_reaches_is_reported_by_its_difference() -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2))
+    result = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2))
 
-    assert found.reason.endswith("ends like this: shop_seat: price 110.00 instead of 120.00, version 2 instead of 3")
+    assert result.reason.endswith("ends like this: shop_seat: price 110.00 instead of 120.00, version 2 instead of 3")
 
 
 def raise_all(pks: list[int]) -> None:
