@@ -155,17 +155,13 @@ def test_what_was_done_since_the_earlier_one_is_undone_meanwhile(user: User) -> 
         assert list(User.objects.values_list("username", flat=True)) == ["customer"]
         assert fork.actors == {"A": earlier.point.actor, "B": later}
         # Both are still logged in, as far as their users are there.
-        assert session_user(request_environ(earlier.point.actor), using="default") == user
+        assert isinstance(earlier.point.actor, RequestActor)
+        assert session_user(earlier.point.actor.environ, using="default") == user
         assert session_of(later.environ) is not None
         Product.objects.create(name="Saucer")
     earlier.before.close()
 
     assert database() == before
-
-
-def request_environ(actor: Any) -> Mapping[str, Any]:
-    assert isinstance(actor, RequestActor)
-    return actor.environ
 
 
 def test_everything_is_put_back_when_the_exploration_fails(user: User) -> None:
