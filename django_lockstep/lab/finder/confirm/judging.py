@@ -17,7 +17,7 @@ from django_lockstep.lab.explorer.render.reports import run_data
 from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.pairings import Pairing
-from django_lockstep.lab.finder.confirm.remedies import ends_as, try_patches
+from django_lockstep.lab.finder.confirm.remedies import ends_as, try_lock, try_patches
 from django_lockstep.lab.finder.consequences import CONSEQUENCES, consequence_of, subjects_of
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Place, Verdict
@@ -114,6 +114,7 @@ class Attempts:
                 with suppress(ExplorerError):
                     if self.candidate.kind != "lock-order":
                         self._patch, self._remedy = try_patches(self.candidate, run, fork, exploration=exploration)
+                        self._remedy = self._remedy or try_lock(self.candidate, run, fork, exploration=exploration)
                 break
         if exploration.left:
             self.cut_off.add(place.test)
