@@ -37,7 +37,7 @@
     │   ├── PreconditionRequired       428
     │   ├── PreconditionFailed         412
     │   └── MalformedPrecondition      400
-    ├── ClusterUnavailable             django_lockstep.lab.workers.same_code
+    ├── ClusterUnavailable             django_lockstep.lab.workers.errors
     ├── ExplorerError                  django_lockstep.lab.explorer.errors
     │   ├── NotExplorable
     │   ├── NotWritable

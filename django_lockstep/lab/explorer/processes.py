@@ -36,8 +36,9 @@ from django_lockstep.lab.explorer.tables.scratch import enter_scratch, further_c
 from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, judge_run
 from django_lockstep.lab.scenario import Scenario
 from django_lockstep.lab.workers.cluster import connect
+from django_lockstep.lab.workers.errors import ClusterUnavailable
 from django_lockstep.lab.workers.processes import process_context
-from django_lockstep.lab.workers.same_code import ClusterUnavailable, modules_of
+from django_lockstep.lab.workers.same_code import modules_of
 
 _ALONE = 1.0
 """Seconds for which a race is explored without workers: about as long as their start takes, and enough for most."""

@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from django_lockstep.lab.workers import relay
-from django_lockstep.lab.workers.same_code import ClusterUnavailable, describe_code
+from django_lockstep.lab.workers.errors import ClusterUnavailable
+from django_lockstep.lab.workers.same_code import describe_code
 
 __all__ = ["Cluster", "connect"]
 

@@ -13,16 +13,12 @@ import django
 from django.apps import apps
 from django.db import connections
 
-from django_lockstep.errors import LockstepError
 from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.workers.errors import ClusterUnavailable
 
-__all__ = ["ClusterUnavailable", "describe_code", "modules_of", "require_same"]
+__all__ = ["describe_code", "modules_of", "require_same"]
 
 _LIBRARY = Path(__file__).parents[2]
-
-
-class ClusterUnavailable(LockstepError):
-    """The cluster, or one of its workers, cannot do the work."""
 
 
 def describe_code(alias: str | None, modules: Collection[str]) -> Mapping[str, str]:

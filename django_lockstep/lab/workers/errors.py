@@ -1,0 +1,9 @@
+"""The error of clusters."""
+
+from django_lockstep.errors import LockstepError
+
+__all__ = ["ClusterUnavailable"]
+
+
+class ClusterUnavailable(LockstepError):
+    """The cluster, or one of its workers, cannot do the work."""
