@@ -20,7 +20,8 @@ from typing import Any
 import django
 
 from django_lockstep.errors import LockstepError
-from django_lockstep.lab.workers.same_code import ClusterUnavailable, describe_code, require_same
+from django_lockstep.lab.workers.errors import ClusterUnavailable
+from django_lockstep.lab.workers.same_code import describe_code, require_same
 
 __all__ = ["main"]
 
