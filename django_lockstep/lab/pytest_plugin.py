@@ -184,15 +184,15 @@ class RaceFixture:
         with _ScheduleOutput(scenario.set_up, self._capture) as output:
             scenario = replace(scenario, set_up=output)
             options = {**self._limits, **options}
-            found = _fail_on_explorer_error(lambda: _explore(scenario, options))
-            if found.passed:
+            exploration = _fail_on_explorer_error(lambda: _explore(scenario, options))
+            if exploration.passed:
                 output.clear()
-        numbers = (found.verdict, found.schedules, len(found.outcomes), round(found.seconds, 3))
+        numbers = (exploration.verdict, exploration.schedules, len(exploration.outcomes), round(exploration.seconds, 3))
         for name, value in zip(_PROPERTIES, numbers, strict=True):
             self._record(name, value)
-        if not found.passed:
-            pytest.fail(self._report(found), pytrace=False)
-        return found
+        if not exploration.passed:
+            pytest.fail(self._report(exploration), pytrace=False)
+        return exploration
 
     def replay(
         self,
@@ -220,24 +220,24 @@ class RaceFixture:
 
         return request_actor(method, url, *args, **options)
 
-    def _report(self, found: Exploration) -> str:
+    def _report(self, exploration: Exploration) -> str:
         """Return the verdict with the timeline of the failure, and how to replay it."""
         from django_lockstep.lab.explorer.render.reports import summary_lines
 
-        first, *more = summary_lines(found)
-        lines = [f"The race is {found.verdict}: {first}", *more]
-        if found.failure is not None:
-            again = f'To replay: race.replay("{found.failure.schedule}", ...) with the same actors'
-            lines += ["", self._timeline_of(found.failure, found), "", again]
+        first, *more = summary_lines(exploration)
+        lines = [f"The race is {exploration.verdict}: {first}", *more]
+        if exploration.failure is not None:
+            again = f'To replay: race.replay("{exploration.failure.schedule}", ...) with the same actors'
+            lines += ["", self._timeline_of(exploration.failure, exploration), "", again]
         return "\n".join(lines)
 
-    def _timeline_of(self, run: Run, found: Exploration | None) -> str:
+    def _timeline_of(self, run: Run, exploration: Exploration | None) -> str:
         """Return the timeline, or the path of the file that it was written to."""
         from django_lockstep.lab.explorer import explain, svg, timeline
         from django_lockstep.lab.explorer.render import reports
         from django_lockstep.lab.explorer.render.timelines import fitting_width
 
-        report = reports.RaceReport(name=self._name, exploration=found, runs=(run,), as_expected=False)
+        report = reports.RaceReport(name=self._name, exploration=exploration, runs=(run,), as_expected=False)
         for check in reports.check_results([report]) if os.environ.get("GITHUB_ACTIONS") else ():
             self._record(_ANNOTATION, reports.as_annotation(check))
         text = timeline(run, width=fitting_width(self._width, run)) if self._timeline == "text" else explain(run)

@@ -135,11 +135,11 @@ def load_races(paths: Iterable[str]) -> Mapping[str, Race]:
 
 
 def _load_from(path: str) -> Iterator[Race]:
-    found = import_string(path)
-    if isinstance(found, Mapping):
-        yield from (_as_race(f"{path}[{name!r}]", name, race) for name, race in found.items())
+    value = import_string(path)
+    if isinstance(value, Mapping):
+        yield from (_as_race(f"{path}[{name!r}]", name, race) for name, race in value.items())
     else:
-        yield _as_race(path, path, found)
+        yield _as_race(path, path, value)
 
 
 def load_race(path: str) -> Race:
@@ -150,12 +150,12 @@ def load_race(path: str) -> Race:
     return _as_race(path, path, import_string(path))
 
 
-def _as_race(path: str, name: str, found: Any) -> Race:
-    if isinstance(found, Race):
-        return found
-    if not isinstance(found, Scenario):
-        raise TypeError(f"{path} is a {type(found).__name__}, not a Scenario")
-    return Race(name=name, text="", scenario=found)
+def _as_race(path: str, name: str, value: Any) -> Race:
+    if isinstance(value, Race):
+        return value
+    if not isinstance(value, Scenario):
+        raise TypeError(f"{path} is a {type(value).__name__}, not a Scenario")
+    return Race(name=name, text="", scenario=value)
 
 
 _REPLAY = """\

@@ -90,9 +90,9 @@ class Scenario:
         """Return how the invariant is broken; empty if it holds, and without an invariant."""
         if self.invariant is None:
             return ""
-        given = (fixture, results, errors) if self.judges_results else (fixture,)
+        arguments = (fixture, results, errors) if self.judges_results else (fixture,)
         try:
-            held = self.invariant(*given)
+            held = self.invariant(*arguments)
         except AssertionError as error:
             return f"The invariant does not hold: {_message(error)}"
         return "" if held is None or held else "The invariant does not hold"
@@ -128,7 +128,7 @@ def _takes_three(invariant: Invariant) -> bool:
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     # Parameters with defaults are often used to bind the variable of a loop.
-    return sum(each.kind in positional and each.default is each.empty for each in parameters) == 3
+    return sum(parameter.kind in positional and parameter.default is parameter.empty for parameter in parameters) == 3
 
 
 def _message(error: AssertionError) -> str:

@@ -63,10 +63,10 @@ def test_missing_migrations_are_applied_where_the_settings_allow_it(settings: Se
 
 
 def test_the_environment_names_the_server() -> None:
-    facts = environment("default")
+    values = environment("default")
     version = query("SHOW server_version").partition(" ")[0]
-    assert facts["database"] == f"PostgreSQL {version}"
-    assert facts["isolation"] == "read committed"
+    assert values["database"] == f"PostgreSQL {version}"
+    assert values["isolation"] == "read committed"
 
 
 def test_sessions_are_ended_by_the_beginning_of_their_name(other: Session) -> None:

@@ -27,7 +27,7 @@ def drawn(report: object = REPORT) -> ElementTree.Element:
 
 
 def texts(svg: ElementTree.Element) -> set[str]:
-    return {"".join(each.itertext()).strip() for each in svg.iter(f"{SVG}text")}
+    return {"".join(element.itertext()).strip() for element in svg.iter(f"{SVG}text")}
 
 
 def test_text_stays_text() -> None:
@@ -54,7 +54,7 @@ def test_on_dark_pages_everything_stands_out() -> None:
     rules = dict(re.findall(r'\[style\*="fill: (#\w{6})"\] { fill: (#\w{6}) !important }', text))
     drawn_in = {rules.get(colour, colour) for colour in re.findall(r"(?:fill|stroke): (#\w{6})[;\"]", text)}
     paper, grid = rules["#ffffff"], rules["#dddddd"]
-    assert [each for each in drawn_in - {paper, grid} if _light(each) < 4 * _light(paper)] == []
+    assert [colour for colour in drawn_in - {paper, grid} if _light(colour) < 4 * _light(paper)] == []
 
 
 def _light(colour: str) -> float:
@@ -69,7 +69,7 @@ def test_red_is_for_strategies_that_claim_nothing() -> None:
 
 
 def test_where_all_were_right_nothing_is_marked() -> None:
-    found = texts(
+    words = texts(
         drawn(
             sweep_report(
                 (
@@ -79,8 +79,8 @@ def test_where_all_were_right_nothing_is_marked() -> None:
             )
         )
     )
-    assert "All balances were right at the end." in found
-    assert not any("(wrong)" in text for text in found)
+    assert "All balances were right at the end." in words
+    assert not any("(wrong)" in text for text in words)
 
 
 def test_a_part_of_a_sweep_is_a_plot_too() -> None:

@@ -139,10 +139,10 @@ def test_fairness_of_known_cases(rates: list[float], index: float | None) -> Non
 
 
 def tally(succeeded: int, *, refused: int = 0, milliseconds: int = 1000, **changes: Any) -> Tally:
-    made = Tally(succeeded=succeeded, refused=refused, started=10**9, ended=10**9 + milliseconds * 10**6, **changes)
+    result = Tally(succeeded=succeeded, refused=refused, started=10**9, ended=10**9 + milliseconds * 10**6, **changes)
     for _ in range(succeeded + refused):
-        made.latencies.record(10**6)
-    return made
+        result.latencies.record(10**6)
+    return result
 
 
 def made_row(*tallies: Tally) -> LoadRow:
@@ -150,58 +150,63 @@ def made_row(*tallies: Tally) -> LoadRow:
 
 
 def test_a_row_sums_up_its_workers() -> None:
-    one = tally(60, refused=20, conflicts=5, retried_deadlocks=1)
-    two = tally(20, milliseconds=2000, failed_deadlocks=2)
-    two.errors["OperationalError (40P01)"] = 2
-    made = made_row(one, two)
-    assert (made.succeeded, made.refused, made.failed, made.operations) == (80, 20, 2, 102)
-    assert (made.conflicts, made.deadlocks, made.retries) == (5, 3, 6)
-    assert made.retries_per_operation == 6 / 102
-    assert made.seconds == 2.0
-    assert made.operations_per_second == 50.0
-    assert made.workers == 2
-    assert made.fairness == pytest.approx(jain_index([80, 10]))
-    assert made.latency_ms.p50 == pytest.approx(1.0, rel=0.008)
-    assert made.latency_ms.max == 1.0
+    first = tally(60, refused=20, conflicts=5, retried_deadlocks=1)
+    second = tally(20, milliseconds=2000, failed_deadlocks=2)
+    second.errors["OperationalError (40P01)"] = 2
+    result = made_row(first, second)
+    assert (result.succeeded, result.refused, result.failed, result.operations) == (80, 20, 2, 102)
+    assert (result.conflicts, result.deadlocks, result.retries) == (5, 3, 6)
+    assert result.retries_per_operation == 6 / 102
+    assert result.seconds == 2.0
+    assert result.operations_per_second == 50.0
+    assert result.workers == 2
+    assert result.fairness == pytest.approx(jain_index([80, 10]))
+    assert result.latency_ms.p50 == pytest.approx(1.0, rel=0.008)
+    assert result.latency_ms.max == 1.0
 
 
 def test_a_row_sums_up_its_rounds_and_leaves_out_the_time_between() -> None:
-    one, two, late = tally(60), tally(20, milliseconds=2000), tally(40)
+    first, second, late = tally(60), tally(20, milliseconds=2000), tally(40)
     late.started, late.ended = late.started + 60 * 10**9, late.ended + 60 * 10**9
-    made = build_row([[one, two], [late, None]], AuditVerdict(entries=1), strategy="s", safe=True, guarantee="g")
-    assert (made.workers, made.succeeded, made.seconds) == (2, 120, 3.0)
-    assert made.operations_per_second == 40.0
-    assert made.fairness == pytest.approx(jain_index([100 / 2, 20 / 2]))
+    result = build_row([[first, second], [late, None]], AuditVerdict(entries=1), strategy="s", safe=True, guarantee="g")
+    assert (result.workers, result.succeeded, result.seconds) == (2, 120, 3.0)
+    assert result.operations_per_second == 40.0
+    assert result.fairness == pytest.approx(jain_index([100 / 2, 20 / 2]))
 
 
 def test_a_row_without_tallies_has_no_figures() -> None:
-    made = made_row()
-    assert (made.operations, made.operations_per_second, made.fairness, made.latency_ms.p99) == (0, 0.0, None, None)
-    assert made.latency_ms.max is None
+    result = made_row()
+    assert (result.operations, result.operations_per_second, result.fairness, result.latency_ms.p99) == (
+        0,
+        0.0,
+        None,
+        None,
+    )
+    assert result.latency_ms.max is None
 
 
 def test_acknowledged_changes_are_summed_by_account() -> None:
-    one, two = Tally(), Tally()
-    one.succeed(LoadOperation(perform=int, changes=(("a", Decimal(-5)), ("b", Decimal(5)))))
-    two.succeed(LoadOperation(perform=int, changes=(("b", Decimal(2)),)))
-    whole = Tally.merge([one, two])
+    first, second = Tally(), Tally()
+    first.succeed(LoadOperation(perform=int, changes=(("a", Decimal(-5)), ("b", Decimal(5)))))
+    second.succeed(LoadOperation(perform=int, changes=(("b", Decimal(2)),)))
+    whole = Tally.merge([first, second])
     assert whole.acknowledged == {
         "a": Acknowledged(count=1, total=Decimal(-5)),
         "b": Acknowledged(count=2, total=Decimal(7)),
     }
-    assert one.acknowledged["b"] == Acknowledged(count=1, total=Decimal(5))
+    assert first.acknowledged["b"] == Acknowledged(count=1, total=Decimal(5))
 
 
 def test_errors_are_counted_by_kind_with_one_example() -> None:
-    made = Tally()
+    result = Tally()
     for message in ("first\nmore", "second"):
-        made.fail(ValueError(message))
-    assert made.errors == {"ValueError": 2}
-    assert made.examples == {"ValueError": "first"}
+        result.fail(ValueError(message))
+    assert result.errors == {"ValueError": 2}
+    assert result.examples == {"ValueError": "first"}
 
 
 @pytest.mark.parametrize(
-    ("made", "breaks"),
+    ("result", "breaks"),
     [
         (row("a"), False),
         (row("a", verdict=LOST), True),
@@ -212,8 +217,8 @@ def test_errors_are_counted_by_kind_with_one_example() -> None:
     ],
     ids=["right", "lost", "inconsistent", "lost without a claim", "nothing succeeded", "nothing yet"],
 )
-def test_who_breaks_a_promise(made: LoadRow, breaks: bool) -> None:
-    assert made.breaks_promise is breaks
+def test_who_breaks_a_promise(result: LoadRow, breaks: bool) -> None:
+    assert result.breaks_promise is breaks
 
 
 # What is advised
@@ -277,10 +282,10 @@ VALUES = st.lists(st.one_of(st.integers(0, 300), st.integers(0, 10**13)), min_si
 
 
 def histogram(values: list[int]) -> Histogram:
-    made = Histogram()
+    result = Histogram()
     for value in values:
-        made.record(value)
-    return made
+        result.record(value)
+    return result
 
 
 @given(VALUES, st.sampled_from([0.1, 1, 50, 95, 99, 99.9, 100]))
@@ -308,5 +313,5 @@ def test_small_values_are_exact_and_none_have_no_percentile() -> None:
 
 
 def test_memory_does_not_grow_with_the_number_of_values() -> None:
-    made = histogram(list(range(1, 300_000, 7)))
-    assert len(made.counts) <= 64 * (300_000).bit_length()
+    result = histogram(list(range(1, 300_000, 7)))
+    assert len(result.counts) <= 64 * (300_000).bit_length()

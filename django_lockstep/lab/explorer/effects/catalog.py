@@ -291,7 +291,7 @@ class Catalog:
     @property
     def learned(self) -> frozenset[LearnedFact]:
         """What runs have shown: a word for what, the table of which it is true, and the statement, if it is of one."""
-        of_statements = {(*fact, template) for template, facts in self._facts.items() for fact in facts}
+        of_statements = {(*fact, template) for template, group in self._facts.items() for fact in group}
         return frozenset(of_statements.union((what, name, "") for what in _LEARNED for name in self.noted(what)))
 
     def learn(self, what: str, name: str, template: str = "") -> None:

@@ -145,10 +145,10 @@ def _scans(statement: Statement, name: str, *, written: int) -> float:
     return statement.lookups.count(name) + len(parents) * (1 if statement.one_row else written)
 
 
-def widened(statement: Statement, facts: Collection[Fact], *, catalog: Catalog) -> Statement:
+def widened(statement: Statement, discoveries: Collection[Fact], *, catalog: Catalog) -> Statement:
     """Return the statement with what it does beyond its text."""
     names: dict[str, set[str]] = defaultdict(set)
-    for what, name in facts:
+    for what, name in discoveries:
         names[what].add(name)
     if names["anything"]:
         reasons = frozenset(f"a statement uses {name}" for name in names["anything"])

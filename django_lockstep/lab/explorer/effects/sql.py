@@ -55,8 +55,8 @@ def parse_cached(operation: Operation, catalog: Catalog) -> Statement:
     """Return the operation's statement, parsed once."""
     if operation.statement is None:
         statement = _parse_remembered(operation, catalog)
-        facts = catalog.facts_of(operation.template)
-        operation.statement = widened(statement, facts, catalog=catalog) if facts else statement
+        discoveries = catalog.facts_of(operation.template)
+        operation.statement = widened(statement, discoveries, catalog=catalog) if discoveries else statement
     return operation.statement
 
 
