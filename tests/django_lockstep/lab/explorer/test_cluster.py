@@ -150,7 +150,7 @@ def test_a_slow_worker_changes_nothing(empty_cluster: Cluster) -> None:
 
 def test_a_worker_with_other_code_is_refused(empty_cluster: Cluster) -> None:
     empty_cluster.start_worker(DJANGO_SETTINGS_MODULE="bank.settings")
-    with pytest.raises(NotExplorable, match="cannot do this work: the code of the app concurrency is 'missing' here"):
+    with pytest.raises(NotExplorable, match="cannot do this work: the code of the app press is 'missing' here"):
         on(empty_cluster, NAIVE)
 
 

@@ -211,14 +211,15 @@ def test_it_does_not_hide_the_run_that_goes_on(other: Session, store: Store) -> 
 
 def children() -> list[str]:
     """Return the commands of this process's children that are processes of runs."""
-    pids = [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
-    return [command for command in map(command_of, pids) if "lab.pages.process" in command]
+    pids = [pid for task in Path("/proc/self/task").iterdir() for pid in text_of(task / "children").split()]
+    commands = (text_of(Path("/proc", pid, "cmdline")) for pid in pids)
+    return [command for command in commands if "lab.pages.process" in command]
 
 
-def command_of(pid: str) -> str:
+def text_of(file: Path) -> str:
     try:
-        return Path("/proc", pid, "cmdline").read_text()
-    except OSError:  # it has ended meanwhile
+        return file.read_text()
+    except OSError:  # thread or process has ended meanwhile
         return ""
 
 
