@@ -9,7 +9,14 @@ from typing import Any, Literal
 from django.db import connections, models
 from django.db.models import F
 
-from django_lockstep.locking.compiled import Compiled, Parameter, compile_select, compile_update, parameter
+from django_lockstep.locking.compiled import (
+    Compiled,
+    Parameter,
+    compile_select,
+    compile_update,
+    fill_template,
+    parameter,
+)
 from django_lockstep.locking.fields import version_field
 from django_lockstep.locking.writes import auto_now_fields
 
@@ -50,7 +57,7 @@ class Statements:
             **self._auto_now_parameters,
         }
         update = self._returning(compile_update(guarded, changes), *self._copied_fields.values())
-        return "WITH changed AS (" + update + ") " + self._entry_insert
+        return fill_template("WITH changed AS ({update}) {entry}", update=update, entry=self._entry_insert)
 
     @functools.cached_property
     def lock_and_add(self) -> dict[WaitMode, Compiled]:
@@ -58,19 +65,18 @@ class Statements:
         add = self._add()
         return {
             # MATERIALIZED keeps the locking CTE from being inlined; the UPDATE depends on it, so that it runs first.
-            wait: "WITH locked AS MATERIALIZED ("
-            + lock
-            + "), changed AS ("
-            + add
-            + "), booked AS ("
-            + self._entry_insert
-            + ") SELECT * FROM changed"
+            wait: fill_template(
+                "WITH locked AS MATERIALIZED ({lock}), changed AS ({add}), booked AS ({entry}) SELECT * FROM changed",
+                lock=lock,
+                add=add,
+                entry=self._entry_insert,
+            )
             for wait, lock in self._locks().items()
         }
 
     def _locks(self) -> dict[WaitMode, Compiled]:
         """Return the statements that lock the row, and wait or do not."""
-        # The key alone: nobody reads what the other columns held. Not by values(), which may rename it.
+        # The key alone: the other columns are not read. Not by values(), which may rename it.
         read = compile_select(self.row.only("pk"))
         # A subquery that does not depend on the row is evaluated once (an InitPlan), and before the row is locked. As a
         # plain condition the function may be called for every row that is looked at.

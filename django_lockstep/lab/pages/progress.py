@@ -57,7 +57,7 @@ def progress(request: HttpRequest) -> HttpResponse:
 
 
 def answer_progress(request: HttpRequest, template: str | None = None) -> HttpResponse:
-    """Answer how far the run is, as this template shows it, or as the run's own line; whoever asks watches."""
+    """Answer with the run's progress in this template, or in the run's own; a page that asks counts as watching."""
     store = open_store()
     run = store.run()
     if run is None or not run.active:

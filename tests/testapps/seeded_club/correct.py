@@ -1,6 +1,7 @@
 """The club's pages, none of which has a race."""
 
 import json
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -14,7 +15,8 @@ from .forms import MemberForm
 from .tasks import print_report
 
 MOST_GUESTS = 30
-TAKEN, DONE, MADE = (HttpResponse(status=status) for status in (409, 200, 201))
+# A response for each request: middleware writes headers and cookies into it.
+TAKEN, DONE, MADE = (partial(HttpResponse, status=status) for status in (409, 200, 201))
 Answer = HttpResponse
 
 
@@ -22,25 +24,25 @@ def book(request: HttpRequest, pk: int) -> Answer:
     """Two guests are told that one seat is theirs."""
     get_object_or_404(club.Seat, pk=pk)
     booked = club.Seat.objects.filter(pk=pk, guest="").update(guest=request.POST["guest"])
-    return DONE if booked else TAKEN
+    return DONE() if booked else TAKEN()
 
 
 def exchange(request: HttpRequest, pk: int) -> Answer:
     """A code that is valid once gives access twice."""
     code = get_object_or_404(club.Code, pk=pk)
     if not club.Code.objects.filter(pk=pk, used=False).update(used=True):
-        return TAKEN
+        return TAKEN()
     club.Access.objects.create(code=code)
-    return MADE
+    return MADE()
 
 
 def register(request: HttpRequest) -> Answer:
     """The form has found no such member; the unique index finds one."""
     form = MemberForm(request.POST)
     if not form.is_valid():
-        return TAKEN
+        return TAKEN()
     _, is_new = club.Member.objects.get_or_create(email=form.cleaned_data["email"])
-    return MADE if is_new else TAKEN
+    return MADE() if is_new else TAKEN()
 
 
 @transaction.atomic
@@ -49,9 +51,9 @@ def allocate(request: HttpRequest, order: int, stock: int) -> Answer:
     own = club.Order.objects.get(pk=order)
     shared = club.Stock.objects.select_for_update().get(pk=stock)
     if club.Allocation.objects.filter(stock=shared).count() >= shared.number:
-        return TAKEN
+        return TAKEN()
     club.Allocation.objects.create(order=own, stock=shared)
-    return MADE
+    return MADE()
 
 
 @transaction.atomic
@@ -60,9 +62,9 @@ def reserve(request: HttpRequest, pk: int) -> Answer:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [pk])
     if club.Reservation.objects.filter(court=pk).exists():
-        return TAKEN
+        return TAKEN()
     club.Reservation.objects.create(court_id=pk)
-    return MADE
+    return MADE()
 
 
 @transaction.atomic
@@ -82,7 +84,7 @@ def hand_out(request: HttpRequest) -> Answer:
     """Two people get one voucher: nothing says how many rows the DELETE has deleted."""
     voucher = club.Voucher.objects.order_by("pk").select_for_update().first()
     if voucher is None:
-        return TAKEN
+        return TAKEN()
     club.Voucher.objects.filter(pk=voucher.pk).delete()
     return JsonResponse({"number": voucher.number})
 
@@ -92,7 +94,7 @@ def take_out(request: HttpRequest) -> Answer:
     """Rows are locked in the order that the caller sends."""
     for pk in sorted(json.loads(request.body)):
         club.Stock.objects.filter(pk=pk).update(number=F("number") - 1)
-    return DONE
+    return DONE()
 
 
 def disable(request: HttpRequest, pk: int) -> Answer:
@@ -100,23 +102,23 @@ def disable(request: HttpRequest, pk: int) -> Answer:
     schedule = get_object_or_404(club.Schedule, pk=pk)
     schedule.enabled = False
     schedule.save(update_fields=["enabled"])
-    return DONE
+    return DONE()
 
 
 def rename(request: HttpRequest, pk: int) -> Answer:
     club.Schedule.objects.filter(pk=pk).update(label=request.POST["label"])
-    return DONE
+    return DONE()
 
 
 def finish(request: HttpRequest, pk: int) -> Answer:
     """A project that was deleted meanwhile comes back."""
     finished = club.Project.objects.filter(pk=pk).update(finished=True)
-    return DONE if finished else HttpResponse(status=404)
+    return DONE() if finished else HttpResponse(status=404)
 
 
 def drop(request: HttpRequest, pk: int) -> Answer:
     deleted, _ = club.Project.objects.filter(pk=pk).delete()
-    return DONE if deleted else HttpResponse(status=404)
+    return DONE() if deleted else HttpResponse(status=404)
 
 
 @transaction.atomic
@@ -124,23 +126,23 @@ def report(request: HttpRequest) -> Answer:
     """The worker may look for the row before it is committed."""
     row = club.Report.objects.create(title=request.POST["title"])
     transaction.on_commit(lambda: print_report.delay(row.pk))
-    return MADE
+    return MADE()
 
 
 def sell(request: HttpRequest, pk: int) -> Answer:
     """The condition is in the UPDATE, but its count is not read."""
     ticket = get_object_or_404(club.Ticket, pk=pk)
     if not club.Ticket.objects.filter(pk=pk, left__gt=0).update(left=F("left") - 1):
-        return TAKEN
+        return TAKEN()
     club.Sale.objects.create(ticket=ticket)
-    return MADE
+    return MADE()
 
 
 def collect(request: HttpRequest, pk: int) -> Answer:
     """The points are in the table of the parent."""
     card = get_object_or_404(club.GoldCard, pk=pk)
     club.Card.objects.filter(pk=card.pk).update(points=F("points") + 5)
-    return DONE
+    return DONE()
 
 
 @transaction.atomic
@@ -148,30 +150,30 @@ def add_line(request: HttpRequest, pk: int) -> Answer:
     """A line may be added to a basket whose total was computed."""
     basket = get_object_or_404(club.Basket.objects.select_for_update(), pk=pk)
     if not basket.open:
-        return TAKEN
+        return TAKEN()
     basket.lines.create(price=7)
-    return MADE
+    return MADE()
 
 
 @transaction.atomic
 def check_out(request: HttpRequest, pk: int) -> Answer:
     basket = get_object_or_404(club.Basket.objects.select_for_update(), pk=pk)
     if not basket.open:
-        return TAKEN
+        return TAKEN()
     total = basket.lines.aggregate(total=Sum("price"))["total"] or 0
     club.Basket.objects.filter(pk=pk).update(open=False, total=total)
-    return DONE
+    return DONE()
 
 
 def newest(request: HttpRequest) -> Answer:
     """It looks twice, and the notice may be deleted in between."""
     notice = club.Notice.objects.order_by("-pk").first()
-    return HttpResponse(notice.text) if notice else TAKEN
+    return HttpResponse(notice.text) if notice else TAKEN()
 
 
 def withdraw_notice(request: HttpRequest, pk: int) -> Answer:
     deleted, _ = club.Notice.objects.filter(pk=pk).delete()
-    return DONE if deleted else HttpResponse(status=404)
+    return DONE() if deleted else HttpResponse(status=404)
 
 
 def start(request: HttpRequest, pk: int) -> Answer:
@@ -179,10 +181,10 @@ def start(request: HttpRequest, pk: int) -> Answer:
     with transaction.atomic():
         job = club.Job.objects.select_for_update().get(pk=pk)
         if job.running:
-            return TAKEN
+            return TAKEN()
         club.Job.objects.filter(pk=pk).update(running=True)
         club.Run.objects.create(job=job)
-    return DONE
+    return DONE()
 
 
 @transaction.atomic
@@ -191,7 +193,7 @@ def claim(request: HttpRequest) -> Answer:
     free = club.Task.objects.filter(worker="").order_by("pk")
     task = free.select_for_update(skip_locked=True).first()
     if task is None:
-        return TAKEN
+        return TAKEN()
     task.worker = request.POST["worker"]
     task.save()
     return JsonResponse({"task": task.pk})
@@ -202,9 +204,9 @@ def join(request: HttpRequest, pk: int) -> Answer:
     """The limit is far away in every test."""
     event = get_object_or_404(club.Event.objects.select_for_update(), pk=pk)
     if event.guests.count() >= MOST_GUESTS:
-        return TAKEN
+        return TAKEN()
     event.guests.create(name=request.POST["name"])
-    return MADE
+    return MADE()
 
 
 @login_required
@@ -214,9 +216,9 @@ def redeem(request: Any, pk: int) -> Answer:
     coupon = get_object_or_404(club.Coupon.objects.select_for_update(), pk=pk)
     is_repeated = coupon.redemptions.filter(user_id=request.user.pk).exists()
     if is_repeated or coupon.redemptions.count() >= coupon.most:
-        return TAKEN
+        return TAKEN()
     coupon.redemptions.get_or_create(user_id=request.user.pk)
-    return MADE
+    return MADE()
 
 
 @transaction.atomic
@@ -224,6 +226,6 @@ def dismiss(request: HttpRequest, pk: int) -> Answer:
     """Two admins dismiss each other, and none is left."""
     admins = club.Member.objects.filter(admin=True).order_by("pk").select_for_update()
     if not [member for member in admins if member.pk != pk]:
-        return TAKEN
+        return TAKEN()
     club.Member.objects.filter(pk=pk).update(admin=False)
-    return DONE
+    return DONE()

@@ -1,6 +1,7 @@
 """The club's pages, each with a race."""
 
 import json
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -14,7 +15,8 @@ from .forms import MemberForm
 from .tasks import print_report
 
 MOST_GUESTS = 30
-TAKEN, DONE, MADE = (HttpResponse(status=status) for status in (409, 200, 201))
+# A response for each request: middleware writes headers and cookies into it.
+TAKEN, DONE, MADE = (partial(HttpResponse, status=status) for status in (409, 200, 201))
 Answer = HttpResponse
 
 
@@ -22,30 +24,30 @@ def book(request: HttpRequest, pk: int) -> Answer:
     """Two guests are told that one seat is theirs."""
     seat = get_object_or_404(club.Seat, pk=pk)
     if seat.guest:
-        return TAKEN
+        return TAKEN()
     seat.guest = request.POST["guest"]
     seat.save()
-    return DONE
+    return DONE()
 
 
 def exchange(request: HttpRequest, pk: int) -> Answer:
     """A code that is valid once gives access twice."""
     code = get_object_or_404(club.Code, pk=pk)
     if code.used:
-        return TAKEN
+        return TAKEN()
     code.used = True
     code.save()
     club.Access.objects.create(code=code)
-    return MADE
+    return MADE()
 
 
 def register(request: HttpRequest) -> Answer:
     """The form has found no such member; the unique index finds one."""
     form = MemberForm(request.POST)
     if not form.is_valid():
-        return TAKEN
+        return TAKEN()
     form.save()
-    return MADE
+    return MADE()
 
 
 @transaction.atomic
@@ -54,9 +56,9 @@ def allocate(request: HttpRequest, order: int, stock: int) -> Answer:
     own = club.Order.objects.select_for_update().get(pk=order)
     shared = club.Stock.objects.get(pk=stock)
     if club.Allocation.objects.filter(stock=shared).count() >= shared.number:
-        return TAKEN
+        return TAKEN()
     club.Allocation.objects.create(order=own, stock=shared)
-    return MADE
+    return MADE()
 
 
 @transaction.atomic
@@ -66,9 +68,9 @@ def reserve(request: HttpRequest, pk: int) -> Answer:
         cursor.execute("SELECT pg_advisory_lock(%s)", [pk])
     try:
         if club.Reservation.objects.filter(court=pk).exists():
-            return TAKEN
+            return TAKEN()
         club.Reservation.objects.create(court_id=pk)
-        return MADE
+        return MADE()
     finally:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [pk])
@@ -88,7 +90,7 @@ def hand_out(request: HttpRequest) -> Answer:
     """Two people get one voucher: nothing says how many rows the DELETE has deleted."""
     voucher = club.Voucher.objects.order_by("pk").first()
     if voucher is None:
-        return TAKEN
+        return TAKEN()
     club.Voucher.objects.filter(pk=voucher.pk).delete()
     return JsonResponse({"number": voucher.number})
 
@@ -98,7 +100,7 @@ def take_out(request: HttpRequest) -> Answer:
     """Rows are locked in the order that the caller sends."""
     for pk in json.loads(request.body):
         club.Stock.objects.filter(pk=pk).update(number=F("number") - 1)
-    return DONE
+    return DONE()
 
 
 def disable(request: HttpRequest, pk: int) -> Answer:
@@ -106,12 +108,12 @@ def disable(request: HttpRequest, pk: int) -> Answer:
     schedule = get_object_or_404(club.Schedule, pk=pk)
     schedule.enabled = False
     schedule.save()
-    return DONE
+    return DONE()
 
 
 def rename(request: HttpRequest, pk: int) -> Answer:
     club.Schedule.objects.filter(pk=pk).update(label=request.POST["label"])
-    return DONE
+    return DONE()
 
 
 def finish(request: HttpRequest, pk: int) -> Answer:
@@ -119,12 +121,12 @@ def finish(request: HttpRequest, pk: int) -> Answer:
     project = get_object_or_404(club.Project, pk=pk)
     project.finished = True
     project.save()
-    return DONE
+    return DONE()
 
 
 def drop(request: HttpRequest, pk: int) -> Answer:
     get_object_or_404(club.Project, pk=pk).delete()
-    return DONE
+    return DONE()
 
 
 @transaction.atomic
@@ -132,17 +134,17 @@ def report(request: HttpRequest) -> Answer:
     """The worker may look for the row before it is committed."""
     row = club.Report.objects.create(title=request.POST["title"])
     print_report.delay(row.pk)
-    return MADE
+    return MADE()
 
 
 def sell(request: HttpRequest, pk: int) -> Answer:
     """The condition is in the UPDATE, but its count is not read."""
     ticket = get_object_or_404(club.Ticket, pk=pk)
     if ticket.left < 1:
-        return TAKEN
+        return TAKEN()
     club.Ticket.objects.filter(pk=pk, left__gt=0).update(left=F("left") - 1)
     club.Sale.objects.create(ticket=ticket)
-    return MADE
+    return MADE()
 
 
 def collect(request: HttpRequest, pk: int) -> Answer:
@@ -150,7 +152,7 @@ def collect(request: HttpRequest, pk: int) -> Answer:
     card = get_object_or_404(club.GoldCard, pk=pk)
     card.points += 5
     card.save()
-    return DONE
+    return DONE()
 
 
 @transaction.atomic
@@ -158,31 +160,31 @@ def add_line(request: HttpRequest, pk: int) -> Answer:
     """A line may be added to a basket whose total was computed."""
     basket = get_object_or_404(club.Basket, pk=pk)
     if not basket.open:
-        return TAKEN
+        return TAKEN()
     basket.lines.create(price=7)
-    return MADE
+    return MADE()
 
 
 @transaction.atomic
 def check_out(request: HttpRequest, pk: int) -> Answer:
     basket = get_object_or_404(club.Basket, pk=pk)
     if not basket.open:
-        return TAKEN
+        return TAKEN()
     total = basket.lines.aggregate(total=Sum("price"))["total"] or 0
     club.Basket.objects.filter(pk=pk).update(open=False, total=total)
-    return DONE
+    return DONE()
 
 
 def newest(request: HttpRequest) -> Answer:
     """It looks twice, and the notice may be deleted in between."""
     if not club.Notice.objects.exists():
-        return TAKEN
+        return TAKEN()
     return HttpResponse(club.Notice.objects.order_by("-pk")[0].text)
 
 
 def withdraw_notice(request: HttpRequest, pk: int) -> Answer:
     get_object_or_404(club.Notice, pk=pk).delete()
-    return DONE
+    return DONE()
 
 
 def start(request: HttpRequest, pk: int) -> Answer:
@@ -190,10 +192,10 @@ def start(request: HttpRequest, pk: int) -> Answer:
     with transaction.atomic():
         job = club.Job.objects.select_for_update().get(pk=pk)
         if job.running:
-            return TAKEN
+            return TAKEN()
     club.Job.objects.filter(pk=pk).update(running=True)
     club.Run.objects.create(job=job)
-    return DONE
+    return DONE()
 
 
 @transaction.atomic
@@ -202,7 +204,7 @@ def claim(request: HttpRequest) -> Answer:
     free = club.Task.objects.filter(worker="").order_by("pk")
     task = free.select_for_update(skip_locked=True).first() or free.first()
     if task is None:
-        return TAKEN
+        return TAKEN()
     task.worker = request.POST["worker"]
     task.save()
     return JsonResponse({"task": task.pk})
@@ -213,9 +215,9 @@ def join(request: HttpRequest, pk: int) -> Answer:
     """The limit is far away in every test."""
     event = get_object_or_404(club.Event, pk=pk)
     if event.guests.count() >= MOST_GUESTS:
-        return TAKEN
+        return TAKEN()
     event.guests.create(name=request.POST["name"])
-    return MADE
+    return MADE()
 
 
 @login_required
@@ -225,15 +227,15 @@ def redeem(request: Any, pk: int) -> Answer:
     coupon = get_object_or_404(club.Coupon, pk=pk)
     is_repeated = coupon.redemptions.filter(user_id=request.user.pk).exists()
     if is_repeated or coupon.redemptions.count() >= coupon.most:
-        return TAKEN
+        return TAKEN()
     coupon.redemptions.get_or_create(user_id=request.user.pk)
-    return MADE
+    return MADE()
 
 
 @transaction.atomic
 def dismiss(request: HttpRequest, pk: int) -> Answer:
     """Two admins dismiss each other, and none is left."""
     if not club.Member.objects.filter(admin=True).exclude(pk=pk).exists():
-        return TAKEN
+        return TAKEN()
     club.Member.objects.filter(pk=pk).update(admin=False)
-    return DONE
+    return DONE()

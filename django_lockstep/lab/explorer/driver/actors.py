@@ -106,7 +106,6 @@ class Actor:
     # Called in the actor's thread
 
     def connect(self, alias: str) -> None:
-        """Open the session."""
         connections[alias].ensure_connection()
 
     def connected(self, wrapper: BaseDatabaseWrapper) -> None:

@@ -87,7 +87,6 @@ class SinglePreemption:
         return chosen
 
     def record(self, move: Move) -> None:
-        """Keep the move."""
         self.moves.append(move)
 
     def give_up(self) -> None:

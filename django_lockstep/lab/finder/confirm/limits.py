@@ -120,7 +120,7 @@ def _is_on(node: ast.expr | ast.stmt, line: int) -> bool:
 
 
 def _constant(operand: ast.expr, frame: FrameType, count: int) -> Limit | None:
-    """Return the limit that an operand is; None if it is no integer of a module, a class or the settings."""
+    """Return the operand as a limit; None unless it is an integer of a module, a class or the settings."""
     owner: Any = None
     name = ""
     if isinstance(operand, ast.Name) and operand.id not in frame.f_locals:
