@@ -66,7 +66,7 @@ class RacesRequest:
     """Whether specs for isolationtester are made, each of which runs its schedule once more."""
     most: int = 4
     """Schedules that are drawn of each race besides serial ones, each of which is run twice more."""
-    grace: float = 2.0
+    grace: float = 10.0
 
     @property
     def initial(self) -> RaceProgress:
