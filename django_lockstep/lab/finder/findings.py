@@ -77,9 +77,11 @@ class Finding(Place):
     against: Against = ""
     """What differed in the second one, if it was raced with itself."""
     partner_test: str = ""
-    """Another test, one of whose requests it was raced with, if it was."""
+    """Another test, one of whose requests or calls it was raced with, if it was."""
     partner_number: int = 0
     """Which one of them."""
+    partner_call: str = ""
+    """Of a call, its function."""
     schedules: int = 0
     """Schedules that were run."""
     schedule: str = ""

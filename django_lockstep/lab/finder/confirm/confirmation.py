@@ -44,7 +44,7 @@ from django_lockstep.lab.finder.record.requests import intercept
 __all__ = ["Confirmation"]
 
 MOST_TESTS = 4
-"""Tests in which a candidate is tried before it counts as not confirmed; as many calls of one test may show one."""
+"""Tests in which a candidate is tried before it counts as not confirmed."""
 MOST_EARLIER = 3
 """Requests or calls of a test with which later ones of it are paired."""
 MOST_STATEMENTS = 720
@@ -188,7 +188,7 @@ class Confirmation:
     def _calls(self) -> set[str]:
         """Return the names of the functions whose calls in this test are wanted."""
         candidates = [candidate for candidate, _ in self._open(self._test) if candidate.unit_kind == "call"]
-        partners = {candidate.partner for candidate in candidates if candidate.partner_kind == "call"}
+        partners = {peer.unit for candidate in candidates for peer in candidate.partners if peer.kind == "call"}
         return {candidate.unit for candidate in candidates} | partners
 
     def _why_not_reached(self, candidate: Candidate) -> str:
@@ -200,7 +200,7 @@ class Confirmation:
     def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
         for candidate in self._round:
             attempts = self._attempts.get(candidate.id)
-            for witness in (*candidate.witnesses, *candidate.partner_witnesses):
+            for witness in candidate.places:
                 if witness.test == test and (
                     self._may_show(attempts, witness) if attempts else not _obstacle(candidate)
                 ):
@@ -222,8 +222,7 @@ class Confirmation:
     def _is_left(self, attempts: Attempts) -> bool:
         """Whether something of the candidate was not tried that a further round could try."""
         stopped = self._is_over or attempts.is_exhausted
-        witnesses = (*attempts.candidate.witnesses, *attempts.candidate.partner_witnesses)
-        tests = {witness.test for witness in witnesses if self._is_new(attempts, witness)}
+        tests = {witness.test for witness in attempts.candidate.places if self._is_new(attempts, witness)}
         tests = (tests | attempts.again) & self._chosen
         return not attempts.confirmed and bool(attempts.cut_off or (tests if stopped else tests - self._passed))
 
@@ -262,11 +261,10 @@ class Confirmation:
         shown = [
             (candidate, witness)
             for candidate, witness in there
-            if witness in candidate.witnesses and _is_place(witness, candidate, point)
+            if witness in candidate.witnesses and point.is_of(candidate.unit, witness)
         ]
         here = {candidate.id: candidate for candidate, _ in shown}
-        units = ((candidate, {candidate.unit, candidate.partner}) for candidate, _ in there)
-        related = {candidate.id: candidate for candidate, names in units if point.name in names}
+        related = {candidate.id: candidate for candidate, _ in there if point.name in candidate.names}
         # Before the tries: one that ends in an error counts, or it would be made again at every place.
         for candidate in here.values():
             self._attempts_on(candidate).tests.add(self._test)
@@ -419,14 +417,6 @@ def _raise_interrupt(error: BaseException) -> None:
         if isinstance(cause, KeyboardInterrupt):
             raise KeyboardInterrupt from error
         cause = cause.__context__
-
-
-def _is_place(place: Witness, candidate: Candidate, point: Point) -> bool:
-    """Whether the candidate was recorded here."""
-    if not point.call:
-        return place.number == point.number
-    # Calls that sent no statement were not recorded, so that it may be a later one.
-    return point.call == candidate.unit and place.number <= point.number < place.number + MOST_TESTS
 
 
 def _obstacle(candidate: Candidate) -> str:

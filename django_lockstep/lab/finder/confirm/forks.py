@@ -22,6 +22,7 @@ from django.urls import Resolver404, resolve
 
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Response, Run, Scenario, explore, replay
 from django_lockstep.lab.explorer.requests import location_of
+from django_lockstep.lab.finder.derive.candidates import Witness
 from django_lockstep.lab.finder.record.calls import Call
 from django_lockstep.lab.finder.record.requests import CallNext, buffer_body
 
@@ -88,6 +89,8 @@ class RequestActor:
         return Response(status=response.status_code, body=b"", location=location, error=" ".join(raised))
 
 
+_MOST_CALLS = 4
+"""Calls of one function in one test that may be the one that was recorded."""
 Actor = RequestActor | Call
 """What a test was about to do, to be done by others too."""
 
@@ -192,6 +195,13 @@ class Point:
     def name(self) -> str:
         """The unit's name, as recordings have it; empty for a request without a route."""
         return self.actor.name if isinstance(self.actor, RequestActor) else self.call
+
+    def is_of(self, unit: str, witness: Witness) -> bool:
+        """Whether the witness, of this unit, was recorded here."""
+        if not self.call:
+            return witness.number == self.number
+        # Calls that sent no statement were not recorded, so that it may be a later one.
+        return self.call == unit and witness.number <= self.number < witness.number + _MOST_CALLS
 
 
 class Points:

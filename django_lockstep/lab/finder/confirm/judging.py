@@ -180,6 +180,7 @@ class Attempts:
             against=pairing.against,
             partner_test=pairing.partner_test,
             partner_number=pairing.partner_number,
+            partner_call=pairing.partner if pairing.kind == "call" else "",
             schedule=outcome.schedule,
             differences=outcome.differences,
             consequence=consequence_of(outcome.differences),

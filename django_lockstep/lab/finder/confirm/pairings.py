@@ -58,7 +58,7 @@ class Pairing:
     against: Against = ""
     """What differs in the second one, if it is raced with itself."""
     unit: str = ""
-    """The name of what is raced, where it is raced with a request of another test."""
+    """The name of what is raced, where it is raced with one of another test."""
     partner: str = ""
     """The name of that one's unit."""
     partner_test: str = ""
@@ -144,13 +144,13 @@ def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
 
 
 @contextmanager
-def with_moved(move: Callable[[RequestActor, DryRun], RequestActor], request: RequestActor) -> Iterator[Fork]:
-    """Pair the request with what ``move`` makes for it and its trial: one of another test, or for another object.
+def with_moved(move: Callable[[Any, DryRun], Actor], actor: Actor) -> Iterator[Fork]:
+    """Pair it with what ``move`` makes for it and its trial: one of another test, or for another object.
 
-    Raises `CannotClone` as ``move`` does, and if that one is refused here, or has nothing to do with the request.
+    Raises `CannotClone` as ``move`` does, and if that one is refused here, or has nothing to do with it.
     """
-    with _tried_alone(request) as trial:
-        moved = move(request, trial)
+    with _tried_alone(actor) as trial:
+        moved = move(actor, trial)
         with put_back():  # as it is now: a copy of its user may have been made
             partner = DryRun.of(moved)
         # Refused in every schedule, it would make all of them end alike.
@@ -158,14 +158,14 @@ def with_moved(move: Callable[[RequestActor, DryRun], RequestActor], request: Re
             raise CannotClone(f"alone it is answered with {partner.answer} here")
         if not partner.interferes_with(trial) and not trial.interferes_with(partner):
             raise CannotClone("alone it changes nothing here that the other one reads")
-        yield Fork({"A": request, "B": moved})
+        yield Fork({"A": actor, "B": moved})
 
 
 @contextmanager
-def _tried_alone(request: RequestActor) -> Iterator[DryRun]:
-    """Send the request to see what it reads and writes, and undo that; all is put back after the block, too."""
+def _tried_alone(actor: Actor) -> Iterator[DryRun]:
+    """Make it to see what it reads and writes, and undo that; all is put back after the block, too."""
     with put_back() as before:
-        trial = DryRun.of(request)
+        trial = DryRun.of(actor)
         before.restore()
         yield trial
 
@@ -190,21 +190,24 @@ def put_back() -> Iterator[DatabaseCopy]:
             before.restore()
 
 
-# Requests of different tests that are raced with each other: one writes what the other one reads.
+# Requests and calls of different tests that are raced with each other: one writes what the other one reads.
 
 _Role = tuple[Candidate, str, str]
-"""A candidate that a request is of, the name of its unit there, and that of the other unit."""
+"""A candidate that a request or call is of, the name of its unit there, and that of the other unit."""
 
 
 def partner_tests(candidate: Candidate) -> list[str]:
-    """Return a test of the candidate's partner that does not show the candidate itself, if there is one."""
+    """Return a test of each of the candidate's partners that does not show the candidate itself, if there is one."""
     own = {witness.test for witness in candidate.witnesses}
-    others = [witness.test for witness in candidate.partner_witnesses if witness.test not in own]
-    return others[:1] if candidate.unit_kind == candidate.partner_kind == "request" else []
+    tests: list[str] = []
+    for partner in candidate.partners:
+        if candidate.unit_kind == partner.kind:
+            tests += [witness.test for witness in partner.witnesses if witness.test not in own][:1]
+    return tests
 
 
 class Partners:
-    """Keeps a request of each unit that may be raced with those of other tests; whichever comes second is raced."""
+    """Keeps one of each unit that may be raced with those of other tests; whichever comes second is raced."""
 
     def __init__(self) -> None:
         self._captured: dict[str, Captured] = {}
@@ -212,16 +215,16 @@ class Partners:
     def pairings(
         self, test: str, point: Point, shown: Iterable[tuple[Candidate, Witness]]
     ) -> Iterator[tuple[Pairing, AbstractContextManager[Fork], list[Candidate]]]:
-        """Yield the request with those that other tests have sent, for the candidates that are of both."""
+        """Yield it with those of other tests, for the candidates that are of both."""
         by_names: dict[tuple[str, str], list[Candidate]] = defaultdict(list)
         for candidate, name, partner_name in _roles(point, shown):
             by_names[name, partner_name].append(candidate)
         for (name, partner_name), candidates in by_names.items():
             partner = self._captured.get(partner_name)
             # One of this test is paired as an earlier one, without being moved.
-            if partner is not None and partner.test != test and isinstance(point.actor, RequestActor):
+            if partner is not None and partner.test != test:
                 pairing = Pairing(
-                    kind="request",
+                    kind=point.kind,
                     unit=name,
                     partner=partner_name,
                     partner_test=partner.test,
@@ -230,11 +233,10 @@ class Partners:
                 yield pairing, with_moved(partner.moved_to, point.actor), candidates
 
     def capture(self, test: str, point: Point, shown: Iterable[tuple[Candidate, Witness]]) -> None:
-        """Keep the request if another test may need it. Raises what keeps it from being sent once more."""
+        """Keep it if another test may need it. Raises what keeps it from being made once more."""
         for candidate, name, _ in _roles(point, shown):
-            # One of each unit: to capture it, the databases are copied and the request is tried.
-            needed = name not in self._captured and bool(partner_tests(candidate))
-            if needed and isinstance(point.actor, RequestActor):
+            # One of each unit: to capture it, the databases are copied and it is tried.
+            if name not in self._captured and partner_tests(candidate):
                 with put_back():
                     captured = Captured.of(point.actor, test=test, number=point.number)
                 if captured.trial.is_accepted:
@@ -242,9 +244,11 @@ class Partners:
 
 
 def _roles(point: Point, shown: Iterable[tuple[Candidate, Witness]]) -> Iterator[_Role]:
-    for candidate, place in shown:
-        if candidate.unit_kind == candidate.partner_kind == point.kind == "request" and place.number == point.number:
-            if place in candidate.witnesses:
-                yield candidate, candidate.unit, candidate.partner
-            elif place in candidate.partner_witnesses:
-                yield candidate, candidate.partner, candidate.unit
+    for candidate, witness in shown:
+        for partner in candidate.partners:
+            if not candidate.unit_kind == partner.kind == point.kind:
+                continue
+            if witness in candidate.witnesses and point.is_of(candidate.unit, witness):
+                yield candidate, candidate.unit, partner.unit
+            elif witness in partner.witnesses and point.is_of(partner.unit, witness):
+                yield candidate, partner.unit, candidate.unit

@@ -100,6 +100,7 @@ def write_test_file(candidate: Candidate, finding: Finding, place: TestPlace, pa
         f'after_call="{finding.after_call}"' if finding.after_call not in ("", finding.call) else "",
         f"against={finding.against!r}" if finding.against else "",
         f"partner=({partner.named(alias or partner.short)}, {finding.partner_number})" if partner else "",
+        f'partner_call="{finding.partner_call}"' if finding.partner_call else "",
     ]
     imported = [*_imports(place), *(_imports(partner, alias) if partner else ())]
     words = re.findall(r"[a-z0-9]+", candidate.unit.rpartition(".")[2].lower() or candidate.unit)

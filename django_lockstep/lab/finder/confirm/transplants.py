@@ -1,30 +1,33 @@
-"""Requests of one test sent in another one: with the keys of the rows there, and by a user who is there."""
+"""Requests and calls of one test made in another one: with the rows that are there, and by a user who is there."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, repeat
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
+from uuid import UUID
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, connections, models
 from django.urls import resolve
 
-from django_lockstep.lab.explorer import Response
 from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.effects.operations import text_of
 from django_lockstep.lab.finder.confirm.clones import KnownUser
-from django_lockstep.lab.finder.confirm.forks import RequestActor, apart_from_the_test
+from django_lockstep.lab.finder.confirm.forks import Actor, RequestActor, apart_from_the_test
 from django_lockstep.lab.finder.derive.history import History, Row, UnitStep
 from django_lockstep.lab.finder.derive.pair_races import lock_pairs
 from django_lockstep.lab.finder.errors import CannotClone
+from django_lockstep.lab.finder.record.calls import Call
 from django_lockstep.lab.finder.record.fingerprints import NULL, Fingerprints
-from django_lockstep.lab.finder.record.reader import StatementReader, is_of_interest
+from django_lockstep.lab.finder.record.reader import StatementReader, instances, is_of_interest
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Table, Unit
 from django_lockstep.lab.finder.record.units import Transactions
 
@@ -36,14 +39,14 @@ Identity = Mapping[str, str]
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a request answered that was sent alone, and what it did: with the keys as they are, which stay in memory."""
+    """What a request or call answered alone, and what it did: with the keys as they are, which stay in memory."""
 
-    answer: Response
+    answer: Any
     history: History
 
     @classmethod
     def of(cls, actor: Callable[[Any], Any]) -> DryRun:
-        """Send it. What it writes stays there, and its errors are raised."""
+        """Make it. What it writes stays there, and its errors are raised."""
         tables: dict[str, Table] = {}
         # Without a key: values are needed as they are, to be put into other requests.
         reader = StatementReader(
@@ -72,8 +75,8 @@ class DryRun:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the request was not refused."""
-        return self.answer.status < 400
+        """Whether a request was not refused."""
+        return getattr(self.answer, "status", 0) < 400
 
     @cached_property
     def changed(self) -> frozenset[Row]:
@@ -119,41 +122,47 @@ class DryRun:
 
 _OF_REQUEST = re.compile(r"REQUEST_METHOD|PATH_INFO|QUERY_STRING|CONTENT_TYPE|HTTP_.*")
 _OF_USER = re.compile(r"HTTP_(HOST|COOKIE|(?!X_CSRF).*(AUTH|TOKEN|API_KEY).*)")
-_KEY_NAME = re.compile(r"(^|.*_)(pk|ids?|key)")
+_KEY_NAME = re.compile(r"(^|.*_)(pk|id|key)s?")
 _PART = re.compile(rb'(;\s*name="([^"]*)"\r\n(?:Content-Type: [^\r]*\r\n)?\r\n)(.*?)(?=\r\n--)', re.DOTALL)
 """A field of a form in parts, which is not a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A request that a test has sent."""
+    """A request that a test has sent, or a call that it has made."""
 
     test: str
     number: int
-    request: RequestActor
+    actor: Actor
     trial: DryRun
     user: KnownUser | None
 
     @classmethod
-    def of(cls, request: RequestActor, *, test: str = "", number: int = 0) -> Captured:
-        """Send it alone. What it writes stays there, and its errors are raised."""
-        user = KnownUser.of(request.environ, using=DEFAULT_DB_ALIAS)
-        return cls(test, number, request, DryRun.of(request), user)
+    def of(cls, actor: Actor, *, test: str = "", number: int = 0) -> Captured:
+        """Make it alone. What it writes stays there, and its errors are raised."""
+        user = KnownUser.of(actor.environ, using=DEFAULT_DB_ALIAS) if isinstance(actor, RequestActor) else None
+        return cls(test, number, actor, DryRun.of(actor), user)
 
-    def moved_to(self, place: RequestActor, trial: DryRun) -> RequestActor:
-        """Return the request as it would be sent beside another one, of which a trial is known.
+    def moved_to(self, place: Actor, trial: DryRun) -> Actor:
+        """Return it as it would be made beside another one of its kind, of which a trial is known.
 
-        Each row that it met becomes the row of the same table that the other one met. Its user is the other one's,
-        unless theirs may do something else: then a copy of theirs is made. Raises `CannotClone` if a row in its path
-        has no counterpart.
+        Each row that it met becomes the row of the same table that the other one met. A request's user is the other
+        one's, unless theirs may do something else: then a copy of theirs is made. Raises `CannotClone` if a row in its
+        path, or among its arguments, has no counterpart.
         """
-        environ = {name: value for name, value in place.environ.items() if not _OF_REQUEST.fullmatch(name)}
-        own = (name for name in self.request.environ if _OF_REQUEST.fullmatch(name) and not _OF_USER.fullmatch(name))
-        environ |= {name: self.request.environ[name] for name in own}
-        environ |= self._by_user_of(place)
-        return _with_keys(replace(self.request, environ=environ, call=place.call), _Keys.between(self.trial, trial))
+        keys = _Keys.between(self.trial, trial)
+        if isinstance(self.actor, RequestActor) and isinstance(place, RequestActor):
+            return self._sent_beside(place, self.actor, keys)
+        return _call_with_keys(self.actor, keys) if isinstance(self.actor, Call) else self.actor
 
-    def _by_user_of(self, place: RequestActor) -> dict[str, Any]:
+    def _sent_beside(self, place: RequestActor, request: RequestActor, keys: _Keys) -> RequestActor:
+        environ = {name: value for name, value in place.environ.items() if not _OF_REQUEST.fullmatch(name)}
+        own = (name for name in request.environ if _OF_REQUEST.fullmatch(name) and not _OF_USER.fullmatch(name))
+        environ |= {name: request.environ[name] for name in own}
+        environ |= self._by_user_of(place, request)
+        return _with_keys(replace(request, environ=environ, call=place.call), keys)
+
+    def _by_user_of(self, place: RequestActor, request: RequestActor) -> dict[str, Any]:
         there = KnownUser.of(place.environ, using=DEFAULT_DB_ALIAS)
         if self.user is None or (there is not None and self.user.may_the_same_as(there)):
             headers = {name: value for name, value in place.environ.items() if _OF_USER.fullmatch(name)}
@@ -161,7 +170,7 @@ class Captured:
             headers = self.user.log_in_copy(using=DEFAULT_DB_ALIAS)
         # The token in a form is compared with the cookie that came with it.
         csrf = re.compile(rf"(?<![^; ]){re.escape(settings.CSRF_COOKIE_NAME)}=[^;]*")
-        own = csrf.search(self.request.environ.get("HTTP_COOKIE", ""))
+        own = csrf.search(request.environ.get("HTTP_COOKIE", ""))
         cookies = [csrf.sub("", headers.get("HTTP_COOKIE", "")), own[0] if own else ""]
         return {**headers, "HTTP_COOKIE": "; ".join(filter(None, cookies))}
 
@@ -221,6 +230,16 @@ def _with_keys(request: RequestActor, keys: _Keys) -> RequestActor:
     return moved
 
 
+def _call_with_keys(call: Call, keys: _Keys) -> Call:
+    names = chain(inspect.signature(call.function).parameters, repeat(""))
+    args = tuple(_value(value, name, keys) for name, value in zip(names, call.args, strict=False))
+    kwargs = {name: _value(value, name, keys) for name, value in call.kwargs.items()}
+    rows = instances([*args, *kwargs.values()])
+    # Read again when the call is made, all of them: its caller was in another test.
+    loaded = tuple([field.attname for field in row._meta.concrete_fields] for row in rows)
+    return Call(call.function, args, kwargs, loaded)
+
+
 @dataclass(frozen=True, slots=True)
 class _Keys:
     """What rows are called in one test, and in another one."""
@@ -255,6 +274,14 @@ class _Keys:
         table, counterpart = self._best(name, value)
         is_key = not name or self._is_named(table, name) or _KEY_NAME.fullmatch(name) or not value.isdigit()
         return counterpart if is_key and counterpart is not None else value
+
+    def row(self, instance: models.Model) -> models.Model:
+        """Return the row that stands for an instance. Raises `CannotClone` if there is none."""
+        table = instance._meta.db_table
+        keys = (key for owner, key in self.counterparts.get(str(instance.pk), ()) if owner == table)
+        if (key := next(keys, None)) is None:
+            raise CannotClone(f"its row of {table} has no counterpart here")
+        return type(instance)._base_manager.using(instance._state.db).get(pk=key)
 
     def _best(self, name: str, value: str) -> tuple[str, str | None]:
         """Return the table that the name speaks of, or else the first one, with what finds the row there."""
@@ -291,7 +318,7 @@ def _form(text: str, keys: _Keys) -> str:
 def _body(body: bytes, content_type: str, keys: _Keys) -> bytes:
     if "json" in content_type:
         with suppress(ValueError):
-            return json.dumps(_json(json.loads(body), "", keys)).encode()
+            return json.dumps(_value(json.loads(body), "", keys)).encode()
     elif content_type.startswith("application/x-www-form-urlencoded"):
         return _form(body.decode(errors="replace"), keys).encode()
     elif content_type.startswith("multipart/form-data"):
@@ -304,13 +331,17 @@ def _field(name: bytes, value: bytes, keys: _Keys) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _json(value: Any, name: str, keys: _Keys) -> Any:
+def _value(value: Any, name: str, keys: _Keys) -> Any:
+    """Return what stands for a value in JSON, or for an argument."""
     if isinstance(value, dict):
-        return {member: _json(inner, member, keys) for member, inner in value.items()}
-    if isinstance(value, list):
-        return [_json(inner, name, keys) for inner in value]
-    if isinstance(value, str):
-        return keys.field(name, value)
+        return {member: _value(inner, str(member), keys) for member, inner in value.items()}
+    if type(value) in {list, tuple}:
+        return type(value)(_value(inner, name, keys) for inner in value)
+    if type(value) in {str, UUID}:
+        return type(value)(keys.field(name, str(value)))
+    # By the type: isinstance() would have a lazy object evaluated.
+    if issubclass(type(value), models.Model):
+        return value if value._state.adding else keys.row(value)
     # Keys that the database gives are not negative.
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         text = keys.field(name, str(value))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from django_lockstep.lab.explorer import Exploration, timeline
 from django_lockstep.lab.finder.confirm.committed import committed_tests
-from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
+from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points
 from django_lockstep.lab.finder.confirm.pairings import (
     AGAINST,
     Earlier,
@@ -47,6 +47,7 @@ def raced(
     after_call: str = "",
     against: Against = "",
     partner: tuple[Any, ...] = (),
+    partner_call: str = "",
 ) -> Callable[..., None]:
     """Return a test that runs another test, and races one of its requests at the place where it is sent.
 
@@ -57,8 +58,9 @@ def raced(
     function that ``call`` names, such as ``shop.services.withdraw``. It is raced with itself, with the one numbered
     ``after`` before it (of the function ``after_call``, if that is another one), with the same ``against`` what differs
     (``"another user"``, a copy of its own; ``"another object"``, another row of a table; ``"the other order"``, with
-    the rows that it locks exchanged; ``"a lower limit"``, of what both count), or with a request of another test:
-    ``partner`` is that test, its method if it has one, and the request's number.
+    the rows that it locks exchanged; ``"a lower limit"``, of what both count), or with one of another test:
+    ``partner`` is that test, its method if it has one, and the number of the request, or of the call of
+    ``partner_call``.
     The test fails with a timeline if a schedule ends as no serial order does, and if the other tests do not come to
     the requests. It commits, so it must not be in a transaction: a function asks for pytest-django's
     ``transactional_db``.
@@ -75,7 +77,7 @@ def raced(
         with committed_tests():
             for of_partner in partners:
                 with put_back():
-                    run(of_partner, place.watching_partner(partner[-1]))
+                    run(of_partner, place.watching_partner((partner_call, partner[-1])))
             run(main, place.watching())
         place.require_no_race()
 
@@ -182,16 +184,17 @@ class _Place:
                 self._earlier.before.close()
 
     @contextmanager
-    def watching_partner(self, number: int) -> Iterator[None]:
-        """Keep the request of this number when its test comes to it."""
+    def watching_partner(self, place: _Numbered) -> Iterator[None]:
+        """Keep the request or call when its test comes to it."""
         self._needs_partner = True
 
         def reach(point: Point) -> None:
-            if point.number == number and isinstance(point.actor, RequestActor):
+            if (point.call, point.number) == place:
                 with put_back():
                     self._partner = Captured.of(point.actor)
 
-        with intercept(Points(reach).on_request):
+        points = Points(reach)
+        with intercept(points.on_request), intercept_calls({place[0]} - {""}, points.on_call):
             yield
 
     def _reach(self, point: Point) -> None:
@@ -204,7 +207,7 @@ class _Place:
     def _paired(self, point: Point) -> AbstractContextManager[Fork]:
         if self._earlier is not None:
             return with_earlier(self._earlier, point.actor)
-        if isinstance(point.actor, RequestActor) and self._partner is not None:
+        if self._partner is not None:
             return with_moved(self._partner.moved_to, point.actor)
         if self._against:
             return AGAINST[self._against](point.actor)

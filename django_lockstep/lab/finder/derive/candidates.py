@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django_lockstep.lab.finder.record.recording import RecordedStatement
 
-__all__ = ["KINDS", "Candidate", "Witness"]
+__all__ = ["KINDS", "Candidate", "Partner", "Witness"]
 
 KINDS = {
     "read-modify-write": "A value is written that was computed from one read before without a lock.",
@@ -41,33 +41,49 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Partner:
+    """Another unit that changes what a candidate reads."""
+
+    unit: str
+    kind: str
+    witnesses: tuple[Witness, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A write that may race with the same write, or with another one, done at the same time."""
+    """A write of one unit that may race with the same write, or with another one, done at the same time."""
 
     id: str
-    """Of kind, table and write site: the same in every run, also after lines above the site were edited."""
+    """Of kind, table, write site and unit: the same in every run, also after lines above the site were edited."""
     kind: str
     """One of `KINDS`."""
     table: str
     columns: tuple[str, ...] = ()
     """Those that are written, where only some are."""
     unit: str
-    """The name of the unit that writes."""
+    """The name of the unit that writes; each unit that reaches the write has a candidate of its own."""
     unit_kind: str
     read: RecordedStatement | None = None
     write: RecordedStatement
     witnesses: tuple[Witness, ...]
     """Units of that name that did it, the shortest first."""
-    partner: str = ""
-    """The name of another unit that writes what this one reads."""
-    partner_kind: str = ""
-    partner_witnesses: tuple[Witness, ...] = ()
-    also: tuple[str, ...] = ()
-    """Names of further units that reach the same write."""
+    partners: tuple[Partner, ...] = ()
+    """Other units that change what this one reads, those that can be raced with it first."""
     rank: int
     """The lower, the worse the consequence."""
     sentence: str
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of its unit and of its partners."""
+        return frozenset({self.unit, *(partner.unit for partner in self.partners)})
+
+    @property
+    def places(self) -> tuple[Witness, ...]:
+        """The witnesses of its unit, then those of its partners."""
+        return self.witnesses + sum((partner.witnesses for partner in self.partners), ())
+
     def may_race(self, name: str, partner: str) -> bool:
         """Whether units of these names may show it."""
-        return self.kind not in _WITH_PARTNER or {name, partner} == {self.unit, self.partner}
+        pairs = [{self.unit, peer.unit} for peer in self.partners]
+        return self.kind not in _WITH_PARTNER or {name, partner} in pairs

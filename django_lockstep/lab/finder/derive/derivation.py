@@ -1,4 +1,4 @@
-"""Derives the candidates from a recording: grouped by kind, table and write site, the worst first. No database."""
+"""Derives the candidates from a recording: grouped by kind, table, write and unit, the worst first. No database."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
-from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
+from django_lockstep.lab.finder.derive.candidates import Candidate, Partner, Witness
 from django_lockstep.lab.finder.derive.history import History, Hit, UnitStep
 from django_lockstep.lab.finder.derive.pair_races import lock_orders, messages_before_commit, write_skews
 from django_lockstep.lab.finder.derive.row_races import insert_races, row_races, whole_row_races
@@ -17,9 +18,13 @@ from django_lockstep.lab.wording import listed
 __all__ = ["find_candidates"]
 
 _MOST_WITNESSES = 5
+_MOST_PARTNERS = 3
 _Place = tuple[str, str, int]
 """Path, function and line of a write, or its SQL where it has no site."""
-_Key = tuple[str, str, _Place]
+_Key = tuple[str, str, _Place, str]
+"""Kind, table, write and unit."""
+_Writers = Mapping[tuple[str, str, str], list[Unit]]
+"""The units that write, by verb, table and column; of an INSERT or DELETE without columns."""
 
 
 def find_candidates(recording: Recording) -> list[Candidate]:
@@ -28,16 +33,16 @@ def find_candidates(recording: Recording) -> list[Candidate]:
     writers, trails = _writers(histories), _Trails(recording.units)
     groups: dict[_Key, list[Hit]] = defaultdict(list)
     for hit in _hits(histories):
-        groups[hit.kind, hit.table, _place(hit.write)].append(hit)
-    candidates, counts = list[Candidate](), Counter[tuple[str, ...]]()
+        groups[hit.kind, hit.table, _place(hit.write), hit.unit.name].append(hit)
     # By line, so that the same write has the same number in its function, and thereby the same id, in every run.
-    for key in sorted(groups):
-        kind, table, (path, function, _) = key
-        nth = counts[kind, table, path, function]
+    numbers, counts = dict[tuple[Any, ...], int](), Counter[tuple[str, ...]]()
+    for kind, table, (path, function, line) in sorted({key[:3] for key in groups}):
+        numbers[kind, table, path, function, line] = counts[kind, table, path, function]
         counts[kind, table, path, function] += 1
-        candidates.append(
-            _candidate(key, groups[key], nth=nth, tables=recording.tables, writers=writers, trails=trails)
-        )
+    candidates = [
+        _candidate(key, hits, nth=numbers[*key[:2], *key[2]], tables=recording.tables, writers=writers, trails=trails)
+        for key, hits in groups.items()
+    ]
     return sorted(candidates, key=lambda candidate: (candidate.rank, candidate.table, candidate.unit, candidate.id))
 
 
@@ -83,37 +88,35 @@ def _candidate(
     *,
     nth: int,
     tables: Mapping[str, Table],
-    writers: Mapping[_Key, list[Unit]],
+    writers: _Writers,
     trails: _Trails,
 ) -> Candidate:
-    kind, table, _ = key
-    # The worst consequence; a request, for that is what users send, before a call that only tests may make; the
-    # shortest, for it is the quickest to confirm.
-    first = min(hits, key=lambda hit: (hit.rank, hit.unit.kind == "call", len(hit.unit.statements), hit.unit.name))
-    same = [hit for hit in hits if hit.unit.name == first.unit.name and hit.rank == first.rank]
+    kind, table, _, unit = key
+    # The worst consequence; the shortest, for it is the quickest to confirm.
+    first = min(hits, key=lambda hit: (hit.rank, len(hit.unit.statements), hit.unit.test, hit.unit.number))
+    same = [hit for hit in hits if hit.rank == first.rank]
     columns = tuple(sorted(frozenset().union(*(hit.columns for hit in same))))
     partners = _partners(first, same, columns, writers)
-    partner = partners[0].name if partners else ""
-    names = {first.unit.name, partner}
+    names = {unit, *partners}
     write = first.write.statement
     # Without the line, which moves when something above it is edited.
     place = f"{write.site.path} {write.site.function}" if write.site else write.sql
     return Candidate(
-        id=hashlib.blake2b(f"{kind} {table} {nth} {place}".encode(), digest_size=6).hexdigest(),
+        id=hashlib.blake2b(f"{kind} {table} {nth} {place} {unit}".encode(), digest_size=6).hexdigest(),
         kind=kind,
         table=table,
         columns=columns,
-        unit=first.unit.name,
+        unit=unit,
         unit_kind=first.unit.kind,
         read=first.read.statement if first.read else None,
         write=write,
         witnesses=_witnesses((hit.unit for hit in same), trails, names),
-        partner=partner,
-        partner_kind=partners[0].kind if partners else "",
-        partner_witnesses=_witnesses(partners, trails, names),
-        also=tuple(sorted({hit.unit.name for hit in hits} - {first.unit.name})),
+        partners=tuple(
+            Partner(unit=name, kind=units[0].kind, witnesses=_witnesses(units, trails, names))
+            for name, units in partners.items()
+        ),
         rank=first.rank,
-        sentence=_sentence(first, columns, tables, partner),
+        sentence=_sentence(first, columns, tables, next(iter(partners), "")),
     )
 
 
@@ -128,14 +131,13 @@ def _witnesses(units: Iterable[Unit], trails: _Trails, names: Collection[str]) -
     return tuple(dict.fromkeys([*first, *shortest]))[:_MOST_WITNESSES]
 
 
-def _writers(histories: Sequence[History]) -> Mapping[_Key, list[Unit]]:
-    """Return the units that write, by verb, table and column; of an INSERT or DELETE without columns."""
-    writers: dict[_Key, list[Unit]] = defaultdict(list)
+def _writers(histories: Sequence[History]) -> _Writers:
+    writers: dict[tuple[str, str, str], list[Unit]] = defaultdict(list)
     for history in histories:
         for write in history.writes("UPDATE", "INSERT", "DELETE"):
             columns = write.template.assignments if write.template.verb == "UPDATE" else [""]
             for column in columns:
-                writers[write.template.verb, write.template.table, (column, "", 0)].append(history.unit)
+                writers[write.template.verb, write.template.table, column].append(history.unit)
     return writers
 
 
@@ -144,16 +146,26 @@ _COUNTERPARTS = {"INSERT": ("INSERT", "DELETE"), "DELETE": ("INSERT", "DELETE")}
 none."""
 
 
-def _partners(hit: Hit, hits: list[Hit], columns: Sequence[str], writers: Mapping[_Key, list[Unit]]) -> list[Unit]:
-    """Return units that write what this one reads, all of one name, and of another one if there are such."""
-    units = [unit for same in hits for unit in same.partners]
-    for verb in _COUNTERPARTS.get(hit.write.template.verb, ("UPDATE", "DELETE")):
-        keys = [(verb, hit.table, (name, "", 0)) for name in (columns if verb == "UPDATE" else [""])]
-        units = units or [unit for key in keys for unit in writers.get(key, ()) if unit.name != hit.unit.name]
-    units = [unit for unit in units if unit.name != hit.unit.name] or units
-    # Of the unit's kind: requests of another test can be moved, and calls be raced with those of the same test.
-    order = {(unit.kind != hit.unit.kind, len(unit.statements), unit.name) for unit in units}
-    return [unit for unit in units if unit.name == min(order)[-1]]
+def _partners(hit: Hit, hits: list[Hit], columns: Sequence[str], writers: _Writers) -> dict[str, list[Unit]]:
+    """Return units that change what this one reads, by name; of its own name only where there are no others."""
+    groups = [[unit for same in hits for unit in same.partners]]
+    if not groups[0]:
+        verbs = _COUNTERPARTS.get(hit.write.template.verb, ("UPDATE", "DELETE"))
+        columns_of = {verb: columns if verb == "UPDATE" else [""] for verb in verbs}
+        groups = [
+            [unit for name in names for unit in writers.get((verb, hit.table, name), ())]
+            for verb, names in columns_of.items()
+        ]
+    partners: dict[str, list[Unit]] = {}
+    for units in groups:
+        # Those of its kind first: others cannot be raced with it.
+        for unit in sorted(units, key=lambda unit: (unit.kind != hit.unit.kind, len(unit.statements), unit.name)):
+            partners.setdefault(unit.name, []).append(unit)
+    own = partners.pop(hit.unit.name, [])
+    chosen = sorted(partners, key=lambda name: partners[name][0].kind != hit.unit.kind)[:_MOST_PARTNERS]
+    if not chosen and hit.partners:
+        return {hit.unit.name: own}
+    return {name: partners[name] for name in chosen}
 
 
 def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], partner: str) -> str:

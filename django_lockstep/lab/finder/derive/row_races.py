@@ -201,22 +201,17 @@ def whole_row_races(histories: Sequence[History]) -> Iterator[Hit]:
     ]
     for unit, write, columns in changes:
         for column in columns:
-            writers[write.template.table, column, _test_of(unit)].setdefault(unit.name, unit)
+            writers[write.template.table, column, unit.kind].setdefault(unit.name, unit)
     for history, write, unchanged in saves:
         if _conditions(history, write) or (seen := _read_of(history, write)) is None:
             continue
         table = history.table(write.template.table)
         is_whole = table.types.keys() <= {*write.template.assignments, *table.key}
         for column in [*sorted(unchanged), *([""] if is_whole else [])]:
-            units = writers[table.name, column, _test_of(history.unit)].values()
+            units = writers[table.name, column, history.unit.kind].values()
             if partners := tuple(unit for unit in units if unit.name != history.unit.name):
                 kind, rank, text = _SAVES[bool(column)]
                 yield history.hit(kind, text, rank=rank, column=column, read=seen[0], write=write, partners=partners)
-
-
-def _test_of(unit: Unit) -> str:
-    """Return what units have in common that may be raced: calls, the test."""
-    return "" if unit.kind == "request" else f"{unit.kind} {unit.test}"
 
 
 def _unchanged(history: History, write: UnitStep) -> frozenset[str]:

@@ -93,6 +93,9 @@ def _intercepted(function: FunctionType, on_call: Callable[[Call], None], reader
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
     original.__kwdefaults__ = function.__kwdefaults__
+    # The name that its decorators have given it, and what they wrap.
+    original.__module__, original.__qualname__ = function.__module__, function.__qualname__
+    original.__dict__.update(function.__dict__)
     thread, inside = threading.get_ident(), False
 
     def called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -76,8 +76,9 @@ def as_json(report: Report) -> str:
 
 def _fields(entry: Entry) -> Iterator[tuple[str, Any]]:
     candidate, finding = entry.candidate, entry.finding
-    of_candidate = ("id", "kind", "table", "columns", "unit", "unit_kind", "partner", "also", "sentence")
+    of_candidate = ("id", "kind", "table", "columns", "unit", "unit_kind", "sentence")
     yield from ((name, getattr(candidate, name)) for name in of_candidate)
+    yield "partners", [partner.unit for partner in candidate.partners]
     yield "read", candidate.read and _access(candidate.read)
     yield "write", _access(candidate.write)
     yield "tests", entry.tests

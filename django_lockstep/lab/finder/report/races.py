@@ -7,7 +7,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES
@@ -59,8 +58,7 @@ class Entry:
     @property
     def tests(self) -> tuple[str, ...]:
         """The tests that show it."""
-        places = (*self.candidate.witnesses, *self.candidate.partner_witnesses)
-        return tuple(dict.fromkeys(place.test for place in places))
+        return tuple(dict.fromkeys(place.test for place in self.candidate.places))
 
     @property
     def remedies(self) -> tuple[str, ...]:
@@ -90,9 +88,7 @@ class Race:
     @property
     def units(self) -> tuple[str, ...]:
         """The names of the requests and functions that reach it."""
-        candidates = [entry.candidate for entry in self.entries]
-        names = [*(candidate.unit for candidate in candidates), *chain(*(candidate.also for candidate in candidates))]
-        return tuple(dict.fromkeys(names))
+        return tuple(dict.fromkeys(entry.candidate.unit for entry in self.entries))
 
     @property
     def tests(self) -> tuple[str, ...]:

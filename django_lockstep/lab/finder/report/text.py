@@ -35,8 +35,8 @@ def _lines(number: int, candidate: Candidate) -> Iterator[str]:
     yield ""
     yield f"{number}. {candidate.kind} {candidate.id} in {candidate.unit}"
     yield f"   {candidate.sentence}"
-    if candidate.partner:
-        yield f"   together with: {candidate.partner}"
+    if candidate.partners:
+        yield f"   together with: {', '.join(partner.unit for partner in candidate.partners)}"
     yield f"   shown by: {candidate.witnesses[0].test}"
 
 

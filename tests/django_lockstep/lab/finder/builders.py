@@ -111,6 +111,11 @@ def derive(*units: Unit, **tables: Table) -> list[Candidate]:
     return find_candidates(Recording(tables={**TABLES, **tables}, units=units, tests=1))
 
 
+def partners(candidate: Candidate) -> tuple[str, ...]:
+    """Return the names of its partners."""
+    return tuple(partner.unit for partner in candidate.partners)
+
+
 def kinds(*units: Unit, **tables: Table) -> list[str]:
     return [candidate.kind for candidate in derive(*units, **tables)]
 

@@ -1,5 +1,6 @@
 """Interception of calls, with the arguments that they are called with."""
 
+import inspect
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -281,3 +282,11 @@ def test_an_exception_of_the_watcher_ends_the_call() -> None:
                 plain(number)
 
     assert [call.args for call in calls] == [(0,), (1,)]
+
+
+def test_a_call_has_the_name_that_its_decorators_keep() -> None:
+    with seen(decorated) as calls:
+        decorated(1)
+
+    assert calls[0][1].title == f"{full_name(decorated)}()"
+    assert list(inspect.signature(calls[0][1].function).parameters) == ["number"]

@@ -16,6 +16,7 @@ from tests.django_lockstep.lab.finder.builders import (
     kinds,
     lock_event,
     look,
+    partners,
     row,
     sent,
     site,
@@ -252,11 +253,11 @@ def test_two_units_that_each_read_what_the_other_changes() -> None:
 
     candidates = derive(sell, shut)
 
-    assert {(candidate.kind, candidate.unit, candidate.partner) for candidate in candidates} == {
+    assert {(candidate.kind, candidate.unit, *partners(candidate)) for candidate in candidates} == {
         ("write-skew", sell.name, shut.name),
         ("write-skew", shut.name, sell.name),
     }
-    assert {witness.number for candidate in candidates for witness in candidate.partner_witnesses} == {0, 4}
+    assert {witness.number for candidate in candidates for witness in candidate.partners[0].witnesses} == {0, 4}
 
 
 def transfer(first: int, second: int, number: int) -> Unit:
@@ -288,7 +289,7 @@ def test_locks_of_two_tables_in_both_orders() -> None:
 
     candidates = derive(unit(seat, lock_event()), unit(lock_event(), seat, name="POST close/"))
 
-    assert [(candidate.kind, candidate.unit, candidate.partner) for candidate in candidates] == [
+    assert [(candidate.kind, candidate.unit, *partners(candidate)) for candidate in candidates] == [
         ("lock-order", "POST sell/<int:pk>/", "POST close/"),
         ("lock-order", "POST close/", "POST sell/<int:pk>/"),
     ]
@@ -318,15 +319,18 @@ def test_e_mail_inside_of_the_transaction_that_writes() -> None:
 # Groups.
 
 
-def test_the_same_write_of_several_units_is_one_candidate_with_the_shortest_as_witness() -> None:
+def test_each_unit_that_reaches_a_write_has_a_candidate_with_the_shortest_as_witness() -> None:
     short = unit(read_seat(), sent(WRITE, 20, 7, site=site(9)), number=3)
     long = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)), number=1)
     other = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)), name="POST resell/", number=0)
 
-    (candidate,) = derive(long, other, short)
+    candidates = derive(long, other, short)
 
-    assert [witness.number for witness in candidate.witnesses] == [3, 1]
-    assert (candidate.unit, candidate.also) == ("POST sell/<int:pk>/", ("POST resell/",))
+    assert {candidate.unit: [witness.number for witness in candidate.witnesses] for candidate in candidates} == {
+        "POST resell/": [0],
+        "POST sell/<int:pk>/": [3, 1],
+    }
+    assert len({candidate.id for candidate in candidates}) == 2
 
 
 def test_one_of_each_path_comes_first() -> None:
@@ -362,32 +366,37 @@ def test_a_test_that_does_more_afterwards_comes_first() -> None:
     assert not last.shows_no_more_than(alone)
 
 
-def test_a_request_is_preferred_to_a_call_of_a_function() -> None:
-    write = sent(WRITE, 20, 7, site=site(9))
-    call = unit(read_seat(), write, name="box.office.sell", kind="call")
-    request = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)))
-
-    (candidate,) = derive(call, request)
-
-    assert (candidate.unit_kind, candidate.also) == ("request", ("box.office.sell",))
-
-
 def test_another_unit_that_writes_what_is_read_is_its_partner() -> None:
     set_price = unit(sent(WRITE, 5, 7, site=site(20, "reprice")), name="POST price/", number=2)
 
     (candidate,) = derive(unit(read_seat(), sent(WRITE, 20, 7)), set_price)
 
-    assert (candidate.partner, candidate.partner_kind) == ("POST price/", "request")
-    assert [witness.number for witness in candidate.partner_witnesses] == [2]
+    (partner,) = candidate.partners
+    assert (partner.unit, partner.kind, [witness.number for witness in partner.witnesses]) == (
+        "POST price/",
+        "request",
+        [2],
+    )
 
 
-def test_one_that_deletes_what_is_read_is_its_partner_where_none_writes_it() -> None:
+def test_one_that_deletes_what_is_read_is_its_last_partner() -> None:
     edit = unit(read_seat(), sent(WRITE, 20, 7))
     set_price = unit(sent(WRITE, 5, 7, site=site(20, "reprice")), sent(SELL, True, 8), name="POST price/")
     remove = unit(sent("DELETE FROM seat WHERE id = %s", 7, site=site(30, "remove")), name="POST remove/")
 
-    assert [candidate.partner for candidate in derive(edit, remove)] == ["POST remove/"]
-    assert derive(edit, remove, set_price)[0].partner == "POST price/"
+    assert partners(derive(edit, remove)[0]) == ("POST remove/",)
+    assert partners(derive(edit, remove, set_price)[0]) == ("POST price/", "POST remove/")
+
+
+def test_partners_are_three_and_those_of_its_kind_come_first() -> None:
+    others = [
+        unit(sent(WRITE, 5, 7, site=site(20, name)), name=name, kind="request" if "/" in name else "call")
+        for name in ("box.office.sell", "POST a/", "POST b/", "POST c/")
+    ]
+    edit = unit(read_seat(), sent(WRITE, 20, 7))
+
+    assert partners(derive(edit, *others)[0]) == ("POST a/", "POST b/", "POST c/")
+    assert partners(derive(edit, *others[:2])[0]) == ("POST a/", "box.office.sell")
 
 
 def test_an_id_stays_when_lines_move() -> None:

@@ -1,4 +1,4 @@
-"""Requests of different tests raced with each other, in a project of its own."""
+"""Requests and calls of different tests raced with each other, in a project of its own."""
 
 from pathlib import Path
 
@@ -103,6 +103,47 @@ class CancelTests(OrderTests):
     def test_cancel(self):
         self.assertEqual(self.decided("/orders/{}/cancel/"), "cancelled")
 """
+SERVICES = """
+from django.db import transaction
+from cinema.models import Order, Refund, Shipment
+
+ORDERS = Order.objects.all()
+
+@transaction.atomic
+def approve(order):
+    order = ORDERS.get(pk=order.pk)
+    if order.status == "open":
+        order.status = "approved"
+        order.save(update_fields=["status"])
+        Shipment.objects.get_or_create(pk=order.pk, order=order)
+
+@transaction.atomic
+def cancel(*, pks):
+    for order in ORDERS.filter(pk__in=pks, status="open"):
+        order.status = "cancelled"
+        order.save(update_fields=["status"])
+        Refund.objects.get_or_create(pk=order.pk, order=order)
+"""
+TESTS_OF_SERVICES = """
+from django.test import TestCase
+from cinema import services
+from cinema.models import Order
+
+class ApproveTests(TestCase):
+    def test_approve(self):
+        order = Order.objects.create()
+        services.approve(order)
+        order.refresh_from_db()
+        self.assertEqual(order.status, "approved")
+
+class CancelTests(TestCase):
+    def test_cancel(self):
+        Order.objects.create(status="closed")
+        order = Order.objects.create()
+        services.cancel(pks=[order.pk])
+        order.refresh_from_db()
+        self.assertEqual(order.status, "cancelled")
+"""
 APPROVE, CANCEL = "POST orders/<int:pk>/approve/", "POST orders/<int:pk>/cancel/"
 
 
@@ -149,3 +190,22 @@ def test_what_one_test_approves_another_one_cancels(project: Project) -> None:
     urls = project.folder / "cinema" / "urls.py"
     urls.write_text(urls.read_text().replace("Order.objects.all()", "Order.objects.select_for_update()"))
     assert "2 passed" in project.pytest("-k", "does_not_race")
+
+
+def test_what_one_test_approves_a_call_of_another_one_cancels(project: Project) -> None:
+    cinema = project.folder / "cinema"
+    (cinema / "services.py").write_text(SERVICES)
+    (cinema / "test_services.py").write_text(TESTS_OF_SERVICES)
+    printed = project.pytest("--find-races", "--race-record=races.jsonl")
+    by_unit = decided(project, "check-then-act")
+
+    assert by_unit.keys() == {"cinema.services.approve", "cinema.services.cancel"}, printed
+    moved = [finding for finding in by_unit.values() if finding.partner_call]
+    assert [finding.verdict for finding in moved] == ["confirmed"] * 2, printed
+    assert {actor[3:] for actor in moved[0].actors} == {f"{name}()" for name in by_unit}
+
+    (cinema / "test_race.py").write_text(moved[0].test_file)
+    assert verdicts(project.pytest("-k", "does_not_race")) == ["broken"]
+    text = (cinema / "services.py").read_text()
+    (cinema / "services.py").write_text(text.replace("Order.objects.all()", "Order.objects.select_for_update()"))
+    assert "1 passed" in project.pytest("-k", "does_not_race")

@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 
 from django_lockstep.lab.explorer import Run, Step, svg, timeline
 from django_lockstep.lab.explorer.render.reports import run_data
-from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
+from django_lockstep.lab.finder.derive.candidates import Candidate, Partner, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RecordingWriter, Site
 from django_lockstep.lab.finder.report.files import require_report, write_reports
@@ -226,10 +226,11 @@ def test_what_comes_from_outside_is_escaped(report: Report) -> None:
     steps = tuple(replace(step, sql=step.sql.replace("seat", poison), source=f"{poison}:3") for step in RUN.steps)
     run = replace(RUN, steps=steps, reason=poison, differences=(poison,))
     (report.root / "box" / "office.py").write_text(f"{poison}\n" * 5)
-    texts = dict.fromkeys(("table", "unit", "sentence", "partner"), poison)
+    texts = dict.fromkeys(("table", "unit", "sentence"), poison)
     place = Site(path="box/office.py", line=2, function=poison)
     access = RecordedStatement(site=place, sql=poison)
-    evil = candidate(**texts, columns=(poison,), also=(poison,), read=access, write=replace(access, site=None),
+    partner = Partner(unit=poison, kind="request", witnesses=())
+    evil = candidate(**texts, columns=(poison,), partners=(partner,), read=access, write=replace(access, site=None),
                      witnesses=(Witness(test=poison, number=0),))  # fmt: skip
     names = ("reason", "pairing", "schedule", "consequence", "remedy", "test_file")
     finding = confirmed(

@@ -131,7 +131,13 @@ def here() -> RequestActor:
 def moved(partner: RequestActor, here: RequestActor) -> RequestActor:
     captured = Captured.of(partner)
     Product.objects.exclude(pk=3).delete()
-    return captured.moved_to(here, DryRun.of(here))
+    return beside(captured, here)
+
+
+def beside(captured: Captured, here: RequestActor) -> RequestActor:
+    sent = captured.moved_to(here, DryRun.of(here))
+    assert isinstance(sent, RequestActor)
+    return sent
 
 
 @pytest.mark.usefixtures("other_test")
@@ -178,7 +184,7 @@ def test_a_row_that_is_found_by_another_unique_column() -> None:
     Article.objects.update(slug="tea")
     here = request("/articles/tea/")
 
-    assert captured.moved_to(here, DryRun.of(here)).environ["PATH_INFO"] == "/articles/tea/"
+    assert beside(captured, here).environ["PATH_INFO"] == "/articles/tea/"
 
 
 @pytest.mark.usefixtures("other_test")
@@ -260,7 +266,7 @@ def test_a_user_who_may_more_is_copied(manager: User, here: RequestActor, anonym
     manager.delete()
     Group.objects.all().delete()
     place = here if anonymous else request("/products/3/sell/", user=User.objects.create_user("customer"))
-    sent = captured.moved_to(place, DryRun.of(place))
+    sent = beside(captured, place)
 
     assert sent(None).status == 200
     assert (user_of(sent).username, user_of(sent).email) == ("manager2", "manager@example.org")
@@ -280,7 +286,7 @@ def test_the_token_of_a_form_goes_with_its_cookie(manager: User, *, by_manager: 
         here = checked("/products/3/sell/", "a" * 32, customer)
         captured = Captured.of(checked("/products/7/sell/", "b" * 32, manager if by_manager else customer))
         manager.delete()
-        sent = captured.moved_to(here, DryRun.of(here))
+        sent = beside(captured, here)
 
         assert (captured.trial.answer.status, sent(None).status) == (200, 200)
         assert user_of(sent).username == ("manager2" if by_manager else "customer")
