@@ -122,6 +122,8 @@ INTERRUPTED = """
         os.kill(os.getppid() if is_share else os.getpid(), signal.SIGINT)
         os.read(reading, 1)  # until the interrupt is here
         signal.set_wakeup_fd(-1)
+        if Path("impatient").exists():
+            signal.raise_signal(signal.SIGINT)
 """
 
 
@@ -160,9 +162,13 @@ def test_two_processes_find_what_one_finds_each_in_a_database_of_its_own(project
     assert databases(project) == []
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_an_interrupted_search_drops_its_databases_and_can_be_continued(project: Project, processes: int) -> None:
+@pytest.mark.parametrize(("processes", "is_impatient"), [(1, False), (1, True), (2, False)])
+def test_an_interrupted_search_drops_its_databases_and_can_be_continued(
+    project: Project, processes: int, is_impatient: bool
+) -> None:
     add_leave(project, LEAVES + INTERRUPTED)
+    if is_impatient:  # a second interrupt ends the test in hand
+        (project.folder / "impatient").touch()
     status, shown = run(project, "--record=races.jsonl", f"--processes={processes}", terminal=False)
     assert status == 130, shown
     assert "\nInterrupted; --confirm=races.jsonl goes on from here\n" in shown
