@@ -100,7 +100,7 @@ class Command(BaseCommand):
         if number == 1 or options["share"]:
             return
         if options["confirm"]:
-            raise ValueError(f"--processes: {number} try those of a new recording only; --confirm goes on in one")
+            raise ValueError(f"--processes: {number} try candidates of a new recording only; --confirm goes on in one")
         if not self._argv or sys.orig_argv[-len(self._argv) :] != self._argv:
             raise ValueError(f"--processes: {number} can be started from the command line only, not by call_command()")
 

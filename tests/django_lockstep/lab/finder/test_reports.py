@@ -296,7 +296,7 @@ def test_the_command_refuses_another_ending_before_any_test(tmp_path: Path) -> N
     ("options", "why"),
     [
         ({"processes": 0}, "there must be at least 1, not 0"),
-        ({"processes": 2, "confirm": Path("races.jsonl")}, "2 try those of a new recording only; --confirm goes on"),
+        ({"processes": 2, "confirm": Path("races.jsonl")}, "2 try candidates of a new recording only; --confirm goes"),
         ({"processes": 2}, r"2 can be started from the command line only, not by call_command\(\)"),
     ],
 )
