@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ import pytest
 from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.progress import Progress
 from django_lockstep.lab.finder.report.races import NOTHING_TRIED
+from django_lockstep.lab.finder.sessions import LOOK_AGAIN, LocalSession, Session, run_sessions
 from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.workers.cluster import Cluster, connect
 
@@ -34,74 +33,10 @@ _FLAGS = {"--find-races", "--pdb", "--trace", "--sw", "--stepwise", "--sw-skip",
 """Options of the first session that would start a third one, wait for a person, or stop at the first failure."""
 _OPTIONS = {"xdist": "-n0", "_cov": "--no-cov", "timeout": "--timeout=0", "junitxml": "--junit-xml="}
 """Of plugins: for a single process, and a test that is forked takes long; reports are those of the first session."""
-
-_LOOK_AGAIN = 0.3
-"""Seconds between two looks at what the other session has found."""
-_MOST_SHOWN = 4000
-"""Characters of its output that are shown if it fails."""
 _MOST_LOSSES = 3
 """Workers that one share may lose."""
 _GRACE = 5.0
 """Seconds that an interrupted session has to end beside a worker; less than the process has that started it."""
-
-
-class LocalSession:
-    """A session of this machine; its output goes into the log."""
-
-    def __init__(
-        self, arguments: Sequence[str], recording: Path, share: Share, *, folder: Path | None = None, place: str = ""
-    ) -> None:
-        self.log = share.log(recording)
-        self._share = str(share)
-        self._findings = findings_path(recording)
-        self._interrupted = False
-        # A cache of its own: what failed last is not what it has to run.
-        cache = f"cache_dir={recording.parent / f'cache-{share.number}'}"
-        own = (f"--race-confirm={recording}", f"--race-share={share}", "-o", cache)
-        self._command = [sys.executable, "-m", "pytest", *arguments, *own]  # that of the session that recorded
-        self._folder, self._environment = folder, share.environment(place=place)
-        self.log.unlink(missing_ok=True)
-        self._begin()
-
-    def _begin(self) -> None:
-        with self.log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603
-                self._command,
-                cwd=self._folder,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                # Ctrl-C in a terminal reaches the other process alone, which passes it on once.
-                start_new_session=True,
-            )
-
-    @property
-    def status(self) -> int | None:
-        """Its exit status; None while it runs. If its process died in a test, another one goes on behind that test."""
-        status = self._process.poll()
-        if status is None or self._interrupted or not Findings(self._findings, ()).record_deaths(self._share):
-            return status
-        self._begin()
-        return None
-
-    def wait(self, seconds: float) -> None:
-        """Wait until it has ended, for at most so long."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
-
-    def interrupt(self) -> None:
-        """Have it end after the try in hand."""
-        self._interrupted = True
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGINT)
-
-    def end(self, seconds: float) -> None:
-        """Have it end within so many seconds; then it is killed, with all that it has started."""
-        self.interrupt()
-        self.wait(seconds)
-        if self.status is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +74,8 @@ class Host(ThreadPoolExecutor):
         report = f"--race-report={self._recording.with_name('report.txt')}"
         # A lost worker's session may be in its database for some seconds more.
         place = f"_{secrets.token_hex(3)}"
-        self._session = LocalSession([*arguments, report], self._recording, share, place=place)
+        command = _command([*arguments, report], self._recording, share)
+        self._session = LocalSession(command, self._recording, share=share, place=place)
         return self.look(interrupt=False)
 
     def look(self, *, interrupt: bool) -> Glance:
@@ -147,7 +83,7 @@ class Host(ThreadPoolExecutor):
         if interrupt and not self._interrupted:
             self._session.interrupt()
             self._interrupted = True
-        self._session.wait(_LOOK_AGAIN)
+        self._session.wait(LOOK_AGAIN)
         status = self._session.status  # before the rest: what it writes afterwards is seen next time
         findings = findings_path(self._recording).read_bytes()[self._shown :]
         findings = findings[: findings.rfind(b"\n") + 1]
@@ -242,38 +178,28 @@ def confirm_in_second_session(
     """
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     progress = Progress(findings, partial(reporter.write, flush=True), budget=budget, is_terminal=reporter.isatty)
-    sessions: list[LocalSession | ClusterSession] = []
     with nullcontext() if cluster is None else connect(cluster) as workers:
-        try:
-            # One after the other, so that an interrupt ends those that have begun.
-            sessions.extend(_start_sessions(config, recording, processes, workers))
-            _show(findings, sessions, progress)
-        except KeyboardInterrupt:
-            for session in sessions:
-                session.interrupt()
-            _show(findings, sessions, progress)
-    progress.close()
-    # Of several sessions none knows what the others have found.
-    statuses = [0 if session.status in (0, 1, NOTHING_TRIED) else session.status or 0 for session in sessions]
-    if findings.deaths:
-        reporter.write_line(f"How a session died: {', '.join(str(session.log) for session in sessions)}")
-    if pytest.ExitCode.INTERRUPTED in statuses:
-        reporter.write_line(f"Interrupted; --race-confirm={recording} goes on from here")
-    for session, status in zip(sessions, statuses, strict=True):
-        if status not in (0, pytest.ExitCode.INTERRUPTED):
-            reporter.write_line(f"The session that tries candidates ended with {status}: {session.log}")
-            reporter.write_line(session.log.read_text("utf-8")[-_MOST_SHOWN:])
-    # The worst: those of a crash or a signal are far from 0.
-    return max(statuses, key=abs)
+        return run_sessions(
+            _start_sessions(config, recording, processes, workers),
+            findings,
+            progress=progress,
+            write_line=reporter.write_line,
+            # Of several sessions none knows what the others have found.
+            completed=(0, 1, NOTHING_TRIED),
+            interrupted=pytest.ExitCode.INTERRUPTED,
+            option=f"--race-confirm={recording}",
+        )
 
 
 def _start_sessions(
     config: pytest.Config, recording: Path, processes: int, workers: Cluster | None
-) -> Iterator[LocalSession | ClusterSession]:
+) -> Iterator[Session]:
     arguments = list(_arguments(config))
     if workers is None:
         for number in range(1, processes + 1):
-            yield LocalSession(arguments, recording, Share(number, processes), folder=config.invocation_params.dir)
+            share = Share(number, processes)
+            command = _command(arguments, recording, share)
+            yield LocalSession(command, recording, share=share, folder=config.invocation_params.dir)
     else:
         addresses = list(workers.threads)
         for number, address in enumerate(addresses, 1):
@@ -281,14 +207,12 @@ def _start_sessions(
             yield ClusterSession(workers, address, arguments=arguments, recording=recording, share=share)
 
 
-def _show(findings: Findings, sessions: Sequence[LocalSession | ClusterSession], progress: Progress) -> None:
-    """Show what is found as soon as it is known, until the sessions end."""
-    running = list(sessions)
-    while running:
-        for session in running:
-            session.wait(_LOOK_AGAIN / len(running))
-        running = [session for session in running if session.status is None]
-        progress.update(findings.read())
+def _command(arguments: Iterable[str], recording: Path, share: Share) -> list[str]:
+    """Return that of the session that recorded, with what makes it one that tries a share."""
+    # A cache of its own: what failed last is not what it has to run.
+    cache = f"cache_dir={recording.parent / f'cache-{share.number}'}"
+    own = (f"--race-confirm={recording}", f"--race-share={share}", "-o", cache)
+    return [sys.executable, "-m", "pytest", *arguments, *own]
 
 
 def _arguments(config: pytest.Config) -> Iterator[str]:

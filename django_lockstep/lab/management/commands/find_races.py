@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
+import sys
 import tempfile
 import unittest
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
 from django.test.runner import iter_test_cases  # type: ignore[attr-defined]
 from django.test.utils import get_runner
 
@@ -30,10 +33,14 @@ from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.report.files import require_report, write_reports
 from django_lockstep.lab.finder.report.races import NOTHING_TRIED, Report, read_suppressions, report_on
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
-from django_lockstep.lab.finder.shares import parse_budget
+from django_lockstep.lab.finder.sessions import LocalSession, run_sessions
+from django_lockstep.lab.finder.shares import Share, parse_budget
 from django_lockstep.lab.output import require_writable
 
 __all__ = []
+
+_INTERRUPTED = 130
+"""Exit status of a search that Ctrl-C ended, as shells have it."""
 
 
 class Command(BaseCommand):
@@ -42,14 +49,22 @@ class Command(BaseCommand):
     help = (
         "Run the project's tests once and record what they do; then run those of them again that show what may race, "
         "and race it there. Exit status: 0; 1 if a race is confirmed that pyproject.toml does not accept; 2 for wrong "
-        "usage; 4 if nothing was looked at. Projects with pytest use `pytest --find-races`."
+        "usage; 4 if nothing was looked at; 130 if it was interrupted. Projects with pytest use `pytest --find-races`."
     )
     requires_system_checks = ()  # the test runner makes them
+    _argv: Sequence[str] = ()
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Keep the command line: processes that try a share are started by it, too."""
+        self._argv = argv[1:]
+        super().run_from_argv(argv)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("labels", nargs="*", help="tests to run, as `manage.py test` takes them")
         add("--budget", default="5m", help="time for trying candidates, such as 90s or 5m; 0 only lists them")
+        add("--processes", type=int, default=1, metavar="N", help="processes that try, each with its test databases")
+        add("--share", help=SUPPRESS)  # what one of them has to try
         add("--record", type=Path, metavar="FILE", help="where the recording is kept")
         add("--confirm", type=Path, metavar="FILE", help="try the candidates of this recording; no test is recorded")
         add("--report", type=Path, metavar="FILE", help="write a report: .txt, .json, .html, .sarif or .xml")
@@ -66,6 +81,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             budget = parse_budget(options["budget"])
+            self._require_processes(options)
             if options["report"]:
                 require_report(options["report"], option="--report")
             if options["fix"]:
@@ -77,8 +93,21 @@ class Command(BaseCommand):
             # pytest's 11; `explore` ends with 1 to 3
             raise SystemExit(4 if status == NOTHING_TRIED else status)
 
+    def _require_processes(self, options: dict[str, Any]) -> None:
+        number = options["processes"]
+        if number < 1:
+            raise ValueError(f"--processes: there must be at least 1, not {number}")
+        if number == 1 or options["share"]:
+            return
+        if options["confirm"]:
+            raise ValueError(f"--processes: {number} try candidates of a new recording only; --confirm goes on in one")
+        if not self._argv or sys.orig_argv[-len(self._argv) :] != self._argv:
+            raise ValueError(f"--processes: {number} can be started from the command line only, not by call_command()")
+
     def _search(self, budget: float, options: dict[str, Any]) -> int:
         path = options["confirm"] or options["record"] or Path(tempfile.mkdtemp(prefix="races-")) / "recording.jsonl"
+        if options["share"]:
+            return self._confirm(path, Findings.on(path), budget=budget, options=options)
         # Refused now rather than after all tests.
         suppressed = read_suppressions(Path.cwd(), options["baseline"])
         if not options["confirm"]:
@@ -90,15 +119,16 @@ class Command(BaseCommand):
             write_reports(report, options["report"], options["fix"])
             return report
 
-        result = write()
+        result, status = write(), 0
         self.stdout.write(summary_of(result))
-        if budget:
+        if budget and findings.candidates:
+            confirm = self._confirm if options["processes"] == 1 else self._confirm_in_processes
             try:
-                self._confirm(findings, budget, options)
-            finally:  # also of a search that is interrupted
+                status = confirm(path, findings, budget=budget, options=options)
+            finally:  # also of a search that fails
                 result = write()
         self.stdout.write(as_text(result) if budget else list_candidates(result))
-        return result.exit_status
+        return status or result.exit_status
 
     def _record(self, path: Path, options: dict[str, Any]) -> None:
         key = None if options["values"] else os.urandom(16)
@@ -107,25 +137,67 @@ class Command(BaseCommand):
         record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"], **runner)
         self.stdout.write(f"recording: {path}; --confirm tries its candidates")
 
-    def _confirm(self, findings: Findings, budget: float, options: dict[str, Any]) -> None:
+    def _confirm(self, path: Path, findings: Findings, *, budget: float, options: dict[str, Any]) -> int:
+        """Try the candidates, or those of the share, and return the exit status: 0 if that came to its end."""
+        share = Share.parse(options["share"] or "1/1")
+        if options["share"]:
+            findings.go_on(options["share"])
+            _separate_test_databases(share)
         # An earlier process that died has left its test database.
-        interactive = not findings.record_deaths()
-        is_terminal = self.stdout.isatty()
-        progress = Progress(findings, self._print, budget=budget, is_terminal=is_terminal)
+        interactive = not (options["share"] or findings.record_deaths())
+        progress = self._progress(findings, budget)
         confirmation = Confirmation(
-            findings, budget=budget, values=options["values"], on_finding=lambda finding: progress.update([finding])
+            findings,
+            budget=budget,
+            only=share.of(findings.candidates.values()),
+            values=options["values"],
+            on_finding=lambda finding: progress.update([finding]),
         )
         progress.update([])
         # The dots of the tests would stand in the line that is rewritten.
-        verbosity = 0 if is_terminal else options["verbosity"]
+        verbosity = 0 if self.stdout.isatty() else options["verbosity"]
         runner = self._for_runner(options)
-        # Failures that only the repeated requests cause belong in the log.
-        log = findings.path.with_suffix(".log")
-        with log.open("w", encoding="utf-8") as stream:
-            confirm_tests(
-                options["labels"], confirmation, stream=stream, verbosity=verbosity, interactive=interactive, **runner
-            )
-        progress.close()
+        # Failures that only the repeated requests cause belong in the log, which has all that is printed for a share.
+        log = nullcontext() if options["share"] else Share().log(path).open("w", encoding="utf-8")
+        try:
+            with closing(progress), log as stream:
+                confirm_tests(
+                    options["labels"],
+                    confirmation,
+                    stream=stream,
+                    verbosity=verbosity,
+                    interactive=interactive,
+                    **runner,
+                )
+        except KeyboardInterrupt:
+            self.stdout.write(f"Interrupted; --confirm={path} goes on from here")
+            return _INTERRUPTED
+        return 0
+
+    def _confirm_in_processes(self, path: Path, findings: Findings, *, budget: float, options: dict[str, Any]) -> int:
+        """Have processes try a share each, and return the exit status: 0 if all came to their end."""
+        program = [sys.executable, *sys.orig_argv[1 : -len(self._argv)]]
+        name, *words = self._argv
+
+        def start() -> Iterator[LocalSession]:
+            for number in range(1, options["processes"] + 1):
+                share = Share(number, options["processes"])
+                # Before the other words, among which may be `--`.
+                command = [*program, name, f"--confirm={path}", f"--share={share}", *words]
+                yield LocalSession(command, path, share=share)
+
+        return run_sessions(
+            start(),
+            findings,
+            progress=self._progress(findings, budget),
+            write_line=self.stdout.write,
+            completed=(0,),
+            interrupted=_INTERRUPTED,
+            option=f"--confirm={path}",
+        )
+
+    def _progress(self, findings: Findings, budget: float) -> Progress:
+        return Progress(findings, self._print, budget=budget, is_terminal=self.stdout.isatty())
 
     def _for_runner(self, options: dict[str, Any]) -> dict[str, Any]:
         return {name: options[name] for name in self._runner_options if name in options}
@@ -133,6 +205,16 @@ class Command(BaseCommand):
     def _print(self, text: str) -> None:
         self.stdout.write(text, ending="")
         self.stdout.flush()
+
+
+def _separate_test_databases(share: Share) -> None:
+    """Give the test databases names that no other share uses; the first one has those of the project."""
+    for connection in connections.all():
+        test = connection.settings_dict["TEST"]
+        name = connection.creation._get_test_db_name()  # type: ignore[attr-defined]
+        # SQLite's in memory are those of a process.
+        if share.number > 1 and not test["MIRROR"] and "mode=memory" not in name:
+            test["NAME"] = f"{name}_races{share.number}"
 
 
 _Around = Callable[[unittest.TestSuite], AbstractContextManager[unittest.TestSuite]]
@@ -163,14 +245,27 @@ def record_tests(labels: Sequence[str], path: Path, *, key: bytes | None, root: 
 
 
 def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: Any) -> None:
-    """Try candidates in those of the tests with these labels that show one."""
+    """Try candidates in those of the tests with these labels that show one.
+
+    A first Ctrl-C ends it after the try in hand, and raises ``KeyboardInterrupt`` when the test databases are dropped.
+    """
+    is_interrupted = False
+
+    def stop(number: int, frame: object) -> None:
+        # An error in the middle of a try would become the outcome of an actor, or of the test.
+        nonlocal is_interrupted
+        is_interrupted = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        confirmation.budget = 0.0  # no further try, and no further test
 
     @contextmanager
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
         chosen = confirmation.choose(iter_test_cases(suite), unittest.TestCase.id)
         with confirmation.installed():
-            yield _Rounds(confirmation.rounds(chosen, unittest.TestCase.id))
-        confirmation.close()
+            rounds = chain.from_iterable(confirmation.rounds(chosen, unittest.TestCase.id))
+            yield _Rounds(test for test in rounds if confirmation.is_wanted(test.id()))
+        if not is_interrupted:
+            confirmation.close()
 
     @contextmanager
     def body(test: unittest.TestCase) -> Iterator[None]:
@@ -179,23 +274,33 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
             yield
         confirmation.mark_running("")
 
-    _run(labels, around=around, body=body, **options)
+    _run(labels, around=around, body=body, on_interrupt=stop, **options)
+    if is_interrupted:
+        raise KeyboardInterrupt
 
 
 class _Rounds(unittest.TestSuite):
-    """Runs tests of which each round is known only when the last one is over."""
+    """Runs tests of which each is known only when the last one is over."""
 
     _cleanup = False  # a test that was run may be needed again
 
-    def __init__(self, rounds: Iterator[Sequence[unittest.TestCase]]) -> None:
+    def __init__(self, tests: Iterator[unittest.TestCase]) -> None:
         super().__init__()
-        self._rounds = rounds
+        self._rest = tests
 
     def __iter__(self) -> Iterator[unittest.TestCase]:
-        return chain.from_iterable(self._rounds)
+        return self._rest
 
 
-def _run(labels: Sequence[str], *, around: _Around, body: _Body, stream: TextIO | None = None, **options: Any) -> int:
+def _run(
+    labels: Sequence[str],
+    *,
+    around: _Around,
+    body: _Body,
+    on_interrupt: Callable[[int, object], None] | None = None,
+    stream: TextIO | None = None,
+    **options: Any,
+) -> int:
     """Run the project's tests by its runner: with ``around`` about all of them, and ``body`` about each.
 
     Results are written to ``stream``, or where the runner writes them.
@@ -203,6 +308,13 @@ def _run(labels: Sequence[str], *, around: _Around, body: _Body, stream: TextIO 
     chosen: Any = get_runner(settings)
 
     class Runner(chosen):  # type: ignore[misc]
+        def setup_test_environment(self, **kwargs: Any) -> None:
+            super().setup_test_environment(**kwargs)
+            if on_interrupt is not None:
+                # In place of unittest's handler, which forgets an interrupt before the first test, and does not end
+                # the tries of a test. The environment's end puts back what was there before.
+                signal.signal(signal.SIGINT, on_interrupt)
+
         def get_resultclass(self) -> Any:
             return _result_class(super().get_resultclass() or unittest.TextTestResult, body)
 

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.db import connection
 
+from django_lockstep.lab.finder.findings import Findings
 from tests.django_lockstep.lab.finder.test_plugin import DEADLY, FEW, FILES, LEAVE, Project, postgresql, sqlite
 
 
@@ -88,6 +90,117 @@ def test_a_command_that_died_goes_on_behind_the_test_that_ended_it(project: Proj
     status, shown = run(project, "--confirm=races.jsonl", terminal=False)
     assert status == 1, shown
     assert "cinema.test_deadly.DeadlyTests.test_it: the session that tries candidates died in it" in shown
+
+
+LEAVES = """
+import os, signal, sys
+from pathlib import Path
+from django.db import connection
+from django.test import TestCase
+from cinema.models import Show
+from cinema.services import leave
+
+class LeaveTests(TestCase):
+    def test_it(self):
+        show = Show.objects.create(title="Lear")
+        if not connection.in_atomic_block:  # only where candidates are tried
+            self.try_begins()
+        leave(show.pk, 2)
+
+    def try_begins(self):
+        pass
+"""
+INTERRUPTED = """
+    def try_begins(self):
+        if Path("interrupted").exists():
+            return
+        Path("interrupted").touch()
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing)
+        is_share = any(word.startswith("--share") for word in sys.argv)
+        os.kill(os.getppid() if is_share else os.getpid(), signal.SIGINT)
+        os.read(reading, 1)  # until the interrupt is here
+        signal.set_wakeup_fd(-1)
+        if Path("impatient").exists():
+            signal.raise_signal(signal.SIGINT)
+"""
+
+
+def add_leave(project: Project, test: str) -> None:
+    (project.folder / "cinema/services.py").write_text(FILES["cinema/services.py"] + LEAVE)
+    (project.folder / "cinema/test_leave.py").write_text(test)
+
+
+def verdicts(project: Project, recording: str) -> dict[str, str]:
+    pairs = Findings.on(project.folder / recording).pairs()
+    return {candidate.unit: finding.verdict for candidate, finding in pairs}
+
+
+def databases(project: Project) -> list[str]:
+    """Return the test databases of the project that are there."""
+    with connection.cursor() as cursor:
+        name = f"test_{project.database['NAME']}"
+        cursor.execute("SELECT datname FROM pg_database WHERE starts_with(datname, %s) ORDER BY 1", [name])
+        return [name for (name,) in cursor]
+
+
+def test_two_processes_find_what_one_finds_each_in_a_database_of_its_own(project: Project) -> None:
+    add_leave(project, LEAVES)
+    one, _ = run(project, "--record=one.jsonl", terminal=False)
+    two, shown = run(project, "--record=two.jsonl", "--report=two.txt", "--processes=2", "-v2", terminal=False)
+
+    assert one == two == 1, shown
+    assert verdicts(project, "two.jsonl") == verdicts(project, "one.jsonl")
+    assert set(verdicts(project, "two.jsonl").values()) == {"confirmed"}
+    assert shown.count("\nconfirmed: read-modify-write") == 2
+    assert (project.folder / "two.txt").read_text().count(". CONFIRMED: ") == 2
+    first, second = (project.folder / f"two.jsonl.{name}" for name in ("log", "2.log"))
+    name = f"test_{project.database['NAME']}"
+    assert f"Creating test database for alias 'default' ('{name}')" in first.read_text()
+    assert f"Creating test database for alias 'default' ('{name}_races2')" in second.read_text()
+    assert databases(project) == []
+
+
+@pytest.mark.parametrize(("processes", "is_impatient"), [(1, False), (1, True), (2, False)])
+def test_an_interrupted_search_drops_its_databases_and_can_be_continued(
+    project: Project, processes: int, is_impatient: bool
+) -> None:
+    add_leave(project, LEAVES + INTERRUPTED)
+    if is_impatient:  # a second interrupt ends the test in hand
+        (project.folder / "impatient").touch()
+    status, shown = run(project, "--record=races.jsonl", f"--processes={processes}", terminal=False)
+    assert status == 130, shown
+    assert "\nInterrupted; --confirm=races.jsonl goes on from here\n" in shown
+    assert "cinema.services.leave" not in verdicts(project, "races.jsonl")
+    assert databases(project) == []
+
+    status, shown = run(project, "--confirm=races.jsonl", terminal=False)
+    assert status == 1, shown
+    assert set(verdicts(project, "races.jsonl").values()) == {"confirmed"}
+
+
+def test_a_process_that_dies_goes_on_behind_the_test_that_ended_it(project: Project) -> None:
+    add_leave(project, DEADLY)
+    status, shown = run(project, "--record=races.jsonl", "--processes=2", terminal=False)
+
+    assert status == 1, shown
+    assert "\nHow a session died: races.jsonl.log, races.jsonl.2.log\n" in shown
+    assert verdicts(project, "races.jsonl") == {
+        "cinema.services.book": "confirmed",
+        "cinema.services.leave": "not tried",
+    }
+    assert databases(project) == []
+
+
+def test_a_process_that_fails_is_shown_and_its_status_is_that_of_the_command(project: Project) -> None:
+    with (project.folder / "settings.py").open("a") as file:
+        file.write('\nimport sys\nif "--share=2/2" in sys.argv:\n    print("No settings")\n    sys.exit(7)\n')
+    status, shown = run(project, "--record=races.jsonl", "--processes=2", terminal=False)
+
+    assert status == 7, shown
+    assert "\nThe session that tries candidates ended with 7: races.jsonl.2.log\nNo settings\n" in shown
+    assert "\n1. CONFIRMED: cinema.Show ends with " in shown
 
 
 def manage(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:

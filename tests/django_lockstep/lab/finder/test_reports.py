@@ -293,6 +293,21 @@ def test_the_command_refuses_another_ending_before_any_test(tmp_path: Path) -> N
     assert refused.value.returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"processes": 0}, "there must be at least 1, not 0"),
+        ({"processes": 2, "confirm": Path("races.jsonl")}, "2 try candidates of a new recording only; --confirm goes"),
+        ({"processes": 2}, r"2 can be started from the command line only, not by call_command\(\)"),
+    ],
+)
+def test_the_command_refuses_a_number_of_processes_that_cannot_be(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(CommandError, match=f"--processes: {why}") as refused:
+        call_command("find_races", "tests.none", **options)
+
+    assert refused.value.returncode == 2
+
+
 def test_the_command_writes_what_is_known_when_it_is_interrupted(
     recording: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,8 +317,12 @@ def test_the_command_writes_what_is_known_when_it_is_interrupted(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(find_races, "confirm_tests", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        call_command("find_races", confirm=recording, report=root / "report.json", stdout=StringIO())
+    shown = StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("find_races", confirm=recording, report=root / "report.json", stdout=shown)
+
+    assert ended.value.code == 130
+    assert f"Interrupted; --confirm={recording} goes on from here" in shown.getvalue()
 
     (defaults,) = json.loads((root / "report.json").read_text())["candidates"]
     assert defaults["verdict"] == "confirmed"

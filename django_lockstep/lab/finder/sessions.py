@@ -1,0 +1,147 @@
+"""Processes that try shares of the candidates, and the loop that shows what they find as they find it.
+
+Without pytest: projects that use Django's test runner may not have it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from django_lockstep.lab.finder.findings import Findings, findings_path
+from django_lockstep.lab.finder.progress import Progress
+from django_lockstep.lab.finder.shares import Share
+
+__all__ = ["LOOK_AGAIN", "LocalSession", "Session", "run_sessions"]
+
+LOOK_AGAIN = 0.3
+"""Seconds between two looks at what the other session has found."""
+_MOST_SHOWN = 4000
+"""Characters of its output that are shown if it fails."""
+
+
+class Session(Protocol):
+    """A process that tries a share of the candidates."""
+
+    log: Path
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it has ended or found something, for at most so long."""
+
+    def interrupt(self) -> None:
+        """Have it end after the try in hand."""
+
+
+class LocalSession:
+    """A session of this machine; its output goes into the log."""
+
+    def __init__(
+        self, command: Sequence[str], recording: Path, *, share: Share, folder: Path | None = None, place: str = ""
+    ) -> None:
+        self.log = share.log(recording)
+        self._share = str(share)
+        self._findings = findings_path(recording)
+        self._interrupted = False
+        self._command = command
+        self._folder, self._environment = folder, share.environment(place=place)
+        self.log.unlink(missing_ok=True)
+        self._begin()
+
+    def _begin(self) -> None:
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603
+                self._command,
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Ctrl-C in a terminal reaches the other process alone, which passes it on once.
+                start_new_session=True,
+            )
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs. If its process died in a test, another one goes on behind that test."""
+        status = self._process.poll()
+        if status is None or self._interrupted or not Findings(self._findings, ()).record_deaths(self._share):
+            return status
+        self._begin()
+        return None
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it has ended, for at most so long."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
+    def interrupt(self) -> None:
+        """Have it end after the try in hand."""
+        self._interrupted = True
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+
+    def end(self, seconds: float) -> None:
+        """Have it end within so many seconds; then it is killed, with all that it has started."""
+        self.interrupt()
+        self.wait(seconds)
+        if self.status is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def run_sessions(
+    sessions: Iterable[Session],
+    findings: Findings,
+    *,
+    progress: Progress,
+    write_line: Callable[[str], object],
+    completed: Collection[int],
+    interrupted: int,
+    option: str,
+) -> int:
+    """Start the sessions, show what they find until all have ended, and return the worst status.
+
+    It is 0 if all ended with one of the ``completed`` statuses, and ``interrupted`` if they were; then the ``option``
+    goes on. The log of one that ends otherwise is shown.
+    """
+    begun: list[Session] = []
+    try:
+        # One after the other, so that an interrupt ends those that have begun.
+        begun.extend(sessions)
+        _show(findings, begun, progress)
+    except KeyboardInterrupt:
+        for session in begun:
+            session.interrupt()
+        _show(findings, begun, progress)
+    progress.close()
+    # An interrupt before it could handle one ends it by the signal.
+    ends = {**dict.fromkeys(completed, 0), -signal.SIGINT: interrupted}
+    statuses = [ends.get(session.status or 0, session.status or 0) for session in begun]
+    if findings.deaths:
+        write_line(f"How a session died: {', '.join(str(session.log) for session in begun)}")
+    if interrupted in statuses:
+        write_line(f"Interrupted; {option} goes on from here")
+    for session, status in zip(begun, statuses, strict=True):
+        if status not in (0, interrupted):
+            write_line(f"The session that tries candidates ended with {status}: {session.log}")
+            write_line(session.log.read_text("utf-8")[-_MOST_SHOWN:])
+    # The worst: those of a crash or a signal are far from 0.
+    return max(statuses, key=abs, default=interrupted)
+
+
+def _show(findings: Findings, sessions: Sequence[Session], progress: Progress) -> None:
+    """Show what is found as soon as it is known, until the sessions end."""
+    running = list(sessions)
+    while running:
+        for session in running:
+            session.wait(LOOK_AGAIN / len(running))
+        running = [session for session in running if session.status is None]
+        progress.update(findings.read())
