@@ -28,7 +28,7 @@ myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 default_role = "py:obj"  # docstrings name objects in backquotes; what is not found is shown as code
 autodoc_typehints = "signature"
-autodoc_class_signature = "separated"
+autoclass_content = "both"
 autodoc_default_options = {"show-inheritance": True, "member-order": "bysource"}
 intersphinx_mapping = {
     "python": ("https://docs.python.org/3", None),
