@@ -217,7 +217,8 @@ class Oracle:
                 text = (
                     f"{name} raised {describe_error(end.errors[name])}, which it raises in no order one after the other"
                 )
-                return Objection(text, (f"{name} raised {error}",))
+                kind = type(end.errors[name]).__name__
+                return Objection(text, (f"{name} raised {kind}{'' if kind == error else f' ({error})'}",))
         return Objection()
 
     def _serial_ends(self, names: frozenset[str]) -> Iterator[_Comparable]:
