@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +35,7 @@ _MIRRORED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 # Without effects, as they are evaluated earlier; and those operators that mean the same in SQL.
 _PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp, ast.expr_context)
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.USub)
-_SCOPES = (ast.For, ast.While, ast.Try, ast.TryStar, ast.FunctionDef, ast.Lambda)
-
-
+_SCOPES = (ast.For, ast.While, ast.Try, ast.TryStar)
 _Parents = Mapping[ast.AST, ast.AST]
 
 
@@ -109,7 +106,7 @@ class _Saved:
     def edits(self, update: str, rest: list[str]) -> tuple[Edit, ...]:
         """Return the edits that leave the update as the check, if there is one, and these lines in place of the others.
 
-        None if other statements share the lines.
+        Nothing if other statements share the lines.
         """
         start, end = offset(self.source, self.change.lineno), end_of(self.source, self.save)
         indent = self.source[start : start_of(self.source, self.change)]
@@ -143,8 +140,8 @@ def row_update(
     own = {node for part in (row.change, row.save, *test) for node in ast.walk(part)}
     names = [node for node in parents if isinstance(node, ast.Name) and node not in own]
     uses = [node.lineno for node in names if row.is_exposed(node, parents[node])]
-    # Of an assignment, only the condition makes a difference.
-    if (not condition and isinstance(row.change, ast.Assign)) or min(uses, default=sys.maxsize) <= row.save.lineno:
+    # What is not computed from the row is as wrong in an UPDATE, but for the condition.
+    if not (condition or 'F("' in value) or any(line <= row.save.lineno for line in uses):
         return (), False
     again = [f'{row.name}.refresh_from_db(fields=["{row.attribute}"])'] if uses else []
     if condition:
@@ -190,21 +187,16 @@ def _query(parents: _Parents, name: str, save: ast.Expr, *, line: int) -> ast.ex
     match [parents[node] for node in stores if isinstance(node, ast.Name) and node.id == name]:
         case [ast.Assign([ast.Name()], query) as read] if is_on(read, line) and len(sets) == 1:
             # A loop would save the row again, a handler would see it with or without the change.
-            scopes = set(_around(parents, save)) - set(_around(parents, read))
-            return None if any(isinstance(node, _SCOPES) for node in scopes) else query
+            scopes = (node for node in parents if isinstance(node, _SCOPES) and is_on(node, save.lineno))
+            return query if all(is_on(scope, line) for scope in scopes) else None
     return None
-
-
-def _around(parents: _Parents, node: ast.AST) -> Iterator[ast.AST]:
-    while node in parents:
-        yield (node := parents[node])
 
 
 def _manager(query: ast.expr) -> str:
     """Return the manager of a query of one row, such as ``Seat.objects``; "" if it is not certain what that adds."""
     match query:
-        case ast.Call(ast.Name("get_object_or_404"), [ast.Name(model), *_]):
-            return f"{model}.objects"
+        case ast.Call(ast.Name("get_object_or_404"), [ast.Name() | ast.Attribute() as rows, *_]):
+            return f"{ast.unparse(rows).removesuffix('.objects')}.objects"
         case ast.Call(ast.Name("get_object_or_404"), [rows, *_]):
             return _manager(rows)
         case ast.Call(ast.Attribute(rows, method)) if method in _QUERIES:

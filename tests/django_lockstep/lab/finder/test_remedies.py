@@ -55,6 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 SPEND = """
 from django.db import transaction
+from django.db.models import F, Q
 from tests.testapps.seeded_shop.racing.models import Wallet
 
 @transaction.atomic
@@ -96,6 +97,7 @@ def test_a_change_helps_only_if_the_code_still_works(query: str, change: str, fo
 
     assert bool(diff) == text.endswith(" end as serial orders do") == bool(change)
     assert change in diff
+    assert "+from" not in diff
 
 
 TAKE = """
@@ -146,6 +148,7 @@ def test_the_changed_file_does_not_race(source: str, row: dict[str, int], lines:
     path.write_text(source)
     race = Race(path, Stock.objects.create(**row) if row else Code.objects.create(), "check-then-act")
     diff, _ = race.change()
+    assert not hasattr(race.module, "F")
     subprocess.run(["git", "apply", "-"], input=diff, cwd=folder, text=True, check=True)
     importlib.reload(race.module)
 

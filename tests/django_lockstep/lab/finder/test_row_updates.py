@@ -4,7 +4,8 @@ import ast
 from textwrap import indent
 
 import pytest
-from django.db.models.signals import post_save
+from django.db import models
+from django.db.models.signals import post_save, pre_save
 
 from django_lockstep.lab.finder.confirm.edits import edited
 from django_lockstep.lab.finder.confirm.row_updates import row_update
@@ -18,16 +19,18 @@ AGAIN = 'row.refresh_from_db(fields=["stock"])'
 UPDATE = 'if not Product.objects.filter(pk=row.pk, stock__gte=n).update(stock=F("stock") - n):\n    return False'
 IN_PLACE = 'row.stock = F("stock") - n\nrow.save(update_fields=["stock"])'
 
+NO_TYPE = "filter(pk=row.pk, content_type=None)"
 NO_OBJECT = "filter(pk=row.pk).exclude(object_id=None)"
 
 
 def updated(*statements: str, table: str = "racing_product") -> list[str]:
-    """Return the statements of a function, the first of which reads the row, as they are changed; none if not."""
+    """Return the statements of a function that reads and saves a row, as they are changed; none if they are not."""
     source = f"def sell(pk, n, data):\n{indent(chr(10).join(statements), '    ')}\n"
     (function,) = ast.parse(source).body
     assert isinstance(function, ast.FunctionDef)
-    save = next(number for number, line in enumerate(source.splitlines(), 1) if ".save(" in line)
-    edits, goes_on = row_update(source, function, lines=(2, save), table=table)
+    texts = list(enumerate(source.splitlines(), 1))
+    read, save = (next(number for number, line in texts if text in line) for text in ("row = ", ".save("))
+    edits, goes_on = row_update(source, function, lines=(read, save), table=table)
     assert goes_on == any("refresh_from_db" in text for _, _, text in edits)
     return [line[4:] for line in edited(source, edits).splitlines()[1:]] if edits else []
 
@@ -47,6 +50,7 @@ def lines(*statements: str) -> list[str]:
         ([CHANGE], [IN_PLACE]),
         ([CHANGE, REST], [IN_PLACE, AGAIN, REST]),
         ([CHANGE.replace("row.save()", 'row.save(update_fields=["stock"])')], [IN_PLACE]),
+        (["row.stock = row.stock - n\nrow.save()"], [IN_PLACE]),
         (["if n < 0:\n    return False", CHANGE], ["if n < 0:\n    return False", IN_PLACE]),
         (
             ['row.stock += n - data["n"]', "row.save()"],
@@ -87,7 +91,8 @@ def test_a_check_has_an_opposite(test: str, query: str) -> None:
         ("Shift", "racing_shift", "not row.on_call", "on_call", "filter(pk=row.pk, on_call=True)"),
         ("Product", "racing_product", "row.name", "name", 'filter(pk=row.pk, name="")'),
         ("Product", "racing_product", "row.name == data", "name", "filter(pk=row.pk).exclude(name=data)"),
-        ("LogEntry", "django_admin_log", "row.content_type", "content_type", "filter(pk=row.pk, content_type=None)"),
+        ("LogEntry", "django_admin_log", "row.content_type", "content_type", NO_TYPE),
+        ("LogEntry", "django_admin_log", "row.content_type is not None", "content_type", NO_TYPE),
         ("LogEntry", "django_admin_log", "row.object_id is None", "object_id", NO_OBJECT),
     ],
 )  # fmt: skip
@@ -104,6 +109,8 @@ def test_a_value_is_set_once(model: str, table: str, test: str, attribute: str, 
     "read",
     [
         "row = get_object_or_404(Product, pk=pk)",
+        "row = get_object_or_404(models.Product, pk=pk)",
+        "row = get_object_or_404(Product.objects, pk=pk)",
         "row = get_object_or_404(Product.objects.filter(name=n), pk=pk)",
         'row = models.Product.objects.filter(name=n).order_by("pk").first()',
     ],
@@ -128,6 +135,7 @@ def test_the_model_is_that_of_the_query(read: str) -> None:
         # Something else sets the row, or sees it.
         [READ, 'row.name = "sold"', CHANGE],
         [READ, READ, CHANGE],
+        [READ, "row.name = n\nother.stock -= n\nrow.save()"],
         [READ, "row.stock = n", CHANGE],
         [READ, "reserve(row)", CHANGE],
         [READ, "row.reserve()", CHANGE],
@@ -152,6 +160,7 @@ def test_the_model_is_that_of_the_query(read: str) -> None:
         [READ, "row.stock *= n\nrow.save()"],
         [READ, "row.stock -= n / 2\nrow.save()"],
         [READ, 'row.stock -= n\nrow.save(using="other")'],
+        [READ, "row.stock -= n\nrow.save(True)"],
         [READ, 'row.stock -= n\nrow.save(update_fields=["name"])'],
         # Other statements share the lines, or stand in between.
         [READ, "row.stock -= n; row.save(); return True"],
@@ -172,7 +181,7 @@ def test_other_shapes_are_left_as_they_are(statements: list[str]) -> None:
         ("row = LogEntry.objects.get(pk=pk)", "row.object_id = n", "django_admin_log"),  # two values that are false
     ],
 )
-def test_what_save_does_is_not_passed_over(read: str, change: str, table: str) -> None:
+def test_what_a_model_saves_besides_is_not_passed_over(read: str, change: str, table: str) -> None:
     target = change.partition(" ")[0]
 
     assert updated(read, f"if {target}:\n    return False", change, "row.save()", table=table) == []
@@ -181,8 +190,44 @@ def test_what_save_does_is_not_passed_over(read: str, change: str, table: str) -
 def test_receivers_are_not_passed_over() -> None:
     def receive(**kwargs: object) -> None: ...
 
-    post_save.connect(receive, sender=Product)
-    try:
-        assert updated(READ, CHECK, CHANGE) == []
-    finally:
-        post_save.disconnect(receive, sender=Product)
+    assert updated(READ, CHANGE)
+    for signal in (pre_save, post_save):
+        signal.connect(receive, sender=Product)
+        assert updated(READ, CHANGE) == []
+        signal.disconnect(receive, sender=Product)
+
+
+class Name(models.CharField):  # type: ignore[type-arg]  # Django's own class takes no arguments
+    """May have other values in Python than in SQL."""
+
+
+class Stamp(Name):
+    def pre_save(self, model_instance: models.Model, add: bool) -> str:
+        return "saved"
+
+
+def test_fields_of_the_project_are_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    field, names = Product._meta.get_field("name"), ["if row.name:\n    return False", "row.name = n\nrow.save()"]
+    assert updated(READ, *names)
+    monkeypatch.setattr(field, "__class__", Name)
+    assert updated(READ, *names) == []
+    assert updated(READ, CHANGE)
+    monkeypatch.setattr(field, "auto_now", True, raising=False)
+    assert updated(READ, CHANGE) == []
+    monkeypatch.undo()
+    monkeypatch.setattr(field, "__class__", Stamp)
+    assert updated(READ, CHANGE) == []
+
+
+def test_a_table_without_that_model_has_none() -> None:
+    assert updated(READ, CHANGE, table="elsewhere") == []
+
+
+def test_in_a_loop_the_row_is_read_in_each_turn() -> None:
+    turn = lines(READ, CHECK.replace("return False", "continue"), CHANGE)
+    update = lines(READ, UPDATE.replace("return False", "continue"))
+
+    assert updated("for n in data:", *(f"    {line}" for line in turn)) == [
+        "for n in data:",
+        *(f"    {line}" for line in update),
+    ]
