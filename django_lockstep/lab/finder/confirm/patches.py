@@ -102,7 +102,7 @@ class Patch:
 
 
 def patches_for(candidate: Candidate, *, in_transaction: bool) -> Iterator[Patch]:
-    """Yield the changes that may help against the candidate, the smallest first; none if its code has another form.
+    """Yield the changes that may help against the candidate, the best first; none if its code has another form.
 
     ``in_transaction`` says whether the read is in one already.
     """

@@ -35,7 +35,6 @@ _MIRRORED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 # Without effects, as they are evaluated earlier; and those operators that mean the same in SQL.
 _PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp, ast.expr_context)
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.USub)
-_SCOPES = (ast.For, ast.While, ast.Try, ast.TryStar)
 _Parents = Mapping[ast.AST, ast.AST]
 
 
@@ -47,7 +46,8 @@ class _Saved:
     name: str
     """Of the variable that holds it."""
     attribute: str
-    query: ast.expr
+    manager: str
+    """Of its model, as the query that reads it has it."""
     check: ast.If | None
     """What stands directly before the change, and leaves."""
     change: ast.Assign | ast.AugAssign
@@ -145,7 +145,7 @@ def row_update(
         return (), False
     again = [f'{row.name}.refresh_from_db(fields=["{row.attribute}"])'] if uses else []
     if condition:
-        update = f"not {_manager(row.query)}.{condition}.update({row.attribute}={value})"
+        update = f"not {row.manager}.{condition}.update({row.attribute}={value})"
         return row.edits(update, again), bool(uses)
     in_place = [f"{row.name}.{row.attribute} = {value}", f'{row.name}.save(update_fields=["{row.attribute}"])']
     return row.edits("", [*in_place, *again]), bool(uses)
@@ -165,7 +165,7 @@ def _saved_row(source: str, parents: _Parents, lines: tuple[int, int], *, table:
                 | ast.AugAssign(ast.Attribute(ast.Name(owner), attribute)) as change,
             ],
         ) if owner == name and (query := _query(parents, name, save, line=lines[0])):
-            fields = _fields(_manager(query), table)
+            fields = _fields(manager := _manager(query), table)
         case _:
             return None
     is_written = all(
@@ -176,8 +176,8 @@ def _saved_row(source: str, parents: _Parents, lines: tuple[int, int], *, table:
         return None
     match before:
         case [*_, ast.If(_, [*_, ast.Return() | ast.Raise() | ast.Continue()], []) as check]:
-            return _Saved(source, name, attribute, query, check, change, save, fields)
-    return _Saved(source, name, attribute, query, None, change, save, fields)
+            return _Saved(source, name, attribute, manager, check, change, save, fields)
+    return _Saved(source, name, attribute, manager, None, change, save, fields)
 
 
 def _query(parents: _Parents, name: str, save: ast.Expr, *, line: int) -> ast.expr | None:
@@ -187,8 +187,8 @@ def _query(parents: _Parents, name: str, save: ast.Expr, *, line: int) -> ast.ex
     match [parents[node] for node in stores if isinstance(node, ast.Name) and node.id == name]:
         case [ast.Assign([ast.Name()], query) as read] if is_on(read, line) and len(sets) == 1:
             # A loop would save the row again, a handler would see it with or without the change.
-            scopes = (node for node in parents if isinstance(node, _SCOPES) and is_on(node, save.lineno))
-            return query if all(is_on(scope, line) for scope in scopes) else None
+            scopes = (node for node in parents if isinstance(node, ast.For | ast.While | ast.Try | ast.TryStar))
+            return query if all(is_on(scope, line) for scope in scopes if is_on(scope, save.lineno)) else None
     return None
 
 
