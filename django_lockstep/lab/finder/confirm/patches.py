@@ -1,7 +1,8 @@
 """Changes of the project's own lines that may mend a race: written as diffs, and tried by running the changed code.
 
-The query that reads a row locks it, with the function in `transaction.atomic`; ``save()`` writes only the fields that
-the function has set; or both. Only the code of functions is replaced, while a fork is explored; the file stays.
+The UPDATE checks and computes a value. Or the query that reads a row locks it, with the function in
+`transaction.atomic`; ``save()`` writes only the fields that the function has set; or both. Only the code of functions
+is replaced, while a fork is explored; the file stays.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import gc
 import sys
 import tokenize
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,10 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from django.db import transaction
+from django.db.models import F
 
+from django_lockstep.lab.finder.confirm.edits import Edit, edited, end_of, is_on, offset
+from django_lockstep.lab.finder.confirm.row_updates import row_update
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.record.recording import Site
 
@@ -31,6 +35,7 @@ _READS = frozenset({"get", "first", "last", "earliest", "latest"})
 _SHORTCUT = "get_object_or_404"
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 _IMPORT = "from django.db import transaction"
+_IMPORT_F = "from django.db.models import F"
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,7 @@ class Patch:
     source: str
     function: str
     """Its qualified name."""
-    edits: tuple[tuple[int, str], ...]
-    """What is inserted, by place in the source."""
+    edits: tuple[Edit, ...]
     opens_transaction: bool = False
     """Whether the function is to be in a transaction of its own."""
 
@@ -55,20 +59,22 @@ class Patch:
     def diff(self) -> str:
         """The change as ``git apply`` takes it."""
         edits = list(self.edits)
+        imports = [_IMPORT_F] if any("F(" in text for _, _, text in edits) and not _has_f(self._tree) else []
         if self.opens_transaction:
             definition = _definition(self._tree, self.function)
-            edits.append(
-                (_offset(self.source, definition.lineno), f"{' ' * definition.col_offset}@transaction.atomic\n")
-            )
+            place = offset(self.source, definition.lineno)
+            edits.append((place, place, f"{' ' * definition.col_offset}@transaction.atomic\n"))
             if _IMPORT not in self.source:
-                edits.append((_offset(self.source, _first_import(self._tree)), f"{_IMPORT}\n"))
-        before, after = (text.splitlines(keepends=True) for text in (self.source, _edited(self.source, edits)))
+                imports.insert(0, _IMPORT)
+        place = offset(self.source, _first_import(self._tree))
+        edits.append((place, place, "".join(f"{line}\n" for line in imports)))
+        before, after = (text.splitlines(keepends=True) for text in (self.source, edited(self.source, edits)))
         return "".join(difflib.unified_diff(before, after, f"a/{self.path}", f"b/{self.path}"))
 
     @contextmanager
     def applied(self) -> Iterator[bool]:
         """Have the function run the changed code; yields whether it was there as it stands in the file."""
-        tree = ast.parse(_edited(self.source, self.edits))
+        tree = ast.parse(edited(self.source, self.edits))
         if self.opens_transaction:
             # The same as the decorator, which a function that others have imported cannot get any more.
             definition = _definition(tree, self.function)
@@ -80,16 +86,15 @@ class Patch:
         before, after = (_code_of(module, self.function) for module in modules)
         # By the type: isinstance() would have lazy objects evaluated.
         functions = [it for it in gc.get_objects() if type(it) is FunctionType and self._is_of(it.__code__, before)]
-        codes = [function.__code__ for function in functions]
-        try:
+        with ExitStack() as stack:
             for function in functions:
-                function.__globals__["_lockstep_atomic"] = transaction.atomic
+                for name, value in {"_lockstep_atomic": transaction.atomic, "F": F}.items():
+                    if name not in function.__globals__:
+                        function.__globals__[name] = value
+                        stack.callback(function.__globals__.pop, name)
+                stack.callback(setattr, function, "__code__", function.__code__)
                 function.__code__ = after.replace(co_filename=function.__code__.co_filename)
             yield bool(functions)
-        finally:
-            for function, code in zip(functions, codes, strict=True):
-                function.__code__ = code
-                function.__globals__.pop("_lockstep_atomic", None)
 
     def _is_of(self, code: CodeType, expected: CodeType) -> bool:
         is_named = code.co_qualname == self.function and code.co_filename.endswith(self.path)
@@ -97,7 +102,7 @@ class Patch:
 
 
 def patches_for(candidate: Candidate, *, in_transaction: bool) -> Iterator[Patch]:
-    """Yield the changes that may help against the candidate, the smallest first; none if its code has another form.
+    """Yield the changes that may help against the candidate, the best first; none if its code has another form.
 
     ``in_transaction`` says whether the read is in one already.
     """
@@ -116,6 +121,11 @@ def patches_for(candidate: Candidate, *, in_transaction: bool) -> Iterator[Patch
     saves = list(_update_fields(source, tree, write))[:1]
     locks = list(_locking_read(source, tree, read))[:1]
     patch = Patch(read.path, source, read.function, tuple(saves))
+    if candidate.kind in {"read-modify-write", "check-then-act"}:
+        definition = _definition(tree, read.function)
+        edits, goes_on = row_update(source, definition, lines=(read.line, write.line), table=candidate.table)
+        if edits:
+            yield replace(patch, edits=edits, opens_transaction=goes_on and not in_transaction)
     if saves and candidate.kind in {"whole-row-write", "deleted-row-write"}:
         yield patch
     if locks:
@@ -123,7 +133,7 @@ def patches_for(candidate: Candidate, *, in_transaction: bool) -> Iterator[Patch
         yield from (replace(patch, edits=edits) for edits in dict.fromkeys([tuple(locks), (*locks, *saves)]))
 
 
-def _locking_read(source: str, tree: ast.Module, site: Site) -> Iterator[tuple[int, str]]:
+def _locking_read(source: str, tree: ast.Module, site: Site) -> Iterator[Edit]:
     """Yield what makes the query on the line lock its row."""
     for call in _calls_on(tree, site.line):
         if (
@@ -131,13 +141,15 @@ def _locking_read(source: str, tree: ast.Module, site: Site) -> Iterator[tuple[i
             and call.func.attr in _READS
             and not isinstance(call.func.value, ast.Name)
         ):
-            yield _end(source, call.func.value), ".select_for_update()"
+            place = end_of(source, call.func.value)
+            yield place, place, ".select_for_update()"
         elif isinstance(call.func, ast.Name) and call.func.id == _SHORTCUT and call.args:
             is_model = isinstance(call.args[0], ast.Name)
-            yield _end(source, call.args[0]), f"{'.objects' if is_model else ''}.select_for_update()"
+            place = end_of(source, call.args[0])
+            yield place, place, f"{'.objects' if is_model else ''}.select_for_update()"
 
 
-def _update_fields(source: str, tree: ast.Module, site: Site) -> Iterator[tuple[int, str]]:
+def _update_fields(source: str, tree: ast.Module, site: Site) -> Iterator[Edit]:
     """Yield what has a ``save()`` without arguments on the line write only what the function has set on the object."""
     nodes = list(ast.walk(_definition(tree, site.function)))
     attributes = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
@@ -147,12 +159,13 @@ def _update_fields(source: str, tree: ast.Module, site: Site) -> Iterator[tuple[
             names = [node.attr for node in attributes if ast.unparse(node.value) == owner]
             if names:
                 listed = ", ".join(f'"{name}"' for name in dict.fromkeys(names))
-                yield _end(source, call) - 1, f"update_fields=[{listed}]"
+                place = end_of(source, call) - 1
+                yield place, place, f"update_fields=[{listed}]"
 
 
 def _calls_on(tree: ast.Module, line: int) -> list[ast.Call]:
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return [call for call in calls if call.lineno <= line <= (call.end_lineno or call.lineno)]
+    return [call for call in calls if is_on(call, line)]
 
 
 def _definition(tree: ast.AST, qualname: str) -> Any:
@@ -164,28 +177,17 @@ def _definition(tree: ast.AST, qualname: str) -> Any:
     return node
 
 
+def _has_f(tree: ast.Module) -> bool:
+    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
+    return any((alias.asname or alias.name) == "F" for node in imports for alias in node.names)
+
+
 def _first_import(tree: ast.Module) -> int:
     imports = (node.lineno for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
     from_future = [
         node.lineno + 1 for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"
     ]
     return from_future[0] if from_future else next(imports, 1)
-
-
-def _offset(source: str, line: int, column: int = 0) -> int:
-    """Return the place of a column, which `ast` counts in UTF-8, of a line."""
-    lines = source.splitlines(keepends=True)
-    return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
-
-
-def _end(source: str, node: ast.expr) -> int:
-    return _offset(source, node.end_lineno or node.lineno, node.end_col_offset or 0)
-
-
-def _edited(source: str, edits: tuple[tuple[int, str], ...] | list[tuple[int, str]]) -> str:
-    for place, text in sorted(edits, reverse=True):
-        source = source[:place] + text + source[place:]
-    return source
 
 
 def _code_of(code: CodeType, qualname: str) -> CodeType:

@@ -1,30 +1,65 @@
 """Changes of the code that are tried as remedies."""
 
 import importlib
-from dataclasses import replace
+import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from django.db import models
 
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES, try_lock, try_patches
 from django_lockstep.lab.finder.derive.candidates import KINDS
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
 from tests.django_lockstep.lab.finder.test_findings import candidate
+from tests.testapps.seeded_club.models import Code, Stock
 from tests.testapps.seeded_shop.racing import services
 from tests.testapps.seeded_shop.racing.models import Basket, Payment, Subscription, Wallet
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-SOURCE = """
+@dataclass
+class Race:
+    """A file with a function ``act(pk)`` that races with itself."""
+
+    path: Path
+    row: models.Model
+    kind: str
+
+    def __post_init__(self) -> None:
+        self.module = importlib.import_module(self.path.stem)
+        self.fork = Fork(dict.fromkeys("AB", lambda fixture: self.module.act(self.row.pk)))
+        self.exploration = self.fork.explore(seconds=20)
+
+    def change(self, ident: str = "a") -> tuple[str, str]:
+        """Return the diff that helps, and what is said of it."""
+        lines = list(enumerate(self.path.read_text().splitlines(), 1))
+        texts = {"read": "(pk=pk)", "write": ".save()"}
+        numbers = {name: next(number for number, line in lines if text in line) for name, text in texts.items()}
+        sites = {name: Site(path=self.path.name, line=line, function="act") for name, line in numbers.items()}
+        accesses = {name: RecordedStatement(site=site, sql="") for name, site in sites.items()}
+        race = candidate(ident, kind=self.kind, table=self.row._meta.db_table, **accesses)
+        assert self.exploration.failure
+        return try_patches(race, self.exploration.failure, self.fork, exploration=self.exploration)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+SPEND = """
 from django.db import transaction
+from django.db.models import F, Q
 from tests.testapps.seeded_shop.racing.models import Wallet
 
 @transaction.atomic
-def spend(pk):
+def act(pk):
     wallet = {query}(pk=pk)
     wallet.balance -= 30
     wallet.save()
@@ -42,35 +77,83 @@ queries = Queries()
 
 
 @pytest.mark.parametrize(
-    ("query", "helps"),
-    # What only looks like a query set has no select_for_update(): the change ends in an error in every order.
-    [("Wallet.objects.get", True), ("queries.wallets.get", False)],
+    ("query", "change"),
+    [
+        ("Wallet.objects.get", '+    wallet.balance = F("balance") - 30'),
+        ("Wallet.objects.using(None).get", ".select_for_update().get("),
+        # What only looks like a query set has no select_for_update(): the change ends in an error in every order.
+        ("queries.wallets.get", ""),
+    ],
 )
-def test_a_change_helps_only_if_the_code_still_works(
-    query: str, helps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = f"purse_{helps}"
-    (tmp_path / f"{name}.py").write_text(SOURCE.format(query=query))
-    monkeypatch.syspath_prepend(tmp_path)
-    module = importlib.import_module(name)
-    pk = Wallet.objects.create(balance=100).pk
-    fork = Fork(dict.fromkeys("AB", lambda fixture: module.spend(pk)))
-    exploration = fork.explore(seconds=20)
-    assert exploration.failure
-    accesses = {
-        which: RecordedStatement(site=Site(path=f"{name}.py", line=line, function="spend"), sql="")
-        for which, line in {"read": 7, "write": 9}.items()
-    }
-    race = candidate("a", kind="read-modify-write", table="racing_wallet", **accesses)
-    diff, text = try_patches(race, exploration.failure, fork, exploration=exploration)
+def test_a_change_helps_only_if_the_code_still_works(query: str, change: str, folder: Path) -> None:
+    path = folder / f"purse_{len(query)}.py"
+    path.write_text(SPEND.format(query=query))
+    race = Race(path, Wallet.objects.create(balance=100), "read-modify-write")
+    diff, text = race.change()
     # Another candidate of the fork that asks for the same change does not try it again.
-    race = replace(race, id="b")
     with patch.object(Fork, "explore") as explore:
-        assert try_patches(race, exploration.failure, fork, exploration=exploration) == (diff, text)
+        assert race.change("b") == (diff, text)
     assert not explore.called
 
-    assert bool(diff) == text.endswith(" end as serial orders do") == helps
-    assert ("select_for_update" in diff) == helps
+    assert bool(diff) == text.endswith(" end as serial orders do") == bool(change)
+    assert change in diff
+    assert "+from" not in diff
+
+
+TAKE = """
+from tests.testapps.seeded_club.models import Stock
+
+def act(pk):
+    stock = Stock.objects.get(pk=pk)
+    if stock.number < 2:
+        return "too few"
+    stock.number -= 2
+    stock.save()
+    return {result}
+"""
+USE = """
+from tests.testapps.seeded_club.models import Code
+
+def act(pk):
+    code = Code.objects.get(pk=pk)
+    if code.used:
+        raise ValueError(pk)
+    code.used = True
+    code.save()
+"""
+UPDATE = '    if not Stock.objects.filter(pk=stock.pk, number__gte=2).update(number=F("number") - 2):'
+
+
+@pytest.mark.parametrize(
+    ("source", "row", "lines"),
+    [
+        (TAKE.format(result="stock.pk"), {"number": 3}, ["from django.db.models import F", UPDATE]),
+        # The new value is this function's own only as long as the row is locked.
+        (
+            TAKE.format(result="stock.number"),
+            {"number": 5},
+            [
+                "from django.db import transaction",
+                "from django.db.models import F",
+                "@transaction.atomic",
+                UPDATE,
+                '    stock.refresh_from_db(fields=["number"])',
+            ],
+        ),
+        (USE, {}, ["    if not Code.objects.filter(pk=code.pk, used=False).update(used=True):"]),
+    ],
+)
+def test_the_changed_file_does_not_race(source: str, row: dict[str, int], lines: list[str], folder: Path) -> None:
+    path = folder / f"club_{len(source)}.py"
+    path.write_text(source)
+    race = Race(path, Stock.objects.create(**row) if row else Code.objects.create(), "check-then-act")
+    diff, _ = race.change()
+    assert not hasattr(race.module, "F")
+    subprocess.run(["git", "apply", "-"], input=diff, cwd=folder, text=True, check=True)
+    importlib.reload(race.module)
+
+    assert [line for line in path.read_text().splitlines() if line not in source.splitlines()] == lines
+    assert race.fork.explore(seconds=20).verdict == "nothing found"
 
 
 def test_each_kind_has_a_remedy() -> None:
