@@ -144,7 +144,8 @@ def _locking_read(source: str, tree: ast.Module, site: Site) -> Iterator[Edit]:
             place = end_of(source, call.func.value)
             yield place, place, ".select_for_update()"
         elif isinstance(call.func, ast.Name) and call.func.id == _SHORTCUT and call.args:
-            is_model = isinstance(call.args[0], ast.Name)
+            name = ast.unparse(call.args[0]).rpartition(".")[2]
+            is_model = name[:1].isupper() and not name.isupper()
             place = end_of(source, call.args[0])
             yield place, place, f"{'.objects' if is_model else ''}.select_for_update()"
 

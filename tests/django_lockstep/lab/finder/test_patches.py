@@ -116,11 +116,22 @@ def test_an_update_that_computes_the_value_is_tried_first(in_transaction: bool) 
 
 
 @pytest.mark.usefixtures("module")
-def test_of_a_shortcut_the_query_locks() -> None:
-    read, write = "        seat = get_object_or_404(Seat, pk=pk)", "        seat.delete()"
+@pytest.mark.parametrize(
+    ("rows", "locking"),
+    [
+        ("Seat", "Seat.objects.select_for_update()"),
+        ("models.Seat", "models.Seat.objects.select_for_update()"),
+        ("Seat.objects", "Seat.objects.select_for_update()"),
+        ("SEATS", "SEATS.select_for_update()"),
+    ],
+)
+def test_of_a_shortcut_the_query_locks(rows: str, locking: str) -> None:
+    source = Path("sold.py")
+    source.write_text(source.read_text().replace("get_object_or_404(Seat,", f"get_object_or_404({rows},"))
+    read, write = f"        seat = get_object_or_404({rows}, pk=pk)", "        seat.delete()"
     (patch,) = patches(read, write, "Shop.cancel", kind="check-then-act", in_transaction=True)
 
-    assert changed(patch)[1] == "+        seat = get_object_or_404(Seat.objects.select_for_update(), pk=pk)"
+    assert changed(patch)[1] == f"+        seat = get_object_or_404({locking}, pk=pk)"
 
 
 @pytest.mark.usefixtures("module")
