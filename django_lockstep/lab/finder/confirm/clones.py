@@ -231,8 +231,8 @@ class KnownUser:
             if not field.primary_key
         }
         user = model(**values)
-        # Not by save(): receivers of signals would create rows that a test may count.
-        model._base_manager.using(using).bulk_create([user])
+        # As the project makes users: receivers of signals add what belongs to each of them, such as a profile.
+        user.save(using=using)
         if _has_permissions(user):
             groups, permissions = (
                 related.model._base_manager.using(using) for related in (user.groups, user.user_permissions)

@@ -11,6 +11,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import transaction
 from django.db.models import F
+from django.db.models.signals import post_save
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.test import Client, RequestFactory, override_settings
@@ -290,6 +291,22 @@ def test_the_token_of_a_form_goes_with_its_cookie(manager: User, *, by_manager: 
 
         assert (captured.trial.answer.status, sent(None).status) == (200, 200)
         assert user_of(sent).username == ("manager2" if by_manager else "customer")
+
+
+def test_a_copy_has_what_signals_create_for_a_user(manager: User, here: RequestActor) -> None:
+    captured = Captured.of(request("/products/7/recall/", user=manager))
+    manager.delete()
+
+    def add_article(instance: User, created: bool, **kwargs: Any) -> None:  # noqa: FBT001 - Django's signature
+        if created:
+            Article.objects.create(slug=instance.username)
+
+    post_save.connect(add_article, sender=User)
+    try:
+        beside(captured, here)
+    finally:
+        post_save.disconnect(add_article, sender=User)
+    assert Article.objects.get().slug == "manager2"
 
 
 def test_a_copy_that_is_refused(here: RequestActor, manager: User) -> None:
