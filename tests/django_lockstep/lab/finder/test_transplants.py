@@ -297,7 +297,7 @@ def test_a_copy_has_what_signals_create_for_a_user(manager: User, here: RequestA
     captured = Captured.of(request("/products/7/recall/", user=manager))
     manager.delete()
 
-    def add_article(instance: User, created: bool, **kwargs: Any) -> None:  # noqa: FBT001 - Django's signature
+    def add_article(instance: User, created: bool, **kwargs: Any) -> None:
         if created:
             Article.objects.create(slug=instance.username)
 
