@@ -7,8 +7,11 @@ from collections.abc import Iterable
 __all__ = ["counted", "listed"]
 
 
-def listed(words: Iterable[str]) -> str:
-    """Return the words as one enumeration: ``a, b and c``."""
+def listed(words: Iterable[str], *, most: int | None = None) -> str:
+    """Return the words as one enumeration: ``a, b and c``; of more than ``most`` how many more there are."""
+    words = list(words)
+    if most is not None and len(words) > most:
+        words[most:] = [f"{len(words) - most} more"]
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
 

@@ -70,7 +70,8 @@ class Candidate:
     partners: tuple[Partner, ...] = ()
     """Other units that change what this one reads, those that can be raced with it first."""
     rank: int
-    """The lower, the worse the consequence."""
+    """The lower, the worse the consequence; those of a write that another unit has reached come behind all first ones.
+    """
     sentence: str
 
     @property

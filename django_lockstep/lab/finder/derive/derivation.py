@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -19,6 +20,8 @@ __all__ = ["find_candidates"]
 
 _MOST_WITNESSES = 5
 _MOST_PARTNERS = 3
+_FURTHER = 100
+"""What is added to the rank for each unit that has come to the same write before; more than all ranks."""
 _Place = tuple[str, str, int]
 """Path, function and line of a write, or its SQL where it has no site."""
 _Key = tuple[str, str, _Place, str]
@@ -43,7 +46,20 @@ def find_candidates(recording: Recording) -> list[Candidate]:
         _candidate(key, hits, nth=numbers[*key[:2], *key[2]], tables=recording.tables, writers=writers, trails=trails)
         for key, hits in groups.items()
     ]
-    return sorted(candidates, key=lambda candidate: (candidate.rank, candidate.table, candidate.unit, candidate.id))
+    candidates.sort(key=lambda candidate: (candidate.rank, candidate.table, candidate.unit, candidate.id))
+    return _by_turns(candidates)
+
+
+def _by_turns(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Rank one unit of each write before the further ones, which often show the same: dozens may pass a middleware."""
+    turns = Counter[tuple[Any, ...]]()
+    ranked = []
+    # Requests first, for they are what users send, before calls that only tests may make.
+    for candidate in sorted(candidates, key=lambda candidate: (candidate.rank, candidate.unit_kind == "call")):
+        write = candidate.kind, candidate.table, candidate.write.site or candidate.write.sql
+        ranked.append(replace(candidate, rank=candidate.rank + _FURTHER * turns[write]))
+        turns[write] += 1
+    return sorted(ranked, key=lambda candidate: candidate.rank)
 
 
 def _hits(histories: Sequence[History]) -> Iterator[Hit]:

@@ -14,9 +14,10 @@ from django_lockstep.lab.finder.consequences import consequence_sentence
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import LOWER_LIMIT, VERDICTS, Finding, Findings
-from django_lockstep.lab.wording import counted
+from django_lockstep.lab.wording import counted, listed
 
 __all__ = [
+    "MOST_UNITS",
     "NOTHING_TRIED",
     "STATUSES",
     "Entry",
@@ -28,6 +29,8 @@ __all__ = [
     "report_on",
 ]
 
+MOST_UNITS = 4
+"""Requests, functions and tests that are named in a row."""
 _CONFIRMED, *_OTHERS = VERDICTS
 STATUSES = (_CONFIRMED, "suppressed", *_OTHERS)
 """The verdicts; a race that is confirmed and accepted counts as suppressed."""
@@ -89,6 +92,11 @@ class Race:
     def units(self) -> tuple[str, ...]:
         """The names of the requests and functions that reach it."""
         return tuple(dict.fromkeys(entry.candidate.unit for entry in self.entries))
+
+    @property
+    def reached_by(self) -> str:
+        """The first of them, and how many more there are."""
+        return listed(self.units, most=MOST_UNITS)
 
     @property
     def tests(self) -> tuple[str, ...]:

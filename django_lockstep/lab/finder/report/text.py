@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.findings import Finding
-from django_lockstep.lab.finder.report.races import Race, Report
+from django_lockstep.lab.finder.report.races import MOST_UNITS, Race, Report
 from django_lockstep.lab.wording import counted, listed
 
 __all__ = ["as_text", "full_text", "in_a_line", "list_candidates", "summary_of"]
@@ -53,10 +53,9 @@ def as_text(report: Report) -> str:
     for verdict, reasons in report.rest().items():
         lines += ["", f"{verdict}:"]
         for reason, entries in reasons.items():
-            units = list(dict.fromkeys(entry.candidate.unit for entry in entries))
-            more = [f"{len(units) - _MOST_UNITS} more"] if len(units) > _MOST_UNITS else []
+            units = dict.fromkeys(entry.candidate.unit for entry in entries)
             lines.append(f"  {counted(len(entries), 'candidate')}: {reason}")
-            lines.append(f"    in {listed([*units[:_MOST_UNITS], *more])}")
+            lines.append(f"    in {listed(units, most=MOST_UNITS)}")
     lines.append("")
     for number, race in enumerate(races, 1):
         accepted = "suppressed: " if race.worst.suppressed else ""
@@ -64,10 +63,6 @@ def as_text(report: Report) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in report.counts().items())
     lines.append(f"{counted(len(races), 'race')}; {counted(len(report.entries), 'candidate')}: {counts}")
     return "\n".join([*lines, *filter(None, [report.obstacle])])
-
-
-_MOST_UNITS = 4
-"""Requests and functions that are named beside a reason."""
 
 
 def in_a_line(candidate: Candidate, finding: Finding) -> str:
@@ -82,15 +77,18 @@ def _paragraph(number: int, race: Race) -> Iterator[str]:
     yield f"{number}. CONFIRMED: {race.title}"
     if entry.suppressed:
         yield f"  suppressed: {entry.suppressed}"
-    yield f"  {candidate.kind} {candidate.id} at {entry.fault}, in {', '.join(race.units)}"
+    yield f"  {candidate.kind} {candidate.id} at {entry.fault}, in {race.reached_by}"
     yield f"  {candidate.sentence}"
     yield f"  it ends like no serial order: {entry.difference}"
     yield f"  schedule {finding.schedule} of {finding.pairing}, in {finding.test}"
     yield from (f"  {actor}" for actor in finding.actors)
     yield textwrap.indent(finding.timeline, "  | ")
-    for follower in race.entries[1:]:
+    followers = race.entries[1:]
+    for follower in followers[:MOST_UNITS]:
         name = f"{follower.candidate.kind} {follower.candidate.id} in {follower.candidate.unit}"
         yield f"  the same cause: {name}: {follower.difference}"
+    if more := followers[MOST_UNITS:]:
+        yield f"  the same cause: {counted(len(more), 'more candidate')}"
     if finding.remedy:
         yield f"  tried: {finding.remedy}"
         yield from (f"  | {line}" for line in finding.patch.splitlines())

@@ -333,6 +333,21 @@ def test_each_unit_that_reaches_a_write_has_a_candidate_with_the_shortest_as_wit
     assert len({candidate.id for candidate in candidates}) == 2
 
 
+def test_further_units_of_a_write_come_after_the_first_ones_of_all() -> None:
+    write = sent(WRITE, 20, 7, site=site(9))
+    sales = [unit(read_seat(), write, name=name) for name in ("POST a/", "POST b/", "POST c/")]
+    call = unit(read_seat(), write, name="box.office.sell", kind="call")
+    other = unit(read_seat(sold=False), sent(SELL, True, 7, site=site(10)), name="POST z/")
+
+    assert [candidate.unit for candidate in derive(call, *sales, other)] == [
+        "POST a/",
+        "POST z/",
+        "POST b/",
+        "POST c/",
+        "box.office.sell",
+    ]
+
+
 def test_one_of_each_path_comes_first() -> None:
     first, second = (unit(read_seat(), sent(WRITE, 20, 7, site=site(9)), test=name) for name in ("test_a", "test_b"))
     locking = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)), test="test_c")

@@ -247,6 +247,18 @@ def test_candidates_of_one_schedule_or_of_one_line_are_one_race(
     assert as_text(report).count("the same cause: ") == 3 - len(races)
 
 
+def test_of_a_race_that_dozens_reach_the_first_are_named(tmp_path: Path) -> None:
+    names = [f"n{number}" for number in range(9)]
+    store = findings(tmp_path, *names)
+    for name in names:
+        store.add(confirmed(name, fault="views.py:1", test="test_it"))
+    text = as_text(report_on(store, [], root=tmp_path))
+
+    assert "at views.py:1, in POST n0/, POST n1/, POST n2/, POST n3/ and 5 more" in text
+    assert text.count("the same cause: ") == 5
+    assert "the same cause: 4 more candidates" in text
+
+
 def test_what_is_suppressed_is_not_the_race_of_what_is_not(tmp_path: Path) -> None:
     store = findings(tmp_path, "a", "b")
     for name in "ab":
