@@ -19,6 +19,8 @@ from django_lockstep.lab.wording import listed
 __all__ = ["find_candidates"]
 
 _MOST_WITNESSES = 5
+_MOST_ALIKE = 20
+"""Units with the same statements that are looked at for witnesses."""
 _MOST_PARTNERS = 3
 _FURTHER = 100
 """What is added to the rank for each unit that has come to the same write before; more than all ranks."""
@@ -79,14 +81,27 @@ class _Trails:
     """What each test did, unit by unit."""
 
     def __init__(self, units: Iterable[Unit]) -> None:
-        self._units: dict[str, list[tuple[Unit, str]]] = defaultdict(list)
+        trails: dict[str, list[tuple[Unit, str]]] = defaultdict(list)
+        self._places: dict[int, tuple[list[tuple[Unit, str]], int]] = {}
+        """The trail and the place in it of each unit, by identity: to compare units takes longer."""
         for unit in units:
-            self._units[unit.test].append((unit, unit.digest))
+            trail = trails[unit.test]
+            self._places[id(unit)] = trail, len(trail)
+            trail.append((unit, unit.digest))
+
+    def some_of_each(self, units: Iterable[Unit]) -> list[Unit]:
+        """Return a few units of each digest: in a large suite hundreds of tests have the same request sent."""
+        digests = defaultdict[str, dict[int, Unit]](dict)
+        for unit in units:
+            trail, place = self._places[id(unit)]
+            same = digests[trail[place][1]]
+            if len(same) < _MOST_ALIKE:
+                same[id(unit)] = unit
+        return [unit for same in digests.values() for unit in same.values()]
 
     def witness(self, unit: Unit, names: Collection[str]) -> Witness:
         """Return the unit as a witness of a candidate that races with units of these names."""
-        trail = self._units[unit.test]
-        place = next(number for number, (peer, _) in enumerate(trail) if peer is unit)
+        trail, place = self._places[id(unit)]
         # A unit that only reads, such as a refused request, is raced if units of its name write elsewhere.
         before = {
             (peer.name, "" if peer.name not in names else digest)
@@ -137,7 +152,7 @@ def _candidate(
 
 
 def _witnesses(units: Iterable[Unit], trails: _Trails, names: Collection[str]) -> tuple[Witness, ...]:
-    pairs = {trails.witness(unit, names): len(unit.statements) for unit in units}
+    pairs = {trails.witness(unit, names): len(unit.statements) for unit in trails.some_of_each(units)}
     shortest = sorted(pairs, key=lambda witness: (pairs[witness], -len(witness.later), witness.test, witness.number))
     # First those that show something new; the others are for tests that fail.
     first: list[Witness] = []
@@ -174,10 +189,13 @@ def _partners(hit: Hit, hits: list[Hit], columns: Sequence[str], writers: _Write
         ]
     partners: dict[str, list[Unit]] = {}
     for units in groups:
-        # Those of its kind first: others cannot be raced with it.
-        for unit in sorted(units, key=lambda unit: (unit.kind != hit.unit.kind, len(unit.statements), unit.name)):
-            partners.setdefault(unit.name, []).append(unit)
+        by_name = defaultdict[str, list[Unit]](list)
+        for unit in {id(unit): unit for unit in units}.values():
+            by_name[unit.name].append(unit)
+        for name in sorted(by_name, key=lambda name: (min(len(unit.statements) for unit in by_name[name]), name)):
+            partners.setdefault(name, []).extend(by_name[name])
     own = partners.pop(hit.unit.name, [])
+    # Those of its kind first: others cannot be raced with it.
     chosen = sorted(partners, key=lambda name: partners[name][0].kind != hit.unit.kind)[:_MOST_PARTNERS]
     if not chosen and hit.partners:
         return {hit.unit.name: own}
