@@ -14,7 +14,7 @@ from uuid import UUID
 from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS, connections, models
 from django.utils import timezone
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq import Escaping, ExecStatus, TransactionStatus
 
 from django_lockstep.lab.explorer.effects.catalog import (
     FOREIGN_KEYS,
@@ -84,8 +84,9 @@ class StatementReader:
             return ()
         quote = connection.ops.quote_name
         owners = dict.fromkeys(column.model._meta for column in instance._meta.concrete_fields)
-        queries = (f"SELECT * FROM {quote(meta.db_table)} WHERE {quote(meta.pk.column)} = $1" for meta in owners)
-        return tuple(row for query in queries for row in self._rows(_ask(driver, query, str(pk)), connection, keys))
+        key = Escaping(driver.pgconn).escape_literal(str(pk).encode()).decode()
+        queries = (f"SELECT * FROM {quote(meta.db_table)} WHERE {quote(meta.pk.column)} = {key}" for meta in owners)
+        return tuple(row for query in queries for row in self._rows(_ask(driver, query), connection, keys))
 
     def loaded_fields(self, instance: models.Model) -> list[str]:
         """Return the fields whose values are those of the row; the others were set, or are deferred."""
@@ -250,7 +251,7 @@ class TableCatalog:
 _USABLE = frozenset({TransactionStatus.IDLE, TransactionStatus.INTRANS})
 
 
-def _ask(driver: Any, sql: str, *params: str) -> Any:
+def _ask(driver: Any, sql: str) -> Any:
     """Return the result of a query; None where it fails.
 
     It goes past Django's and the driver's cursors, so that no counter of statements counts it, and is not sent in an
@@ -259,12 +260,13 @@ def _ask(driver: Any, sql: str, *params: str) -> Any:
     connection = driver.pgconn
     if connection.pipeline_status or connection.transaction_status not in _USABLE:
         return None
-    in_transaction = connection.transaction_status == TransactionStatus.INTRANS
-    if in_transaction:
-        connection.exec_(b"SAVEPOINT lockstep_read")
-    result = connection.exec_params(sql.encode(), [param.encode() for param in params])
-    if in_transaction:
+    text = sql.encode()
+    if connection.transaction_status == TransactionStatus.INTRANS:
+        # In one message, whose result is that of the last statement.
+        result = connection.exec_(b"SAVEPOINT lockstep_read; " + text)
         connection.exec_(b"ROLLBACK TO SAVEPOINT lockstep_read; RELEASE SAVEPOINT lockstep_read")
+    else:
+        result = connection.exec_(text)
     return result if result.status == ExecStatus.TUPLES_OK else None
 
 
