@@ -179,7 +179,8 @@ none."""
 
 def _partners(hit: Hit, hits: list[Hit], columns: Sequence[str], writers: _Writers) -> dict[str, list[Unit]]:
     """Return units that change what this one reads, by name; of its own name only where there are no others."""
-    groups = [[unit for same in hits for unit in same.partners]]
+    # Hits of one unit share theirs.
+    groups = [[unit for units in {id(same.partners): same.partners for same in hits}.values() for unit in units]]
     if not groups[0]:
         verbs = _COUNTERPARTS.get(hit.write.template.verb, ("UPDATE", "DELETE"))
         columns_of = {verb: columns if verb == "UPDATE" else [""] for verb in verbs}

@@ -202,14 +202,17 @@ def whole_row_races(histories: Sequence[History]) -> Iterator[Hit]:
     for unit, write, columns in changes:
         for column in columns:
             writers[write.template.table, column, unit.kind].setdefault(unit.name, unit)
+    others: dict[tuple[str, ...], tuple[Unit, ...]] = {}
     for history, write, unchanged in saves:
         if _conditions(history, write) or (seen := _read_of(history, write)) is None:
             continue
         table = history.table(write.template.table)
         is_whole = table.types.keys() <= {*write.template.assignments, *table.key}
         for column in [*sorted(unchanged), *([""] if is_whole else [])]:
-            units = writers[table.name, column, history.unit.kind].values()
-            if partners := tuple(unit for unit in units if unit.name != history.unit.name):
+            key = table.name, column, history.unit.kind
+            if (own := (*key, history.unit.name)) not in others:
+                others[own] = tuple(unit for unit in writers[key].values() if unit.name != history.unit.name)
+            if partners := others[own]:
                 kind, rank, text = _SAVES[bool(column)]
                 yield history.hit(kind, text, rank=rank, column=column, read=seen[0], write=write, partners=partners)
 
