@@ -92,5 +92,8 @@ def _table_sentence(worst: str, differences: Collection[str], *, kind: str, mode
             return f"One {model} is changed that should stay as it was{shown}."
         return f"{_SURPLUS.get(kind, 'There is one {model} too many').format(model=model)}{shown}."
     if change == _LESS:
+        # A row that was to be changed is there as it was.
+        if any(text.startswith(f"{table}{REMOVED}: {_LESS}") for text in differences):
+            return f"A change of one {model} is lost{shown}."
         return f"One {model} is missing{shown}."
     return f"{model} ends with {text}."

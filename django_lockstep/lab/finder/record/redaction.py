@@ -42,9 +42,9 @@ _IN_MESSAGE = re.compile(
 def redact(outcome: Outcome, run: Run, *, ends: Iterable[tuple[FinalState, Mapping[str, str]]]) -> tuple[Outcome, Run]:
     """Return both without long strings; ``ends`` are the states and results of other runs, which differences name."""
     names = _Names()
-    names.add_all([[step.arguments, step.values] for step in run.steps])
+    # Of rows: tables and columns keep their names.
+    names.add_all([[step.arguments, [list(row.values()) for row in step.values]] for step in run.steps])
     for state, results in [(run.state, run.results), (outcome.state, {}), *ends]:
-        # Of the rows: tables and columns keep their names.
         rows = () if isinstance(state, str) else [row for table in state.values() for row in table]
         names.add_all([state if isinstance(state, str) else "", [list(row.values()) for row in rows], results])
     for step in run.steps:
@@ -96,8 +96,9 @@ def _hidden(value: Any, names: _Names) -> Any:
         return names.hide(value)
     if is_dataclass(value) and not isinstance(value, type):
         hidden = {field.name: _hidden(getattr(value, field.name), names) for field in fields(value)}
-        if isinstance(value, Step):  # tables and columns keep their names
+        if isinstance(value, Step):  # tables, columns and files keep their names
             hidden["sql"] = _LITERAL.sub(lambda match: names.hide(match[0]), value.sql)
+            hidden["source"] = value.source
         if isinstance(value, Raised):
             hidden["message"] = mask_message(hidden["message"])
         return replace(value, **hidden)

@@ -296,6 +296,7 @@ def test_the_rest_stands_by_reason_and_first_what_can_be_changed(tmp_path: Path)
         ("check-then-insert", ["other.a: one row more, x=1"], "box.A may exist twice (x=1)."),
         ("deleted-row-write", ["a: one row more, x=1"], "A deleted box.A comes back (x=1)."),
         ("x", ["a: one row less, x=1"], "One box.A is missing (x=1)."),
+        ("x", ["a, removed: one row less, x=2", "a: one row less, x=1"], "A change of one box.A is lost (x=1)."),
         (
             "x",
             ["a: one row more, x=2", "a, removed: one row more, x=1"],

@@ -56,6 +56,17 @@ def everything(outcome: Outcome, run: Run) -> str:
     return json.dumps([asdict(outcome), asdict(run)]) + timeline(run)
 
 
+def test_columns_and_files_keep_their_names() -> None:
+    values = ({"a_column_with_a_long_name": "1", "path": "customer/wishlists/summary"},)
+    source = "oscar/apps/customer/wishlists/summary.py:650"
+    run = replace(LONG, steps=(step("A", 0, "1", values=values, source=source),))
+    (hidden,) = redact(OUTCOME, run, ends=[])[1].steps
+
+    assert hidden.source == source
+    assert dict(hidden.values[0])["a_column_with_a_long_name"] == "1"
+    assert "wishlists" not in str(hidden.values)
+
+
 def test_no_long_string_is_left() -> None:
     shown = everything(*redact(OUTCOME, LONG, ends=[(RIGHT.state, RIGHT.results)]))
 
