@@ -18,6 +18,7 @@ import asgiref
 import django
 import psycopg
 from asgiref.sync import SyncToAsync
+from django.db import models
 from django.db.transaction import TransactionManagementError
 from psycopg.sql import Composable
 
@@ -205,14 +206,26 @@ def caller_of(cursor: object, frame: FrameType | None) -> FrameType | None:
 
 
 def sent_from(frame: FrameType | None) -> Origin | None:
-    """Return the innermost line of the user's code on this stack, or in the coroutine that awaits what it does."""
+    """Return the innermost line of the user's code on this stack, or in the coroutine that awaits what it does.
+
+    That of a model's own ``save()`` only where no other has called it.
+    """
+    override: Origin | None = None
     while frame is not None:
         if _is_users(frame.f_code):
-            return frame.f_code, frame.f_lineno
-        if frame.f_code is _AWAITED and (origin := _awaited_from(frame.f_locals["loop"], frame.f_locals["args"])):
+            if not is_override(frame):
+                return frame.f_code, frame.f_lineno
+            override = override or (frame.f_code, frame.f_lineno)
+        elif frame.f_code is _AWAITED and (origin := _awaited_from(frame.f_locals["loop"], frame.f_locals["args"])):
             return origin
         frame = frame.f_back
-    return None
+    return override
+
+
+def is_override(frame: FrameType) -> bool:
+    """Whether it is a model's own ``save()`` or ``delete()``, whose line says less than that of its caller."""
+    name = frame.f_code.co_name
+    return name in {"save", "delete"} and isinstance(frame.f_locals.get("self"), models.Model)
 
 
 _AWAITED = SyncToAsync.thread_handler.__code__

@@ -16,6 +16,7 @@ from types import FrameType
 
 from django.apps import apps
 
+from django_lockstep.lab.explorer.effects.operations import is_override
 from django_lockstep.lab.finder.record.recording import Site
 
 __all__ = ["CodeMap"]
@@ -49,8 +50,12 @@ class CodeMap:
         self._kinds[str(path)] = _Kind.TEST
 
     def walk(self, frame: FrameType | None, *, whole: bool) -> tuple[Site | None, FrameType | None]:
-        """Return the innermost line of the project, and if ``whole`` its outermost call below the test's code."""
+        """Return the innermost line of the project, and if ``whole`` its outermost call below the test's code.
+
+        A line of a model's own ``save()`` or ``delete()`` counts only if nothing else is there.
+        """
         sites: dict[_Kind, FrameType] = {}
+        overrides: dict[_Kind, FrameType] = {}
         calls: dict[_Kind, FrameType] = {}
         while frame is not None:
             kind = self._kind(frame.f_code.co_filename)
@@ -58,14 +63,15 @@ class CodeMap:
             if kind is _Kind.TEST:
                 break
             if kind is not _Kind.OTHER:
-                sites.setdefault(kind, frame)
+                (overrides if is_override(frame) else sites).setdefault(kind, frame)
                 # A lambda or a comprehension cannot be called by its name.
                 if not frame.f_code.co_name.startswith("<"):
                     calls[kind] = frame
-                if kind is _Kind.PROJECT and not whole:
+                if _Kind.PROJECT in sites and not whole:
                     break
             frame = frame.f_back
-        site = sites.get(_Kind.PROJECT) or sites.get(_Kind.APP)
+        places = (frames.get(kind) for kind in (_Kind.PROJECT, _Kind.APP) for frames in (sites, overrides))
+        site = next(filter(None, places), None)
         return self._site(site) if site else None, calls.get(_Kind.PROJECT) or calls.get(_Kind.APP)
 
     def definition(self, frame: FrameType) -> Site:

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Model
 
 from django_lockstep.lab.explorer import Run, Scenario, Step, explore, replay, svg, timeline
 from django_lockstep.lab.explorer.render.summaries import display_width
 from django_lockstep.lab.explorer.render.timelines import fitting_width
 from tests.django_lockstep.lab.explorer import stories
-from tests.testapps.shop.models import Seat
+from tests.testapps.shop.models import PlainSeat, Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -104,6 +104,19 @@ def test_a_function_that_hides_in_tracebacks_is_not_the_line_that_is_shown() -> 
     run = replay(Scenario(set_up=stories.one_seat, actors=[caller]), "A")
     (line,) = {step.source.rpartition(":")[2] for step in run.steps if step.sql.startswith("UPDATE")}
     assert int(line) == inspect.getsourcelines(caller)[1] + 1
+
+
+def test_of_a_models_own_save_the_line_of_its_caller_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def save(self: PlainSeat, **options: Any) -> None:
+        Model.save(self, **options)
+
+    def caller(pk: int) -> None:
+        PlainSeat(price=pk).save()
+
+    monkeypatch.setattr(PlainSeat, "save", save)
+    run = replay(Scenario(set_up=stories.one_seat, actors=[caller]), "A")
+    (step,) = run.steps
+    assert int(step.source.rpartition(":")[2]) == inspect.getsourcelines(caller)[1] + 1
 
 
 def test_a_long_statement_is_folded_and_not_cut() -> None:

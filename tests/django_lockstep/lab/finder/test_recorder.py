@@ -192,6 +192,19 @@ def test_the_site_is_the_innermost_line_of_the_project(tape: Tape, seat: PlainSe
     ] * 2
 
 
+def test_the_site_of_a_models_own_save_is_its_callers(
+    tape: Tape, seat: PlainSeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PlainSeat, "save", office.save)
+    with tape():
+        office.rename(seat, "Bob")
+        seat.save()
+
+    by_function, by_test = tape.units
+    assert [statement.site.function for statement in by_function.statements if statement.site][-1] == "rename"
+    assert [statement.site.function for statement in by_test.statements if statement.site][-1] == "save"
+
+
 def test_what_failed_was_not_done(tape: Tape) -> None:
     with tape(), pytest.raises(PlainSeat.DoesNotExist):
         office.raise_price(0, Decimal(1))
