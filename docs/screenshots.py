@@ -102,16 +102,16 @@ def demo() -> Iterator[str]:
 
 def _address(server: subprocess.Popen[str]) -> str:
     for line in server.stdout or ():
-        if found := re.search(r"http://[\d.]+:\d+", line):
-            return found.group(0)
+        if address := re.search(r"http://[\d.]+:\d+", line):
+            return address[0]
     raise RuntimeError("the demo has not started")
 
 
 def main() -> None:
     """Take every picture."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     with demo() as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         expect.set_options(timeout=_PATIENCE_MS)
         for look, options in LOOKS.items():
             page = browser.new_page(base_url=address, **options)

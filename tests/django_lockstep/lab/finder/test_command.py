@@ -147,10 +147,10 @@ def databases(project: Project) -> list[str]:
 
 def test_two_processes_find_what_one_finds_each_in_a_database_of_its_own(project: Project) -> None:
     add_leave(project, LEAVES)
-    one, _ = run(project, "--record=one.jsonl", terminal=False)
-    two, shown = run(project, "--record=two.jsonl", "--report=two.txt", "--processes=2", "-v2", terminal=False)
+    status, _ = run(project, "--record=one.jsonl", terminal=False)
+    again, shown = run(project, "--record=two.jsonl", "--report=two.txt", "--processes=2", "-v2", terminal=False)
 
-    assert one == two == 1, shown
+    assert status == again == 1, shown
     assert verdicts(project, "two.jsonl") == verdicts(project, "one.jsonl")
     assert set(verdicts(project, "two.jsonl").values()) == {"confirmed"}
     assert shown.count("\nconfirmed: read-modify-write") == 2
