@@ -151,9 +151,11 @@ class Captured:
         path, or among its arguments, has no counterpart.
         """
         keys = _Keys.between(self.trial, trial)
-        if isinstance(self.actor, RequestActor) and isinstance(place, RequestActor):
-            return self._sent_beside(place, self.actor, keys)
-        return _call_with_keys(self.actor, keys) if isinstance(self.actor, Call) else self.actor
+        if isinstance(self.actor, Call):
+            return _call_with_keys(self.actor, keys)
+        if not isinstance(place, RequestActor):
+            raise CannotClone("a request has no user beside a call")
+        return self._sent_beside(place, self.actor, keys)
 
     def _sent_beside(self, place: RequestActor, request: RequestActor, keys: _Keys) -> RequestActor:
         environ = {name: value for name, value in place.environ.items() if not _OF_REQUEST.fullmatch(name)}

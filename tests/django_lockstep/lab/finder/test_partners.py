@@ -133,16 +133,14 @@ class ApproveTests(TestCase):
     def test_approve(self):
         order = Order.objects.create()
         services.approve(order)
-        order.refresh_from_db()
-        self.assertEqual(order.status, "approved")
+        self.assertTrue(Order.objects.filter(status="approved").exists())
 
 class CancelTests(TestCase):
     def test_cancel(self):
         Order.objects.create(status="closed")
         order = Order.objects.create()
         services.cancel(pks=[order.pk])
-        order.refresh_from_db()
-        self.assertEqual(order.status, "cancelled")
+        self.assertTrue(Order.objects.filter(status="cancelled").exists())
 """
 APPROVE, CANCEL = "POST orders/<int:pk>/approve/", "POST orders/<int:pk>/cancel/"
 
@@ -206,6 +204,5 @@ def test_what_one_test_approves_a_call_of_another_one_cancels(project: Project) 
 
     (cinema / "test_race.py").write_text(moved[0].test_file)
     assert verdicts(project.pytest("-k", "does_not_race")) == ["broken"]
-    text = (cinema / "services.py").read_text()
-    (cinema / "services.py").write_text(text.replace("Order.objects.all()", "Order.objects.select_for_update()"))
+    (cinema / "services.py").write_text(SERVICES.replace("Order.objects.all()", "Order.objects.select_for_update()"))
     assert "1 passed" in project.pytest("-k", "does_not_race")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from io import BytesIO
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
@@ -23,6 +23,7 @@ from django_lockstep.lab.finder.confirm.forks import RequestActor
 from django_lockstep.lab.finder.confirm.pairings import with_moved, with_other_order
 from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, for_another_object
 from django_lockstep.lab.finder.errors import CannotClone
+from django_lockstep.lab.finder.record.calls import Call
 from tests.django_lockstep.lab.finder.builders import statements_tagged
 from tests.testapps.seeded_shop.racing.models import Article, Order, Product
 
@@ -291,6 +292,12 @@ def test_the_token_of_a_form_goes_with_its_cookie(manager: User, *, by_manager: 
 
         assert (captured.trial.answer.status, sent(None).status) == (200, 200)
         assert user_of(sent).username == ("manager2" if by_manager else "customer")
+
+
+def test_a_request_is_not_moved_beside_a_call(here: RequestActor) -> None:
+    captured = Captured.of(here)
+    with pytest.raises(CannotClone, match="a request has no user beside a call"):
+        captured.moved_to(Call(cast("Any", user_of), (), {}, ()), captured.trial)
 
 
 def test_a_copy_has_what_signals_create_for_a_user(manager: User, here: RequestActor) -> None:
