@@ -48,6 +48,7 @@ def test_candidates_are_filtered_by_verdict_kind_and_text(page: Page) -> None:
 
 def test_the_test_is_copied(page: Page) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator(".race > summary").first.click()
     page.get_by_role("button", name="Copy the test").first.click()
     expect(page.locator(".copy + [role=status]").first).to_have_text("Copied.")
 
@@ -56,6 +57,7 @@ def test_the_test_is_copied(page: Page) -> None:
 
 def test_where_copying_is_not_allowed_the_test_is_selected(page: Page) -> None:
     page.evaluate("void (navigator.clipboard.writeText = () => Promise.reject())")
+    page.locator(".race > summary").first.click()
     page.get_by_role("button", name="Copy the test").first.click()
     expect(page.locator(".copy + [role=status]").first).to_contain_text("Selected")
 
