@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections, models
 from django.urls import resolve
 
+from django_lockstep.lab.explorer import Response
 from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.effects.operations import text_of
 from django_lockstep.lab.finder.confirm.clones import KnownUser
@@ -76,7 +77,7 @@ class DryRun:
     @property
     def is_accepted(self) -> bool:
         """Whether a request was not refused."""
-        return getattr(self.answer, "status", 0) < 400
+        return not isinstance(self.answer, Response) or self.answer.status < 400
 
     @cached_property
     def changed(self) -> frozenset[Row]:
