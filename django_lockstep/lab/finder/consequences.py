@@ -85,15 +85,14 @@ def _table_sentence(worst: str, differences: Collection[str], *, kind: str, mode
     model = models.get(table.removesuffix(REMOVED).rpartition(".")[2]) or table
     change, _, row = text.partition(", ")
     shown = f" ({shorten(row, _MOST_SHOWN, placeholder=' ...')})" if row else ""
+    # A row that is changed counts twice: as it was, and as it is now.
+    is_of_change = any(text.startswith(f"{table}{REMOVED}: {change}") for text in differences)
     if change == _MORE:
         if table.endswith(REMOVED):
             return f"One {model} is deleted that should stay{shown}."
-        if any(text.startswith(f"{table}{REMOVED}: {_MORE}") for text in differences):
+        if is_of_change:
             return f"One {model} is changed that should stay as it was{shown}."
         return f"{_SURPLUS.get(kind, 'There is one {model} too many').format(model=model)}{shown}."
     if change == _LESS:
-        # A row that was to be changed is there as it was.
-        if any(text.startswith(f"{table}{REMOVED}: {_LESS}") for text in differences):
-            return f"A change of one {model} is lost{shown}."
-        return f"One {model} is missing{shown}."
+        return f"A change of one {model} is lost{shown}." if is_of_change else f"One {model} is missing{shown}."
     return f"{model} ends with {text}."

@@ -185,7 +185,7 @@ class _Place:
 
     @contextmanager
     def watching_partner(self, place: _Numbered) -> Iterator[None]:
-        """Keep the request or call when its test comes to it."""
+        """Keep the request or call when its test makes it."""
         self._needs_partner = True
 
         def reach(point: Point) -> None:

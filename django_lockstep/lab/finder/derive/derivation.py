@@ -41,15 +41,14 @@ def find_candidates(recording: Recording) -> list[Candidate]:
         groups[hit.kind, hit.table, _place(hit.write), hit.unit.name].append(hit)
     # By line, so that the same write has the same number in its function, and thereby the same id, in every run.
     numbers, counts = dict[tuple[Any, ...], int](), Counter[tuple[str, ...]]()
-    for kind, table, (path, function, line) in sorted({key[:3] for key in groups}):
-        numbers[kind, table, path, function, line] = counts[kind, table, path, function]
+    for write in sorted({key[:3] for key in groups}):
+        kind, table, (path, function, _) = write
+        numbers[write] = counts[kind, table, path, function]
         counts[kind, table, path, function] += 1
-    candidates = [
-        _candidate(key, hits, nth=numbers[*key[:2], *key[2]], tables=recording.tables, writers=writers, trails=trails)
+    return _by_turns(
+        _candidate(key, hits, nth=numbers[key[:3]], tables=recording.tables, writers=writers, trails=trails)
         for key, hits in groups.items()
-    ]
-    candidates.sort(key=lambda candidate: (candidate.rank, candidate.table, candidate.unit, candidate.id))
-    return _by_turns(candidates)
+    )
 
 
 def _by_turns(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -57,7 +56,7 @@ def _by_turns(candidates: Iterable[Candidate]) -> list[Candidate]:
     turns = Counter[tuple[Any, ...]]()
     ranked = []
     # Requests first, for they are what users send, before calls that only tests may make.
-    for candidate in sorted(candidates, key=lambda candidate: (candidate.rank, candidate.unit_kind == "call")):
+    for candidate in sorted(candidates, key=lambda it: (it.rank, it.unit_kind == "call", it.table, it.unit, it.id)):
         write = candidate.kind, candidate.table, candidate.write.site or candidate.write.sql
         ranked.append(replace(candidate, rank=candidate.rank + _FURTHER * turns[write]))
         turns[write] += 1
