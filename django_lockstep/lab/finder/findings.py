@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -144,8 +145,14 @@ class Findings:
     @classmethod
     def on(cls, recording: Path) -> Findings:
         """Return those on a recording's candidates. Raises ``OSError`` and `FinderError` if there is none."""
-        recorded = read_recording(recording)
-        candidates = find_candidates(recorded)
+        collected = gc.isenabled()
+        gc.disable()  # hundreds of thousands of objects, all of which live to the end: each collection would visit them
+        try:
+            recorded = read_recording(recording)
+            candidates = find_candidates(recorded)
+        finally:
+            if collected:
+                gc.enable()
         units = f"{counted(len(recorded.writers), 'unit')} of work that write, from {counted(recorded.tests, 'test')}"
         summary = f"{counted(len(candidates), 'candidate')} in {units}"
         models = {name: table.model for name, table in recorded.tables.items() if table.model}

@@ -22,9 +22,9 @@ from tests.support.sessions import ADVISORY_LOCKS, query, until
 pytestmark = pytest.mark.django_db(transaction=True, reset_sequences=True)
 
 ROUNDS = int(os.environ.get("RACE_ROUNDS", "2"))
-MOST = 100 if ROUNDS == 2 else None
+MOST = 40 if ROUNDS == 2 else None
 """Schedules of a full search; as many as there are in many rounds."""
-MOST_AGAIN = 12 if ROUNDS == 2 else None
+MOST_AGAIN = 8 if ROUNDS == 2 else None
 """Schedules of a race that is explored again."""
 
 

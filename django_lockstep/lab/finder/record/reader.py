@@ -14,6 +14,7 @@ from uuid import UUID
 from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS, connections, models
 from django.utils import timezone
+from psycopg import generators, waiting
 from psycopg.pq import Escaping, ExecStatus, TransactionStatus
 
 from django_lockstep.lab.explorer.effects.catalog import (
@@ -86,7 +87,7 @@ class StatementReader:
         owners = dict.fromkeys(column.model._meta for column in instance._meta.concrete_fields)
         key = Escaping(driver.pgconn).escape_literal(str(pk).encode()).decode()
         queries = (f"SELECT * FROM {quote(meta.db_table)} WHERE {quote(meta.pk.column)} = {key}" for meta in owners)
-        return tuple(row for query in queries for row in self._rows(_ask(driver, query), connection, keys))
+        return tuple(row for result in _ask(driver, *queries) for row in self._rows(result, connection, keys))
 
     def loaded_fields(self, instance: models.Model) -> list[str]:
         """Return the fields whose values are those of the row; the others were set, or are deferred."""
@@ -237,10 +238,10 @@ class TableCatalog:
             self._load(driver)
 
     def _load(self, driver: Any) -> bool:
-        result = _ask(driver, _TABLES)
-        if result is None:
+        results = _ask(driver, _TABLES)
+        if not results:
             return False
-        listed = json.loads(result.get_value(0, 0))
+        listed = json.loads(results[0].get_value(0, 0))
         # A proxy has the table of its model, which is the one to name.
         models = {model._meta.db_table: model for model in apps.get_models() if not model._meta.proxy}
         self._by_oid |= {listing["oid"]: _server_table(listing, models.get(listing["name"])) for listing in listed}
@@ -251,23 +252,26 @@ class TableCatalog:
 _USABLE = frozenset({TransactionStatus.IDLE, TransactionStatus.INTRANS})
 
 
-def _ask(driver: Any, sql: str) -> Any:
-    """Return the result of a query; None where it fails.
+def _ask(driver: Any, *queries: str) -> list[Any]:
+    """Return the results of queries, which are sent in one message; none where one of them fails.
 
     It goes past Django's and the driver's cursors, so that no counter of statements counts it, and is not sent in an
     aborted transaction, or amid a pipeline. In a savepoint, for a failure would abort the test's transaction.
     """
     connection = driver.pgconn
     if connection.pipeline_status or connection.transaction_status not in _USABLE:
-        return None
-    text = sql.encode()
-    if connection.transaction_status == TransactionStatus.INTRANS:
-        # In one message, whose result is that of the last statement.
-        result = connection.exec_(b"SAVEPOINT lockstep_read; " + text)
-        connection.exec_(b"ROLLBACK TO SAVEPOINT lockstep_read; RELEASE SAVEPOINT lockstep_read")
-    else:
-        result = connection.exec_(text)
-    return result if result.status == ExecStatus.TUPLES_OK else None
+        return []
+    inside = connection.transaction_status == TransactionStatus.INTRANS
+    connection.send_query("; ".join([_SAVEPOINT, *queries, _BACK] if inside else queries).encode())
+    results = waiting.wait(generators.execute(connection), connection.socket)
+    if inside and connection.transaction_status == TransactionStatus.INERROR:
+        connection.exec_(_BACK.encode())
+    found = [result for result in results if result.status == ExecStatus.TUPLES_OK]
+    return found if len(found) == len(queries) else []
+
+
+_SAVEPOINT = "SAVEPOINT lockstep_read"
+_BACK = "ROLLBACK TO SAVEPOINT lockstep_read; RELEASE SAVEPOINT lockstep_read"
 
 
 def _server_table(listed: dict[str, Any], model: Any) -> ServerTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import threading
@@ -204,8 +205,13 @@ class RecordingWriter:
 
 def _set_fields(record: Any) -> dict[str, Any]:
     """Return the fields that differ from their defaults; most do not."""
-    pairs = ((field, getattr(record, field.name)) for field in fields(record))
-    return {field.name: value for field, value in pairs if value != field.default and value not in ((), {})}
+    pairs = ((name, default, getattr(record, name)) for name, default in _defaults(record.__class__))
+    return {name: value for name, default, value in pairs if value != default and value not in ((), {})}
+
+
+@functools.cache
+def _defaults(kind: Any) -> list[tuple[str, Any]]:
+    return [(field.name, field.default) for field in fields(kind)]
 
 
 def read_recording(path: Path) -> Recording:

@@ -1,6 +1,6 @@
 """The explorer agrees with itself and with PostgreSQL's own tool, on programs that nobody chose.
 
-``RACE_EXAMPLES=1000`` takes as many examples of each, other ones every time.
+``RACE_EXAMPLES=1000`` takes as many examples of each, other ones every time, as is done every night.
 """
 
 import os
@@ -72,9 +72,8 @@ def reduced_agrees(scenario: Scenario, full: Exploration) -> None:
     assert reduced.schedules <= full.schedules
 
 
-@pytest.mark.parametrize("actors", [2, 3])
-def test_they_agree_on_writers_that_compare_a_version_and_of_which_some_come_too_late(actors: int) -> None:
-    scenario = Scenario(set_up=stories.one_seat, actors=[compares] * actors, invariant=bool, observe=stories.price)
+def test_they_agree_on_writers_that_compare_a_version_and_of_which_one_comes_too_late() -> None:
+    scenario = Scenario(set_up=stories.one_seat, actors=[compares] * 2, invariant=bool, observe=stories.price)
     full, reduced = explore(scenario, reduction="none"), explore(scenario)
 
     assert ends(reduced) == ends(full)
@@ -160,31 +159,31 @@ def raises_unless_issued(pks: list[int]) -> int:
     return Seat.objects.filter(~Exists(Ticket.objects.all()), pk=pks[1]).update(price=F("price") + 1)
 
 
-@examples(20)
+@examples(8)
 @given(first=programs, second=programs)
 def test_reduced_and_full_search_find_the_same_outcomes(first: Program, second: Program) -> None:
     agree(race(first, second))
 
 
-@examples(6)
+@examples(3)
 @given(first=serializable, second=serializable)
 def test_they_agree_on_serializable_transactions_with_a_retry(first: Program, second: Program) -> None:
     agree(among([retried(first), retried(second)]))
 
 
-@examples(6)
+@examples(3)
 @given(first=short, second=short, third=short)
 def test_they_agree_on_three_actors(first: Program, second: Program, third: Program) -> None:
     agree(race(first, second, third), most=2 * MOST)
 
 
-@examples(5)
+@examples(2)
 @given(first=briefly_serializable, second=briefly_serializable, third=briefly_serializable)
 def test_they_agree_on_three_serializable_actors(first: Program, second: Program, third: Program) -> None:
     agree(race(first, second, third), most=2 * MOST)
 
 
-@examples(12)
+@examples(5)
 @given(first=inserting_last(most=2), second=inserting_last(most=2))
 def test_they_agree_on_serializable_transactions_that_insert_last(first: Program, second: Program) -> None:
     agree(among([retried(first), retried(second)]))
@@ -196,7 +195,7 @@ def test_they_agree_on_three_of_which_one_inserts_last(first: Program, second: P
     agree(race(first, second, third), most=2 * MOST)
 
 
-@examples(36)
+@examples(18)
 @given(raced=st.lists(programs, min_size=2, max_size=3), seed=st.integers(0, 9999))
 def test_a_random_schedule_comes_out_as_in_isolationtester(raced: list[Program], seed: int) -> None:
     scenario = race(*raced, observe=lambda pks: tables("shop_seat", "shop_ticket"))
