@@ -20,7 +20,9 @@ __all__ = [
     "ANOTHER_OBJECT",
     "ANOTHER_USER",
     "LOWER_LIMIT",
+    "NOT_MET",
     "OTHER_ORDER",
+    "TIME_OVER",
     "VERDICTS",
     "Against",
     "Finding",
@@ -38,6 +40,10 @@ LOWER_LIMIT: Final = "a lower limit"
 Against = Literal["", "another user", "another object", "the other order", "a lower limit"]
 """How one is raced with itself: the same, by a copy of its user, for another row, with rows that it locks exchanged, or
 where the limit of what it counts is lowered for both."""
+
+
+TIME_OVER, NOT_MET = "the time was over", "its tests did not come to it"
+"""Reasons for which a candidate was not tried that another search may not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +113,11 @@ class Finding(Place):
     """Time that it took."""
     spent: float = 0.0
     """Seconds of the budget that were used by then."""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether a further search may decide it."""
+        return self.verdict == "not decided" or (self.verdict == "not tried" and self.reason in (TIME_OVER, NOT_MET))
 
 
 class Findings:

@@ -22,7 +22,7 @@ import pytest
 
 from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.progress import Progress
-from django_lockstep.lab.finder.report.races import NOTHING_TRIED
+from django_lockstep.lab.finder.report.races import NOT_DECIDED, NOTHING_TRIED
 from django_lockstep.lab.finder.sessions import LOOK_AGAIN, LocalSession, Session, run_sessions
 from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.workers.cluster import Cluster, connect
@@ -185,7 +185,7 @@ def confirm_in_second_session(
             progress=progress,
             write_line=reporter.write_line,
             # Of several sessions none knows what the others have found.
-            completed=(0, 1, NOTHING_TRIED),
+            completed=(0, 1, NOTHING_TRIED, NOT_DECIDED),
             interrupted=pytest.ExitCode.INTERRUPTED,
             option=f"--race-confirm={recording}",
         )

@@ -35,7 +35,9 @@ _OF_LOCKED = f"SELECT {_text('l.relation', 'l.mode')}, {_COMMON} FROM {_LOCKS}"
 _OF_ALL = f"""
 SELECT concat_ws(',', (SELECT {_text("l.relation", "l.mode")} FROM {_LOCKS}), (
     SELECT {_text("c.oid", "'-'")} FROM pg_class c
-    WHERE c.oid >= 16384 AND c.relkind IN ('r', 'i', 'S', 'm'))), {_COMMON}
+    WHERE c.oid >= 16384 AND c.relkind IN ('r', 'i', 'S', 'm')
+          -- Without these two nothing was done to it; a scan of an empty table looks at no block.
+          AND pg_stat_get_xact_numscans(c.oid) + pg_stat_get_xact_blocks_fetched(c.oid) > 0)), {_COMMON}
 """
 """Also of relations whose locks are gone: what failed has released them, be it caught in a function."""
 _ENDS = re.compile(r"(COMMIT|END|ROLLBACK|ABORT)\b(?!.*\bTO\b)", re.IGNORECASE | re.DOTALL)

@@ -110,7 +110,7 @@ class Transaction:
     def begin(self, operation: Operation) -> None:
         """Note what a step is about to read; a step that waits has read it, too."""
         statement = self.statement(operation)
-        operation.may_catch = self._catalog.functions.catch
+        operation.may_catch = self._catalog.functions.catch and statement.may_run_code
         if self._is_first(statement):
             self._since = self._commits.count
         self._named |= _rows_read(statement)

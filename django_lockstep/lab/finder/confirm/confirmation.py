@@ -31,7 +31,9 @@ from django_lockstep.lab.finder.findings import (
     ANOTHER_OBJECT,
     ANOTHER_USER,
     LOWER_LIMIT,
+    NOT_MET,
     OTHER_ORDER,
+    TIME_OVER,
     Against,
     Finding,
     Findings,
@@ -195,7 +197,7 @@ class Confirmation:
         failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
         if (message := next(filter(None, failed), None)) is not None:
             return f"its test failed before it came to it: {message}"
-        return "the time was over" if self._is_over else "its tests did not come to it"
+        return TIME_OVER if self._is_over else NOT_MET
 
     def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
         for candidate in self._round:
@@ -373,7 +375,7 @@ class Confirmation:
 
     def _add(self, finding: Finding) -> None:
         # Without a reason, there was no try at its place.
-        reason = finding.reason or ("the time was over" if self._is_over else "its partner was not reached there")
+        reason = finding.reason or (TIME_OVER if self._is_over else "its partner was not reached there")
         finding = replace(finding, reason=reason, spent=round(self._spent, 1))
         self._findings.add(finding)
         self._on_finding(finding)

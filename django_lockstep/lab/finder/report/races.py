@@ -19,6 +19,7 @@ from django_lockstep.lab.wording import counted, listed
 __all__ = [
     "MOST_UNITS",
     "NOTHING_TRIED",
+    "NOT_DECIDED",
     "STATUSES",
     "Entry",
     "Race",
@@ -36,6 +37,8 @@ STATUSES = (_CONFIRMED, "suppressed", *_OTHERS)
 """The verdicts; a race that is confirmed and accepted counts as suppressed."""
 NOTHING_TRIED = 11
 """pytest's exit status if nothing was looked at; 2 to 5 are its own, 10 is a missed outcome's."""
+NOT_DECIDED = 12
+"""pytest's exit status if no race is confirmed, and a further search may confirm one."""
 _IF_SOME = {"suppressed", "not decided"}
 
 
@@ -166,21 +169,27 @@ class Report:
 
     @property
     def obstacle(self) -> str:
-        """Why nothing was looked at, in a line; empty if a candidate was tried, or there is none to be tried."""
+        """What was not looked at, in a line; empty if a further search of these candidates finds no more."""
         if self.is_empty:
             return " ".join(["NOTHING WAS LOOKED AT: nothing that a test writes was recorded.", *self.notes])
         reasons = Counter(entry.finding.reason for entry in self.entries if entry.finding.verdict == "not tried")
-        if not self.tried or not reasons or reasons.total() < len(self.entries):
+        if not self.tried:
             return ""
-        ((reason, _),) = reasons.most_common(1)
-        return f"NOTHING WAS LOOKED AT: none of {counted(len(self.entries), 'candidate')} was tried: {reason}"
+        candidates = counted(len(self.entries), "candidate")
+        if reasons and reasons.total() == len(self.entries):
+            ((reason, _),) = reasons.most_common(1)
+            return f"NOTHING WAS LOOKED AT: none of {candidates} was tried: {reason}"
+        left = sum(entry.finding.is_left for entry in self.entries)
+        return f"NOT ALL WAS LOOKED AT: {left} of {candidates} left for a longer search" if left else ""
 
     @property
     def exit_status(self) -> int:
-        """1 if a race is confirmed that the project does not accept, `NOTHING_TRIED` if nothing was looked at, or 0."""
+        """1 if a race is confirmed that the project does not accept, `NOTHING_TRIED`, `NOT_DECIDED`, or 0."""
         if any(entry.status == "confirmed" for entry in self.entries):
             return 1
-        return NOTHING_TRIED if self.obstacle else 0
+        if not self.obstacle:
+            return 0
+        return NOT_DECIDED if any(entry.finding.verdict != "not tried" for entry in self.entries) else NOTHING_TRIED
 
 
 def _reasons(entry: Entry) -> Iterable[str]:

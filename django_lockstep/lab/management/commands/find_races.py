@@ -31,7 +31,7 @@ from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.report.files import require_report, write_reports
-from django_lockstep.lab.finder.report.races import NOTHING_TRIED, Report, read_suppressions, report_on
+from django_lockstep.lab.finder.report.races import NOT_DECIDED, NOTHING_TRIED, Report, read_suppressions, report_on
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
 from django_lockstep.lab.finder.sessions import LocalSession, run_sessions
 from django_lockstep.lab.finder.shares import Share, parse_budget
@@ -90,8 +90,8 @@ class Command(BaseCommand):
         except (FinderError, ValueError, OSError) as error:
             raise CommandError(str(error), returncode=2) from error
         if status:
-            # pytest's 11; `explore` ends with 1 to 3
-            raise SystemExit(4 if status == NOTHING_TRIED else status)
+            # `explore` ends with 1 to 3
+            raise SystemExit({NOTHING_TRIED: 4, NOT_DECIDED: 5}.get(status, status))
 
     def _require_processes(self, options: dict[str, Any]) -> None:
         number = options["processes"]

@@ -65,6 +65,15 @@ CASES = {
         *trigger("BEGIN PERFORM made_next(); RETURN OLD; END", "BEFORE DELETE"),
         first="DELETE FROM made_b WHERE id = 0",
     ),
+    "trigger on what CASCADE deletes, which catches its error": counting(
+        PLAIN.replace("v int", "v int REFERENCES made_b ON DELETE CASCADE"),
+        "CREATE FUNCTION made_fails() RETURNS int LANGUAGE plpgsql AS "
+        "$$ BEGIN IF made_seen() = 1 THEN RAISE 'no'; END IF; RETURN 1; END $$",
+        *trigger(
+            "BEGIN PERFORM made_fails(); RETURN OLD; EXCEPTION WHEN others THEN RETURN NULL; END", "BEFORE DELETE"
+        ),
+        first="DELETE FROM made_b WHERE id = 0",
+    ),
     "default": counting(
         "CREATE TABLE made_a (id int PRIMARY KEY, v int DEFAULT made_next())",
         first="INSERT INTO made_a (id) VALUES (3)",

@@ -181,11 +181,12 @@ def test_nothing_confirmed_is_0(tmp_path: Path) -> None:
     ("verdict", "status", "line"),
     [
         ("not tried", 11, "NOTHING WAS LOOKED AT: none of 2 candidates was tried: the time was over"),
-        ("not confirmed", 0, ""),
-        ("confirmed", 1, ""),
+        ("not confirmed", 12, "NOT ALL WAS LOOKED AT: 1 of 2 candidates left for a longer search"),
+        ("not decided", 12, "NOT ALL WAS LOOKED AT: 2 of 2 candidates left for a longer search"),
+        ("confirmed", 1, "NOT ALL WAS LOOKED AT: 1 of 2 candidates left for a longer search"),
     ],
 )
-def test_where_nothing_was_tried_the_last_line_and_the_status_say_so(
+def test_where_not_all_was_tried_the_last_line_and_the_status_say_so(
     tmp_path: Path, verdict: Any, status: int, line: str
 ) -> None:
     store = findings(tmp_path, "a", "b")
@@ -194,7 +195,7 @@ def test_where_nothing_was_tried_the_last_line_and_the_status_say_so(
     report = report_on(store, [], root=tmp_path)
 
     assert (report.exit_status, report.obstacle) == (status, line)
-    assert as_text(report).splitlines()[-1].startswith("NOTHING") == bool(line)
+    assert as_text(report).splitlines()[-1] == line
 
 
 def test_a_death_is_that_of_the_test_which_a_session_began_and_did_not_end(tmp_path: Path) -> None:

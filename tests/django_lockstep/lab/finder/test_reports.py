@@ -124,10 +124,11 @@ def test_the_text_names_what_is_suppressed(report: Report) -> None:
     )
     assert "\n2. CONFIRMED: seat ends with price 110 instead of 120.\n  suppressed: one cashier only\n" in text
     assert "\nnot tried:\n  1 candidate: the time was over\n    in POST sell/\n" in text
-    assert text.splitlines()[-3:] == [
+    assert text.splitlines()[-4:] == [
         "1. seat ends with price 110 instead of 120. POST sell/, at box/office.py:4",
         "2. suppressed: seat ends with price 110 instead of 120. POST refund/, at box/office.py:4",
         "2 races; 4 candidates: 1 confirmed, 1 suppressed, 1 not confirmed, 1 not tried",
+        "NOT ALL WAS LOOKED AT: 1 of 4 candidates left for a longer search",
     ]
 
 
