@@ -40,6 +40,8 @@ _LOCK = "SELECT pg_advisory_lock(hashtextextended(%s, 0))"
 _TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
 _OTHERS = "SELECT datname FROM pg_database WHERE starts_with(datname::text, %s) AND datname <> %s"
+# A DROP DATABASE that is interrupted leaves the database invalid: it can only be dropped.
+_IS_INVALID = "SELECT datconnlimit = -2 FROM pg_database WHERE datname = %s"
 _RIGHT = "SELECT current_user, rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user"
 _SETTINGS = ("AUTH_USER_MODEL", "DATABASE_ROUTERS", "DEFAULT_AUTO_FIELD", "INSTALLED_APPS", "LANGUAGE_CODE")
 """Settings that decide what migrations create."""
@@ -154,8 +156,11 @@ def _create_copy(cursor: Any, aliases: Sequence[str], *, project: str, template:
     # Locked until the copy is made, so that no other process creates the template too, or drops it.
     cursor.execute(_LOCK, [template])
     try:
-        cursor.execute("SELECT FROM pg_database WHERE datname = %s", [template])
-        if not cursor.rowcount:
+        cursor.execute(_IS_INVALID, [template])
+        found = cursor.fetchone()
+        if found == (True,):
+            _drop(cursor, template)
+        if found != (False,):
             _create_template(cursor, aliases, project=project, template=template)
         name = _lock_new_name(cursor, project)
         cursor.execute(f"CREATE DATABASE {quote_name(name)} TEMPLATE {quote_name(template)}")

@@ -34,6 +34,10 @@ def counting(*schema: str, first: str, second: str = "UPDATE made_counter SET n 
 
 
 PLAIN = "CREATE TABLE made_a (id int PRIMARY KEY, v int)"
+FAILS = (
+    "CREATE FUNCTION made_fails() RETURNS int LANGUAGE plpgsql AS "
+    "$$ BEGIN IF made_seen() = 1 THEN RAISE 'no'; END IF; RETURN 1; END $$"
+)
 CHILD = "CREATE TABLE made_b (id int PRIMARY KEY, a int REFERENCES made_a)"
 CASES = {
     "exclusion, two rows each": Case(
@@ -67,8 +71,7 @@ CASES = {
     ),
     "trigger on what CASCADE deletes, which catches its error": counting(
         PLAIN.replace("v int", "v int REFERENCES made_b ON DELETE CASCADE"),
-        "CREATE FUNCTION made_fails() RETURNS int LANGUAGE plpgsql AS "
-        "$$ BEGIN IF made_seen() = 1 THEN RAISE 'no'; END IF; RETURN 1; END $$",
+        FAILS,
         *trigger(
             "BEGIN PERFORM made_fails(); RETURN OLD; EXCEPTION WHEN others THEN RETURN NULL; END", "BEFORE DELETE"
         ),
@@ -335,16 +338,14 @@ CASES = {
     ),
     "statement that failed in a savepoint": counting(
         PLAIN,
-        "CREATE FUNCTION made_fails() RETURNS int LANGUAGE plpgsql AS "
-        "$$ BEGIN IF made_seen() = 1 THEN RAISE 'no'; END IF; RETURN 1; END $$",
+        FAILS,
         "CREATE FUNCTION made_caught() RETURNS int LANGUAGE plpgsql AS "
         "$$ BEGIN RETURN made_fails(); EXCEPTION WHEN others THEN RETURN 9; END $$",
         first="SELECT made_caught()",
     ),
     "statement that failed": counting(
         PLAIN,
-        "CREATE FUNCTION made_fails() RETURNS int LANGUAGE plpgsql AS "
-        "$$ BEGIN IF made_seen() = 1 THEN RAISE 'no'; END IF; RETURN 1; END $$",
+        FAILS,
         first="SELECT made_fails()",
     ),
     "trigger that notifies": Case(

@@ -6,7 +6,6 @@
 import os
 
 import pytest
-from django.db import transaction
 from django.db.models import Exists, F
 from hypothesis import HealthCheck, Phase, assume, event, given, settings
 from hypothesis import strategies as st
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from django_lockstep.lab.explorer import Exploration, Scenario, ScheduleError, explore
 from django_lockstep.lab.explorer.spec.specs import write_spec
 from django_lockstep.locking import isolated_transaction
-from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.isolationtester import disagreements, tables
 from tests.django_lockstep.lab.explorer.programs import (
     LEVELS,
@@ -72,14 +70,6 @@ def reduced_agrees(scenario: Scenario, full: Exploration) -> None:
     assert reduced.schedules <= full.schedules
 
 
-def test_they_agree_on_writers_that_compare_a_version_and_of_which_one_comes_too_late() -> None:
-    scenario = Scenario(set_up=stories.one_seat, actors=[compares] * 2, invariant=bool, observe=stories.price)
-    full, reduced = explore(scenario, reduction="none"), explore(scenario)
-
-    assert ends(reduced) == ends(full)
-    assert reduced.schedules < full.schedules
-
-
 def reads_more_once_the_first_has_changed(pks: list[int]) -> int:
     with isolated_transaction(isolation_level="repeatable read"):
         seen = total(seats(pks[0]))
@@ -97,13 +87,6 @@ def test_snapshots_depend_on_commits_of_other_rows(actors: int, schedules: int) 
     apart = race(*(("repeatable read", (("read", number), ("add", number))) for number in range(actors)))
 
     assert explore(apart).schedules == schedules
-
-
-def compares(pk: int) -> int:
-    """Change the seat if its price is still what was read, and say whether it was."""
-    seen = stories.price(pk)
-    with transaction.atomic():
-        return Seat.objects.filter(pk=pk, price=seen).update(price=seen + 10)
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,15 @@ def test_one_template_is_kept_and_copied(project: str) -> None:
     assert migrated.call_count == 1
 
 
+def test_a_template_that_somebody_was_killed_dropping_is_made_anew(project: str) -> None:
+    with migrations() as migrated:
+        for made in (1, 2):
+            with scratch_databases():
+                assert migrated.call_count == made
+            with connection.cursor() as cursor:
+                cursor.execute("UPDATE pg_database SET datconnlimit = -2 WHERE datname = %s", names(project))
+
+
 def test_another_state_of_the_migrations_has_another_template(project: str, settings: Any) -> None:
     kept = []
     with migrations() as migrated:
