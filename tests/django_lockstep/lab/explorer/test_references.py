@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group, User
 from django.db import transaction
 
 from django_lockstep.lab.explorer import Scenario, explore
@@ -49,6 +50,16 @@ def test_a_row_that_refers_to_the_other_ones_row_does() -> None:
     wrong = [difference for outcome in result.outcomes for difference in outcome.differences]
     assert result.verdict == "broken"
     assert any("article_id bob#1 instead of ada#1" in difference for difference in wrong), wrong
+
+
+def test_who_made_the_only_row_of_a_table_does_not() -> None:
+    def joins(fixture: Any) -> None:
+        user, _ = User.objects.get_or_create(username="ada")
+        user.groups.add(Group.objects.get_or_create(name="guests")[0])
+
+    result = explore(Scenario(set_up=lambda: None, actors=[joins] * 2), directed=True)
+
+    assert (result.verdict, len(result.outcomes)) == ("nothing found", 1), result.reason
 
 
 def test_rows_that_were_rolled_back_are_not_counted() -> None:

@@ -173,10 +173,6 @@ def test_the_status_is_1_for_one_that_is_not_suppressed(tmp_path: Path, suppress
     assert report_on(store, accepted, root=tmp_path).exit_status == status
 
 
-def test_nothing_confirmed_is_0(tmp_path: Path) -> None:
-    assert report_on(findings(tmp_path, "a"), [], root=tmp_path).exit_status == 0
-
-
 @pytest.mark.parametrize(
     ("verdict", "status", "line"),
     [
