@@ -98,9 +98,8 @@ def test_whichever_process_answers_it_is_seen_and_stopped(server: Server, pgdata
 def test_a_server_that_was_started_again_knows_what_goes_on_or_how_it_ended(server: Server, pgdata: Path) -> None:
     server.post("/lab/runs/", all="1")
     # Those of an earlier run are shown while this one starts.
-    until(
-        lambda: bool(re.search(r"(?s)\(\d+ of \d+\).*verdict holds", server.get("/lab/"))), "a race to end", patience=60
-    )
+    begun = re.compile(r"(?s)\(\d+ of \d+\).*verdict holds")
+    until(lambda: begun.search(server.get("/lab/")) is not None, "a race to end", patience=60)
     server.stop()
     assert processes_of_runs(pgdata) != []
     server.start()

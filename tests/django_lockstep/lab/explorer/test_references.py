@@ -40,12 +40,8 @@ def test_a_row_that_refers_to_the_other_ones_row_does() -> None:
         newest = Article.objects.latest("pk")
         Comment.objects.create(article=newest)
 
-    result = explore(
-        Scenario(
-            set_up=lambda: Author.objects.create().pk, actors={"ada": answers_the_newest, "bob": answers_the_newest}
-        ),
-        directed=True,
-    )
+    actors = {"ada": answers_the_newest, "bob": answers_the_newest}
+    result = explore(Scenario(set_up=lambda: Author.objects.create().pk, actors=actors), directed=True)
 
     wrong = [difference for outcome in result.outcomes for difference in outcome.differences]
     assert result.verdict == "broken"
