@@ -20,7 +20,7 @@ __all__ = [
     "ANOTHER_OBJECT",
     "ANOTHER_USER",
     "LOWER_LIMIT",
-    "NOT_MET",
+    "NOT_REACHED",
     "OTHER_ORDER",
     "TIME_OVER",
     "VERDICTS",
@@ -40,10 +40,8 @@ LOWER_LIMIT: Final = "a lower limit"
 Against = Literal["", "another user", "another object", "the other order", "a lower limit"]
 """How one is raced with itself: the same, by a copy of its user, for another row, with rows that it locks exchanged, or
 where the limit of what it counts is lowered for both."""
-
-
-TIME_OVER, NOT_MET = "the time was over", "its tests did not come to it"
-"""Reasons for which a candidate was not tried that another search may not have."""
+TIME_OVER, NOT_REACHED = "the time was over", "its tests did not reach it"
+"""Reasons why a candidate was not tried, which a further search may remove."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +115,9 @@ class Finding(Place):
     @property
     def is_left(self) -> bool:
         """Whether a further search may decide it."""
-        return self.verdict == "not decided" or (self.verdict == "not tried" and self.reason in (TIME_OVER, NOT_MET))
+        return self.verdict == "not decided" or (
+            self.verdict == "not tried" and self.reason in (TIME_OVER, NOT_REACHED)
+        )
 
 
 class Findings:

@@ -152,8 +152,8 @@ def _row_difference(ours: StateRow, theirs: StateRow, *, alone: bool) -> str:
 # Keys that a sequence generates depend on the schedule: the actor that inserts first gets the lower one. Two ends that
 # differ in such keys alone are the same end, but which row refers to which is part of it. So wherever a key of a new
 # row stands, in a column of any type, in a text or a JSON value, it is replaced by the actor that made the row, and a
-# number that counts what this actor made in the table and is still there. Of the only new row of a table the actor is
-# left out: whoever made it, it is the same row. No other number is taken for a key, because
+# number that counts what this actor made in the table and is still there. If a table has only one new row, its label
+# names no actor, because the database does not say who made it. Other numbers are not mistaken for keys, because
 # sequences begin every run at numbers that nothing else is likely to have.
 
 FIRST_KEY = 700_000
@@ -170,13 +170,13 @@ def label_keys(keys: Iterable[int], makers: Mapping[str, str]) -> dict[str, str]
 
     ``keys`` are those of rows that are still there. Numbers of the set-up are the same in every run, and stay.
     """
-    there = list(map(str, sorted(keys)))
+    ordered = list(map(str, sorted(keys)))
     counts: Counter[str] = Counter()
     labels = {key: f"{maker}#gone" for key, maker in makers.items() if key.isdigit() and int(key) > FIRST_KEY}
-    for key in there:
+    for key in ordered:
         if key in labels:
             counts[makers[key]] += 1
-            labels[key] = f"{makers[key] if len(there) > 1 else ''}#{counts[makers[key]]}"
+            labels[key] = f"{makers[key] if len(ordered) > 1 else ''}#{counts[makers[key]]}"
     return labels
 
 

@@ -157,10 +157,10 @@ def _create_copy(cursor: Any, aliases: Sequence[str], *, project: str, template:
     cursor.execute(_LOCK, [template])
     try:
         cursor.execute(_IS_INVALID, [template])
-        found = cursor.fetchone()
-        if found == (True,):
+        is_invalid = cursor.fetchone()
+        if is_invalid == (True,):
             _drop(cursor, template)
-        if found != (False,):
+        if is_invalid != (False,):  # dropped now, or never made
             _create_template(cursor, aliases, project=project, template=template)
         name = _lock_new_name(cursor, project)
         cursor.execute(f"CREATE DATABASE {quote_name(name)} TEMPLATE {quote_name(template)}")

@@ -31,7 +31,7 @@ from django_lockstep.lab.finder.findings import (
     ANOTHER_OBJECT,
     ANOTHER_USER,
     LOWER_LIMIT,
-    NOT_MET,
+    NOT_REACHED,
     OTHER_ORDER,
     TIME_OVER,
     Against,
@@ -197,7 +197,7 @@ class Confirmation:
         failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
         if (message := next(filter(None, failed), None)) is not None:
             return f"its test failed before it came to it: {message}"
-        return TIME_OVER if self._is_over else NOT_MET
+        return TIME_OVER if self._is_over else NOT_REACHED
 
     def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
         for candidate in self._round:

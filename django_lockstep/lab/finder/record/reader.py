@@ -266,8 +266,8 @@ def _ask(driver: Any, *queries: str) -> list[Any]:
     results = waiting.wait(generators.execute(connection), connection.socket)
     if inside and connection.transaction_status == TransactionStatus.INERROR:
         connection.exec_(_BACK.encode())
-    found = [result for result in results if result.status == ExecStatus.TUPLES_OK]
-    return found if len(found) == len(queries) else []
+    answers = [result for result in results if result.status == ExecStatus.TUPLES_OK]
+    return answers if len(answers) == len(queries) else []
 
 
 _SAVEPOINT = "SAVEPOINT lockstep_read"

@@ -168,16 +168,19 @@ class Report:
         return rest
 
     @property
+    def is_untried(self) -> bool:
+        """Whether nothing was recorded, or a search has tried none of the candidates."""
+        verdicts = {entry.finding.verdict for entry in self.entries}
+        return self.is_empty or (self.tried and verdicts == {"not tried"})
+
+    @property
     def obstacle(self) -> str:
         """What was not looked at, in a line; empty if a further search of these candidates finds no more."""
         if self.is_empty:
             return " ".join(["NOTHING WAS LOOKED AT: nothing that a test writes was recorded.", *self.notes])
-        reasons = Counter(entry.finding.reason for entry in self.entries if entry.finding.verdict == "not tried")
-        if not self.tried:
-            return ""
         candidates = counted(len(self.entries), "candidate")
-        if reasons and reasons.total() == len(self.entries):
-            ((reason, _),) = reasons.most_common(1)
+        if self.is_untried:
+            ((reason, _),) = Counter(entry.finding.reason for entry in self.entries).most_common(1)
             return f"NOTHING WAS LOOKED AT: none of {candidates} was tried: {reason}"
         left = sum(entry.finding.is_left for entry in self.entries)
         return f"NOT ALL WAS LOOKED AT: {left} of {candidates} left for a longer search" if left else ""
@@ -187,9 +190,9 @@ class Report:
         """1 if a race is confirmed that the project does not accept, `NOTHING_TRIED`, `NOT_DECIDED`, or 0."""
         if any(entry.status == "confirmed" for entry in self.entries):
             return 1
-        if not self.obstacle:
-            return 0
-        return NOT_DECIDED if any(entry.finding.verdict != "not tried" for entry in self.entries) else NOTHING_TRIED
+        if self.is_untried:
+            return NOTHING_TRIED
+        return NOT_DECIDED if self.obstacle else 0
 
 
 def _reasons(entry: Entry) -> Iterable[str]:

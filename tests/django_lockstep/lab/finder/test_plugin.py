@@ -351,7 +351,7 @@ def test_django_that_is_not_set_up_is_named(tmp_path: Path) -> None:
         (["--find-races", "--race-budget=0.0000001"], "none of 1 candidate was tried: the time was over"),
         (
             ["--race-confirm=races.jsonl", "-k", "nowhere"],
-            "none of 1 candidate was tried: its tests did not come to it",
+            "none of 1 candidate was tried: its tests did not reach it",
         ),
     ],
 )
