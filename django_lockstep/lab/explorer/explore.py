@@ -14,7 +14,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.audit import audit_search
 from django_lockstep.lab.explorer.driver.trace import CAUSES, MAX_STEPS, Limits, Trace
-from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, ScheduleError, Stuck
+from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, RestartSearch, ScheduleError, Stuck
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Errors, ExploreOptions, Reduction, SessionOptions, Victim
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, learn_differences, play_next, require_steered
@@ -331,6 +331,8 @@ def _confirm(
     session: ExplorationSession, failure: Run, *, judged: JudgedRun, before: TracedResult
 ) -> tuple[Run, Nondeterminism | Stuck | None]:
     """Run the wrong schedule again, keeping the values read; it must end wrong again, with the same errors."""
+    if session.scenario.invariant is None and session.oracle.learn_from_serial_runs():
+        raise RestartSearch
     session.keep_values()
     moves = parse_schedule(failure.schedule, actors=len(session.names))
     for _ in range(ATTEMPTS):

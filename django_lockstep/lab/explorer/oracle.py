@@ -14,10 +14,12 @@ from django_lockstep.lab.explorer.requests import Response
 from django_lockstep.lab.explorer.tables.final_state import (
     FinalState,
     Labels,
+    canonical_state,
     comparison_text,
     describe_difference,
     differing_columns,
     label_text,
+    with_labels,
     without_columns,
 )
 from django_lockstep.lab.scenario import Scenario
@@ -67,7 +69,7 @@ class Objection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Comparable:
+class Comparable:
     """The part of a result that is compared."""
 
     state: FinalState
@@ -78,13 +80,13 @@ class _Comparable:
     def key(self) -> tuple[object, ...]:
         return tuple(self.errors.items()), tuple(self.results.items()), comparison_text(self.state)
 
-    def describe_difference(self, expected: _Comparable) -> list[str]:
+    def describe_difference(self, expected: Comparable) -> list[str]:
         """Return in words what differs from the expected result."""
         names = sorted({*self.results, *expected.results, *self.errors, *expected.errors})
         answers = (self._answer_difference(name, expected) for name in names)
         return [*describe_difference(self.state, expected.state), *filter(None, answers)]
 
-    def _answer_difference(self, name: str, expected: _Comparable) -> str:
+    def _answer_difference(self, name: str, expected: Comparable) -> str:
         """Return in words what the actor returned or raised instead of the expected; empty if it is that."""
         (verb, value), (other_verb, due) = self._answer(name), expected._answer(name)
         if (verb, value) == (other_verb, due):
@@ -117,7 +119,9 @@ class Oracle:
         self._ignored = set(ignore)
         self._serial_runs: dict[tuple[int, ...], RunResult | None] = {}
         """By the order of the actors; None where one did not end."""
-        self._serial: dict[tuple[int, ...], _Comparable] = {}
+        self._serial: dict[tuple[int, ...], Comparable] = {}
+        self._shown: dict[str, tuple[FinalState, Mapping[str, str]]] = {}
+        """How ends are shown that differ in keys of new rows alone: as the first of them."""
 
     @property
     def not_compared(self) -> tuple[str, ...]:
@@ -126,28 +130,32 @@ class Oracle:
 
     def key(self, end: RunResult) -> tuple[object, ...]:
         """Return a key that is equal for equivalent results."""
-        return self._comparable(end).key
+        return self.comparable(end).key
 
-    def comparable_state(self, state: FinalState) -> FinalState:
-        """Return the state without the columns that are not compared."""
-        return without_columns(state, self._ignored)
+    def comparable(self, end: RunResult) -> Comparable:
+        """Return what is compared: the same for ends that differ in generated keys and ignored columns alone."""
+        state, results = without_columns(end.state, self._ignored), self._plain(end)
+        labelled = {name: label_text(text, end.labels) for name, text in results.items()}
+        form = canonical_state(state, results, end.labels)
+        shown_state, shown_results = self._shown.setdefault(form, (with_labels(state, end.labels), labelled))
+        return Comparable(state=shown_state, results=shown_results, errors=_error_names(end.errors))
 
-    def results(self, end: RunResult) -> dict[str, str]:
-        """Return the results that are compared as text, with labels for generated keys."""
+    def _plain(self, end: RunResult) -> dict[str, str]:
+        """Return the results that are compared as text."""
         results = {name: result for name, result in end.results.items() if _RESULT.format(name) not in self._ignored}
         for name, result in results.items():
             if isinstance(result, Response) and _LOCATION.format(name) in self._ignored:
                 results[name] = replace(result, location="")
-        return {name: label_text(text, end.labels) for name, text in plain_results(results).items()}
+        return plain_results(results)
 
     def learn(self, first: RunResult, second: RunResult) -> bool:
         """Note what differs between two results of the same schedule; return whether that is new."""
-        mine, theirs = self.results(first), self.results(second)
+        mine, theirs = self.comparable(first), self.comparable(second)
         # Then the runs differ as a whole, and ignoring columns would hide that.
-        if _error_names(first.errors) != _error_names(second.errors):
+        if mine.errors != theirs.errors:
             return False
-        columns = differing_columns(self.comparable_state(first.state), self.comparable_state(second.state))
-        for name in (name for name in mine if mine[name] != theirs.get(name)):
+        columns = differing_columns(mine.state, theirs.state)
+        for name in (name for name in mine.results if mine.results[name] != theirs.results.get(name)):
             results = first.results[name], second.results.get(name)
             locations = {result.location for result in results if isinstance(result, Response)}
             # With a token in the location, the status still counts.
@@ -160,10 +168,19 @@ class Oracle:
         self._ignored.update(columns)
         # Serial results were compared with them.
         self._serial.clear()
+        self._shown.clear()
 
     def note_serial_run(self, order: Sequence[int], end: RunResult) -> None:
         """Note how actors, given by their indexes, ended one after the other, so that they need not be run so again."""
         self._serial_runs.setdefault(tuple(order), end)
+
+    def learn_from_serial_runs(self) -> bool:
+        """Run the serial orders that are known once more, and note what differs now; return whether that is new.
+
+        Between the two the clock may have gone on, and what it says have got into a text.
+        """
+        pairs = ((end, self._run_serially(order)) for order, end in self._serial_runs.items() if end is not None)
+        return any(again is not None and self.learn(end, again) for end, again in pairs)
 
     def objection(self, end: RunResult) -> Objection:
         """Return what is wrong with the result."""
@@ -172,9 +189,9 @@ class Oracle:
         return Objection(self._scenario.objection(end.fixture, end.results, end.errors))
 
     def _serial_objection(self, end: RunResult) -> Objection:
-        mine = self._comparable(end)
+        mine = self.comparable(end)
         succeeded = frozenset(self._names).difference(mine.errors)
-        candidates: list[_Comparable] = []
+        candidates: list[Comparable] = []
         # Actors that raised have either done nothing, or what they do before they raise when they run alone.
         for names, errors in ((succeeded, {}), (frozenset(self._names), mine.errors)):
             for serial in (serial for serial in self._serial_ends(names) if serial.errors == errors):
@@ -185,9 +202,9 @@ class Oracle:
         answers = [(name, answer) for name, answer in end.results.items() if isinstance(answer, Response)]
         refused = [name for name, answer in answers if answer.status in _IN_THE_WAY]
         for absent in itertools.chain(*(itertools.combinations(refused, count + 1) for count in range(len(refused)))):
-            results = {name: text for name, text in mine.results.items() if name not in absent}
-            ends = self._serial_ends(succeeded.difference(absent))
-            if any((serial.errors, serial.state, serial.results) == ({}, mine.state, results) for serial in ends):
+            results = {name: result for name, result in end.results.items() if name not in absent}
+            others = self.comparable(replace(end, results=results, errors={}))
+            if any(serial == others for serial in self._serial_ends(succeeded.difference(absent))):
                 return self._error_objection(end)
         who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
         if not candidates:
@@ -221,7 +238,7 @@ class Oracle:
                 return Objection(text, (f"{name} raised {kind}{'' if kind == error else f' ({error})'}",))
         return Objection()
 
-    def _serial_ends(self, names: frozenset[str]) -> Iterator[_Comparable]:
+    def _serial_ends(self, names: frozenset[str]) -> Iterator[Comparable]:
         """Yield the results of running these actors one after the other, in every order, those that are known first."""
         indexes = [index for index, name in enumerate(self._names) if name in names]
         # Serializability asks for some order, whichever: each may be run, which is affordable for the few actors of a
@@ -231,14 +248,8 @@ class Oracle:
                 self._serial_runs[order] = self._run_serially(order)
             if (end := self._serial_runs[order]) is not None:
                 if order not in self._serial:
-                    self._serial[order] = self._comparable(end)
+                    self._serial[order] = self.comparable(end)
                 yield self._serial[order]
-
-    def _comparable(self, end: RunResult) -> _Comparable:
-        """Return the part that is compared."""
-        return _Comparable(
-            state=self.comparable_state(end.state), results=self.results(end), errors=_error_names(end.errors)
-        )
 
 
 def _error_names(errors: Mapping[str, BaseException]) -> dict[str, str]:

@@ -271,13 +271,14 @@ class ExplorationSession:
         masker = Masker()
         detailed = bool(reason) or self._detailed
         steps = build_steps(trace, self.names, masker) if detailed else ()
-        state = masker.mask_state(self.oracle.comparable_state(end.state))
+        comparable = self.oracle.comparable(end)
+        state = masker.mask_state(comparable.state)
         return Run(
             schedule=write_schedule(trace.actors),
             preemptions=trace.preemptions,
             steps=steps,
             errors={name: error_name(error) for name, error in end.errors.items()},
-            results={name: masker.mask(text) for name, text in self.oracle.results(end).items()},
+            results={name: masker.mask(text) for name, text in comparable.results.items()},
             state=state,
             holds=not reason,
             reason=masker.mask(reason),

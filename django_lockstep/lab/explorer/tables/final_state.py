@@ -9,12 +9,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from django_lockstep.lab.explorer.tables.canonical import canonical_text
+
 StateRow = Mapping[str, Any]
 FinalState = str | Mapping[str, Sequence[StateRow]]
 """What ``observe`` returned, as text; without it the rows of each table by which it differs from before."""
 
 REMOVED = ", removed"
 """Suffix of a table's name for the rows that the run has removed."""
+KEY = ""
+"""Stands for the column of a new row with the key that a sequence gave it; not compared, but what mentions it is."""
 _MOST_ROWS = 6
 """Rows of a table that a text shows."""
 
@@ -38,15 +42,23 @@ def without_columns(state: FinalState, columns: Collection[str]) -> FinalState:
         return state
     kept = {table: [_kept(table, row, columns) for row in rows] for table, rows in state.items()}
     # Rows that had no column to compare before still count.
-    return {table: sorted(rows, key=row_key) for table, rows in kept.items() if any(rows) or not any(state[table])}
+    return {
+        table: sorted(rows, key=row_key)
+        for table, rows in kept.items()
+        if any(map(_columns, rows)) or not any(map(_columns, state[table]))
+    }
 
 
 def _kept(table: str, row: StateRow, columns: Collection[str]) -> StateRow:
     return {
         name: value
         for name, value in row.items()
-        if not any(fnmatchcase(_column(table, name), column) for column in columns)
+        if name == KEY or not any(fnmatchcase(_column(table, name), column) for column in columns)
     }
+
+
+def _columns(row: StateRow) -> StateRow:
+    return {name: value for name, value in row.items() if name != KEY}
 
 
 def _column(table: str, name: str) -> str:
@@ -147,14 +159,14 @@ def _row_difference(ours: StateRow, theirs: StateRow, *, alone: bool) -> str:
     return text if alone or not same else f"{text} in the row with {_row({name: ours[name] for name in same})}"
 
 
-# Keys of new rows, by who made the row.
+# Keys of new rows.
 #
 # Keys that a sequence generates depend on the schedule: the actor that inserts first gets the lower one. Two ends that
 # differ in such keys alone are the same end, but which row refers to which is part of it. So wherever a key of a new
-# row stands, in a column of any type, in a text or a JSON value, it is replaced by the actor that made the row, and a
-# number that counts what this actor made in the table and is still there. If a table has only one new row, its label
-# names no actor, because the database does not say who made it. Other numbers are not mistaken for keys, because
-# sequences begin every run at numbers that nothing else is likely to have.
+# row stands, in a column of any type, in a text or a JSON value, two ends may have other keys there, if they have them
+# in all places (`canonical`). To show them, they are named after the actor that made the row, and a number that counts
+# what this actor made in the table and is still there. If a table has only one new row, its label names no actor. Other
+# numbers are not mistaken for keys, because sequences begin every run at numbers that nothing else is likely to have.
 
 FIRST_KEY = 700_000
 """Sequences begin every run above this number."""
@@ -162,27 +174,66 @@ Makers = Mapping[int, Mapping[str, str]]
 """The actor that made a row, by the table's OID and the key as text."""
 Labels = Mapping[str, str]
 """What stands for the key of a new row, by the key as text."""
-_INTEGER = re.compile(r"(?<![\d.])\d{6,}(?!\d|\.\d)")
+_INTEGER = re.compile(r"(?<![\d.])(\d{6,})(?!\d|\.\d)")
 
 
 def label_keys(keys: Iterable[int], makers: Mapping[str, str]) -> dict[str, str]:
-    """Return a label such as ``A#1``, or ``#1``, for each of a table's new keys that an actor's INSERT returned.
+    """Return a label such as ``A#1``, or ``#1``, for each of a table's new keys.
 
-    ``keys`` are those of rows that are still there. Numbers of the set-up are the same in every run, and stay.
+    ``keys`` are those of rows that are still there, ``makers`` who got which key by an INSERT; of rows that a trigger
+    made it is not known. Numbers of the set-up are the same in every run, and stay.
     """
     ordered = list(map(str, sorted(keys)))
     counts: Counter[str] = Counter()
     labels = {key: f"{maker}#gone" for key, maker in makers.items() if key.isdigit() and int(key) > FIRST_KEY}
     for key in ordered:
-        if key in labels:
-            counts[makers[key]] += 1
-            labels[key] = f"{makers[key] if len(ordered) > 1 else ''}#{counts[makers[key]]}"
+        maker = makers.get(key, "") if len(ordered) > 1 else ""
+        counts[maker] += 1
+        labels[key] = f"{maker}#{counts[maker]}"
     return labels
 
 
-def with_labels(rows: Sequence[StateRow], labels: Labels) -> Sequence[StateRow]:
-    """Return the rows with labels in place of keys of new rows; sorted again."""
-    return sorted((_labelled(row, labels) for row in rows), key=row_key) if labels else rows
+def without_kept(rows: Sequence[StateRow], removed: Sequence[StateRow]) -> tuple[list[StateRow], list[StateRow]]:
+    """Return the new rows and the removed ones without pairs that differ in the generated key alone."""
+    left = Counter(map(row_key, removed))
+    new = []
+    for row in rows:
+        if left[key := row_key(_columns(row))]:
+            left[key] -= 1
+        else:
+            new.append(row)
+    return new, [json.loads(key) for key in sorted(left.elements())]
+
+
+def with_labels(state: FinalState, labels: Labels) -> FinalState:
+    """Return the state as it is shown, with labels in place of keys of new rows."""
+    if isinstance(state, str):
+        return state
+    shown = {table: [_labelled(_columns(row), labels) for row in rows] for table, rows in state.items()}
+    return {table: sorted(rows, key=row_key) for table, rows in shown.items()}
+
+
+def canonical_state(state: FinalState, results: Mapping[str, str], labels: Labels) -> str:
+    """Return a text that is the same for the same state and results, whichever keys the new rows got."""
+    if isinstance(state, str):
+        return repr((state, sorted((name, label_text(text, labels)) for name, text in results.items())))
+    rows = [(table, row) for table in state for row in state[table]]
+    texts = [f"{table} {row.get(KEY, '')}: {row_key(_columns(row))}" for table, row in rows]
+    texts += [f"{name}: {text}" for name, text in results.items()]
+    owned = {str(row.get(KEY)) for _, row in rows}
+    gone = {key: label for key, label in labels.items() if key not in owned}
+    return canonical_text((_split(text, labels) for text in texts), gone)
+
+
+def _split(text: str, labels: Labels) -> tuple[str, ...]:
+    """Return the text split at the keys in it."""
+    parts = [""]
+    for place, part in enumerate(_INTEGER.split(text)):
+        if place % 2 and part in labels:
+            parts += [part, ""]
+        else:
+            parts[-1] += part
+    return tuple(parts)
 
 
 def label_text(text: str, labels: Labels) -> str:

@@ -22,17 +22,16 @@ from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.tables.control_session import ControlSession
 from django_lockstep.lab.explorer.tables.final_state import (
     FIRST_KEY,
+    KEY,
     REMOVED,
     Labels,
     Makers,
     StateRow,
     label_keys,
-    with_labels,
+    without_kept,
 )
 from django_lockstep.lab.explorer.tables.storage import Storage
 
-NEW = ", new"
-"""Suffix of a table's name for the keys of its new rows."""
 LARGE = 20
 """From this number of rows on, only those written are put back."""
 
@@ -85,9 +84,9 @@ class TableCopy:
     def difference_queries(self) -> Iterator[str]:
         """Yield queries for the table's name and the rows that are new, and for those that are gone.
 
-        The rows are JSON arrays, without generated keys, times and UUIDs.
+        The rows are JSON arrays, without generated keys, times and UUIDs; those of new rows are under `KEY`.
         """
-        now = self._listed(self._table) + (f" WHERE {self._written}" if self.partial else "")
+        now = self._listed(self._table, own=self._own_key) + (f" WHERE {self._written}" if self.partial else "")
         if not self.rows:
             yield _aggregated(self.name, now)
             return
@@ -104,16 +103,6 @@ class TableCopy:
             + _aggregated(self.name + REMOVED, 'TABLE "before," EXCEPT ALL TABLE "now,"')
             + ") AS differences"
         )
-
-    def new_keys_query(self) -> str:
-        """Return a query for the table's name with `NEW`, and the keys that rows have now and none had before."""
-        key = quote_name(self.pk or "")
-        conditions = [self._written] if self.partial else []
-        if self.rows:
-            conditions.append(f"NOT EXISTS (SELECT FROM {self._copy} AS c WHERE c.{key} = t.{key})")
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        keys = f"coalesce(jsonb_agg(t.{key}), '[]')"
-        return f"SELECT {quote_literal(self.name + NEW)}, {keys} FROM ONLY {self._table} AS t{where}"
 
     def first_rows_sql(self, most: int) -> str:
         """Return the query for its first rows as one JSON array, the primary key's column first, without times."""
@@ -141,10 +130,21 @@ class TableCopy:
         key = quote_name(self.pk or "")
         return f"NOT EXISTS (SELECT FROM ONLY {self._table} AS t WHERE t.{key} = c.{key} AND NOT {self._written})"
 
-    def _listed(self, table: str, *, alias: str = "t") -> str:
+    @property
+    def _own_key(self) -> str:
+        """What adds the key of a new row to its columns."""
+        if not self.numbered:
+            return ""
+        key = quote_name(self.pk or "")
+        is_new = f"t.{key} > {FIRST_KEY}"
+        if self.rows:
+            is_new += f" AND NOT EXISTS (SELECT FROM {self._copy} AS c WHERE c.{key} = t.{key})"
+        return f" || CASE WHEN {is_new} THEN jsonb_build_object('{KEY}', t.{key}) ELSE '{{}}' END"
+
+    def _listed(self, table: str, *, alias: str = "t", own: str = "") -> str:
         hidden = ", ".join(map(quote_literal, self.layout.hidden))
         # The alias with an asterisk is always the row; without one it is a column of that name, if there is one.
-        return f"SELECT to_jsonb({alias}.*) - ARRAY[{hidden}]::text[] FROM ONLY {table} AS {alias}"
+        return f"SELECT (to_jsonb({alias}.*) - ARRAY[{hidden}]::text[]){own} FROM ONLY {table} AS {alias}"
 
 
 def _aggregated(name: str, rows: str) -> str:
@@ -385,27 +385,21 @@ class SavedTables:
             ) from error
 
     def changed_rows(self, makers: Makers) -> tuple[dict[str, Sequence[StateRow]], Labels]:
-        """Return the rows by which the tables differ from before, sorted; removed rows under a name with `REMOVED`.
+        """Return the rows by which the tables differ from before, removed rows under a name with `REMOVED`; and labels.
 
-        Without generated keys, times and UUIDs, which differ between equivalent runs; where rows mention keys of new
-        ones, they name who made these, and so do the labels that are returned. Decimal numbers are text, so that they
-        stay exact.
+        Without generated keys, times and UUIDs, which differ between equivalent runs; a new row's key is under `KEY`,
+        and the labels have how keys are shown. Decimal numbers are text, so that they stay exact.
         """
         if not self._copies:
             return {}, {}
         parts = [part for name in sorted(self._copies) for part in self._copies[name].difference_queries()]
-        numbered = [copy for copy in self._copies.values() if copy.layout.oid in makers and copy.numbered]
-        parts += [copy.new_keys_query() for copy in numbered]
         # Django has the driver return jsonb as text.
-        rows: dict[str, str] = dict(
-            self._driver.cursor().execute(" UNION ALL ".join(parts).encode(), prepare=True).fetchall()
-        )
+        found = self._driver.cursor().execute(" UNION ALL ".join(parts).encode(), prepare=True).fetchall()
+        rows = {name: json.loads(text, parse_float=str) for name, text in sorted(found) if text != "[]"}
         labels: dict[str, str] = {}
-        for copy in numbered:
-            labels |= label_keys(json.loads(rows.pop(copy.name + NEW)), makers[copy.layout.oid])
-        changed = {
-            name: with_labels(json.loads(text, parse_float=str), labels)
-            for name, text in sorted(rows.items())
-            if text != "[]"
-        }
-        return changed, labels
+        for copy in (copy for copy in self._copies.values() if copy.numbered):
+            keys = [row[KEY] for row in rows.get(copy.name, ()) if KEY in row]
+            labels |= label_keys(keys, makers.get(copy.layout.oid, {}))
+            if keys and (removed := copy.name + REMOVED) in rows:
+                rows[copy.name], rows[removed] = without_kept(rows[copy.name], rows[removed])
+        return {name: held for name, held in rows.items() if held}, labels

@@ -1,7 +1,13 @@
 """Ends as rows: what differs, in which columns, and how that is told."""
 
-import pytest
+import random
+from itertools import permutations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_lockstep.lab.explorer.tables.canonical import canonical_text
 from django_lockstep.lab.explorer.tables.final_state import (
     FinalState,
     describe_difference,
@@ -69,3 +75,23 @@ def test_a_difference_names_the_columns(state: FinalState, expected: FinalState,
 )
 def test_a_state_in_a_line(state: FinalState, words: str) -> None:
     assert describe_state(state) == words
+
+
+EDGES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=9)
+
+
+def graph(edges: list[tuple[int, int]], keys: tuple[int, ...]) -> list[tuple[str, ...]]:
+    texts = [("row ", str(key), "") for key in keys]
+    return texts + [("edge ", str(keys[start]), " ", str(keys[end]), "") for start, end in edges]
+
+
+@given(EDGES, EDGES, st.randoms())
+def test_ends_are_the_same_if_keys_can_be_exchanged(
+    edges: list[tuple[int, int]], others: list[tuple[int, int]], randoms: random.Random
+) -> None:
+    second = randoms.choice([others, [edges[0][::-1], *edges[1:]]])
+    keys = tuple(randoms.sample(range(700_001, 700_007), 6))
+
+    first = canonical_text(graph(edges, tuple(range(700_001, 700_007))), {})
+    exchanged = any(sorted((p[a], p[b]) for a, b in second) == sorted(edges) for p in permutations(range(6)))
+    assert (first == canonical_text(graph(second, keys), {})) is exchanged

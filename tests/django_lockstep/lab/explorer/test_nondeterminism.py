@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from django.db import connection, connections, transaction
 from django.db.backends.signals import connection_created
+from django.db.models import F
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL
 
@@ -166,6 +167,22 @@ def test_an_end_that_does_not_come_twice_is_reported() -> None:
 
     assert result.verdict == "nondeterministic"
     assert "ended differently when it was repeated" in result.reason
+
+
+@pytest.mark.parametrize("numbers", [6, 14])
+def test_a_text_that_the_clock_changes_once_in_a_while_is_no_wrong_end(numbers: int) -> None:
+    numbered = itertools.count()
+
+    def multiplies(factor: int) -> stories.Actor:
+        def multiply(pk: int) -> None:
+            Seat.objects.filter(pk=pk).update(price=F("price") * factor + 1)
+            Seat.objects.create(guest=f"{'late' if next(numbered) >= numbers else 'early'}.pdf")
+
+        return multiply
+
+    result = explore(Scenario(set_up=stories.one_seat, actors=[multiplies(2), multiplies(3)]), reduction="none")
+
+    assert result.verdict == "holds", result.reason
 
 
 def in_a_thread(pk: int) -> None:

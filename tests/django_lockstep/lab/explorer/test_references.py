@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db import transaction
+from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Scenario, explore
 from tests.testapps.press.models import Article, Author, Comment, Country
@@ -56,6 +56,27 @@ def test_who_made_the_only_row_of_a_table_does_not() -> None:
     result = explore(Scenario(set_up=lambda: None, actors=[joins] * 2), directed=True)
 
     assert (result.verdict, len(result.outcomes)) == ("nothing found", 1), result.reason
+
+
+def _number(code: int) -> int:
+    """Return the key of the author with this code, which the first caller makes."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO press_author (name, code) VALUES ('', %s) ON CONFLICT (code) DO UPDATE SET name = '' "
+            "RETURNING id",
+            [code],
+        )
+        return int(cursor.fetchone()[0])
+
+
+def test_who_made_which_of_several_rows_does_not() -> None:
+    def seats_two(fixture: Any) -> None:
+        numbers = [_number(code) for code in (1, 2)]
+        Seat.objects.filter(row="A").update(guest=f"authors {numbers}")
+
+    result = explore(Scenario(set_up=Seat.objects.create, actors=[seats_two] * 2))
+
+    assert (result.verdict, len(result.outcomes)) == ("holds", 1), result.reason
 
 
 def test_rows_that_were_rolled_back_are_not_counted() -> None:
