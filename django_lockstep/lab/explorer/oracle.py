@@ -63,6 +63,8 @@ class Objection:
     """In a sentence."""
     differences: tuple[str, ...] = ()
     """How it differs from the nearest serial result, such as ``shop_seat: price 110 instead of 120``."""
+    expected: FinalState = ""
+    """The state of that one."""
 
     def __bool__(self) -> bool:
         return bool(self.text)
@@ -209,11 +211,18 @@ class Oracle:
         who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
         if not candidates:
             ends = self._serial_ends(frozenset(self._names))
-            refused = min((mine.describe_difference(serial) for serial in ends), key=len, default=[])
-            return Objection(f"One after the other, the actors {who} do not all succeed in any order", tuple(refused))
-        nearest = min((mine.describe_difference(serial) for serial in candidates), key=len)
+            refused, expected = min(
+                ((mine.describe_difference(serial), serial.state) for serial in ends),
+                key=lambda pair: len(pair[0]),
+                default=([], ""),
+            )
+            text = f"One after the other, the actors {who} do not all succeed in any order"
+            return Objection(text, tuple(refused), expected)
+        nearest, expected = min(
+            ((mine.describe_difference(serial), serial.state) for serial in candidates), key=lambda pair: len(pair[0])
+        )
         text = f"No order of {who}, one after the other, ends like this: {'; '.join(nearest)}"
-        return Objection(text, tuple(nearest))
+        return Objection(text, tuple(nearest), expected)
 
     def _error_objection(self, end: RunResult) -> Objection:
         """Return what is wrong with the errors of a result whose rows are right: one that the race alone brings about.
@@ -257,12 +266,19 @@ def _error_names(errors: Mapping[str, BaseException]) -> dict[str, str]:
 
 
 def plain_results(results: Mapping[str, Any]) -> dict[str, str]:
-    """Return the results other than None as text: plain values, and of objects the class."""
+    """Return the results other than None as text: plain values, also in lists and such, and of objects the class."""
     return {
-        name: str(result) if isinstance(result, _PLAIN) else type(result).__name__
+        name: str(result) if _is_plain(result) else type(result).__name__
         for name, result in results.items()
         if result is not None
     }
+
+
+def _is_plain(result: Any) -> bool:
+    """Whether its text says what it is: a plain value, or a list, tuple or dictionary of such ones."""
+    if isinstance(result, list | tuple | dict):
+        return all(map(_is_plain, result.values() if isinstance(result, dict) else result))
+    return result is None or isinstance(result, _PLAIN)
 
 
 _CONFLICTS = ("40", "55P03", "57014")

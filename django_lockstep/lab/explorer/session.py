@@ -272,6 +272,7 @@ class ExplorationSession:
         detailed = bool(reason) or self._detailed
         steps = build_steps(trace, self.names, masker) if detailed else ()
         comparable = self.oracle.comparable(end)
+        masker.mask_state(objection.expected)
         state = masker.mask_state(comparable.state)
         return Run(
             schedule=write_schedule(trace.actors),

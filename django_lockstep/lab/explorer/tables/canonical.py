@@ -2,10 +2,10 @@
 
 Whichever actor inserts first gets the lower key, so keys tell ends apart that are the same; but which row refers to
 which is part of an end. Two ends are the same if one becomes the other when keys of new rows are exchanged: an
-isomorphism of graphs, whose vertices are these keys. It is decided as programs for graphs do it: vertices get colors by
-the texts that mention them, until these tell no more of them apart; where some are still alike, one of them gets a color
-of its own (McKay and Piperno, "Practical graph isomorphism, II", 2014). Where no isomorphism exchanges those that were
-alike, the same end may have two texts, never two ends one.
+isomorphism of graphs, whose vertices are these keys. It is decided as programs for graphs do: vertices get colors by
+the texts that mention them, until these tell no more of them apart; where some are still alike, one of them gets a
+color of its own (McKay and Piperno, "Practical graph isomorphism, II", 2014). Where no isomorphism exchanges those that
+were alike, the same end may have two texts, never two ends one.
 """
 
 from __future__ import annotations

@@ -7,9 +7,8 @@ all tables of a project, a hundred of them, and most are empty.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -31,125 +30,7 @@ from django_lockstep.lab.explorer.tables.final_state import (
     without_kept,
 )
 from django_lockstep.lab.explorer.tables.storage import Storage
-
-LARGE = 20
-"""From this number of rows on, only those written are put back."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableCopy:
-    """A table and the temporary copy of what it held when the exploration first wrote it; the SQL that puts it back.
-
-    A small table is emptied and filled again for each schedule, so that its rows are always stored in the same order.
-    Of a large one only rows written since the exploration began are put back: those of younger transactions (``xmin``).
-    So the cost of a schedule hardly depends on the number of rows.
-    """
-
-    name: str
-    layout: TableLayout
-    rows: int
-    """How many rows it held."""
-    pk: str | None
-    """The primary key's column, if it is one."""
-    since: int
-    """The first transaction that may belong to the exploration."""
-    numbered: bool = False
-    """Whether a sequence gives its primary keys, which may be any numbers."""
-
-    @property
-    def partial(self) -> bool:
-        """Whether only the rows written since are put back."""
-        return self.rows >= LARGE and self.pk is not None
-
-    def copy_sql(self) -> str:
-        return f"CREATE TEMP TABLE {self._copy} AS SELECT * FROM ONLY {self._table}"
-
-    def delete_sql(self) -> str:
-        """Return the statement that removes the rows that may have been changed."""
-        return f"DELETE FROM ONLY {self._table} AS t{f' WHERE {self._written}' if self.partial else ''}; "
-
-    def restore_sql(self) -> str:
-        """Return the statement that inserts missing rows from the copy; empty for a table that was empty."""
-        if not self.rows:
-            return ""
-        stored = ", ".join(map(quote_name, self.layout.stored))
-        # The count costs less than the anti-join, which most schedules do not need.
-        gone = f" AND {self._gone}" if self.partial else ""
-        return (
-            # OVERRIDING SYSTEM VALUE: identity columns GENERATED ALWAYS get their old values too.
-            f"INSERT INTO {self._table} ({stored}) OVERRIDING SYSTEM VALUE SELECT {stored} FROM {self._copy} AS c "
-            f"WHERE (SELECT count(*) FROM ONLY {self._table}) < {self.rows}{gone}; "
-        )
-
-    def difference_queries(self) -> Iterator[str]:
-        """Yield queries for the table's name and the rows that are new, and for those that are gone.
-
-        The rows are JSON arrays, without generated keys, times and UUIDs; those of new rows are under `KEY`.
-        """
-        now = self._listed(self._table, own=self._own_key) + (f" WHERE {self._written}" if self.partial else "")
-        if not self.rows:
-            yield _aggregated(self.name, now)
-            return
-        before = self._listed(self._copy, alias="c")
-        if self.partial:
-            untouched = f"(SELECT count(*) FROM ONLY {self._table} AS t WHERE NOT {self._written})"
-            before += f" WHERE {untouched} < {self.rows} AND {self._gone}"
-        yield (
-            # MATERIALIZED, because each is used twice; EXCEPT ALL, because equal rows count as often as they occur.
-            # The names of a WITH hide tables of these names, so they are none that a project's table has.
-            f'SELECT * FROM (WITH "now," (held) AS MATERIALIZED ({now}), "before," (held) AS MATERIALIZED ({before}) '
-            + _aggregated(self.name, 'TABLE "now," EXCEPT ALL TABLE "before,"')
-            + " UNION ALL "
-            + _aggregated(self.name + REMOVED, 'TABLE "before," EXCEPT ALL TABLE "now,"')
-            + ") AS differences"
-        )
-
-    def first_rows_sql(self, most: int) -> str:
-        """Return the query for its first rows as one JSON array, the primary key's column first, without times."""
-        shown = [name for name in self.layout.shown if name != self.pk]
-        names = ", ".join(map(quote_name, [self.pk, *shown] if self.pk else shown)) or "NULL"
-        order = f" ORDER BY {quote_name(self.pk)}" if self.pk else ""
-        rows = f"SELECT {names} FROM {self._table}{order} LIMIT {most}"
-        return f"SELECT coalesce(json_agg(r.*), '[]') FROM ({rows}) AS r"
-
-    @property
-    def _table(self) -> str:
-        return quote_name(self.name)
-
-    @property
-    def _copy(self) -> str:
-        # Not by the table's name, which may be as long as a name can be.
-        return f'pg_temp."saved {self.layout.oid}"'
-
-    @property
-    def _written(self) -> str:
-        return f"age(t.xmin) <= (SELECT age('{self.since}'::xid))"
-
-    @property
-    def _gone(self) -> str:
-        key = quote_name(self.pk or "")
-        return f"NOT EXISTS (SELECT FROM ONLY {self._table} AS t WHERE t.{key} = c.{key} AND NOT {self._written})"
-
-    @property
-    def _own_key(self) -> str:
-        """What adds the key of a new row to its columns."""
-        if not self.numbered:
-            return ""
-        key = quote_name(self.pk or "")
-        is_new = f"t.{key} > {FIRST_KEY}"
-        if self.rows:
-            is_new += f" AND NOT EXISTS (SELECT FROM {self._copy} AS c WHERE c.{key} = t.{key})"
-        return f" || CASE WHEN {is_new} THEN jsonb_build_object('{KEY}', t.{key}) ELSE '{{}}' END"
-
-    def _listed(self, table: str, *, alias: str = "t", own: str = "") -> str:
-        hidden = ", ".join(map(quote_literal, self.layout.hidden))
-        # The alias with an asterisk is always the row; without one it is a column of that name, if there is one.
-        return f"SELECT (to_jsonb({alias}.*) - ARRAY[{hidden}]::text[]){own} FROM ONLY {table} AS {alias}"
-
-
-def _aggregated(name: str, rows: str) -> str:
-    return f"SELECT {quote_literal(name)}, coalesce(jsonb_agg(held ORDER BY held), '[]') FROM ({rows}) AS found (held)"
-
+from django_lockstep.lab.explorer.tables.table_copy import TableCopy
 
 _KEYS = 1_000
 """Keys that each sequence has for a run, so that no two number alike."""
@@ -355,6 +236,32 @@ class SavedTables:
                 f"The rows of {names} could not be put back, because triggers or rules change what is written: the "
                 "role of the tests needs the right to set session_replication_role"
             )
+
+    def new_keys(self) -> dict[str, set[str]]:
+        """Return the keys, as text, of the rows of each table that were not there when it was saved."""
+        keys: dict[str, set[str]] = {}
+        queries = [copy.new_keys_sql() for copy in self._copies.values() if copy.pk]
+        for name, key in self._session.query(" UNION ALL ".join(queries)) if queries else ():
+            keys.setdefault(name, set()).add(key)
+        return keys
+
+    def put_back_beside(self, keys: Mapping[str, Collection[str]]) -> None:
+        """Put every saved table back, except that its new rows with these keys stay; not those that refer to others.
+
+        Raises as `put_back` does.
+        """
+        kept = [copy for name, copy in sorted(self._copies.items()) if keys.get(name)]
+        pairs = [copy.keep_sql(keys[copy.name]) for copy in kept]
+        # A row that refers to one of these is an orphan only when that one is gone.
+        orphans = "".join(map(self._orphans_sql, kept)) * len(kept)
+        copied, inserted = ("".join(pair[place] for pair in pairs) for place in (0, 1))
+        self._send(copied + self._empty_sql + self._fill_sql + inserted + orphans)
+
+    def _orphans_sql(self, copy: TableCopy) -> str:
+        table = self._catalog.get(copy.name)
+        keys = [key for key in (table.foreign_keys if table else ()) if key.to_key and len(key.columns) == 1]
+        parents = [(key, parent) for key in keys if (parent := self._catalog.get(key.parent)) and parent.pk]
+        return "".join(copy.orphans_sql(key.columns[0], parent.name, parent.pk or "") for key, parent in parents)
 
     def _put_back(self) -> None:
         if self._storage is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from typing import Any
 from unittest import mock
@@ -15,7 +15,11 @@ from django_lockstep.lab.explorer.tables.control_session import ControlSession, 
 from django_lockstep.lab.explorer.tables.databases import is_forbidden, is_test_database, require_disposable
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
-__all__ = ["DatabaseCopy", "committed_tests", "copied_databases"]
+__all__ = ["DatabaseCopy", "NewKeys", "committed_tests", "copied_databases"]
+
+
+NewKeys = Sequence[Mapping[str, Set[str]]]
+"""Keys of rows as text, by table; of each database."""
 
 
 class DatabaseCopy:
@@ -43,6 +47,16 @@ class DatabaseCopy:
         """Put everything back. Raises `ExplorerError` where another session holds a lock on a table."""
         for tables in self._tables:
             tables.put_back()
+
+    def new_keys(self) -> NewKeys:
+        """Return the keys of the rows that were not there when it was copied, by table."""
+        return [tables.new_keys() for tables in self._tables]
+
+    def restore_beside(self, other_new: NewKeys) -> None:
+        """Put everything back, except that new rows stay there that are not these; raises as `restore` does."""
+        for tables, others in zip(self._tables, other_new or [{}] * len(self._tables), strict=True):
+            keys = {name: new - others.get(name, set()) for name, new in tables.new_keys().items()}
+            tables.put_back_beside(keys)
 
     def close(self) -> None:
         self._tables.clear()

@@ -17,6 +17,7 @@ from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, Reques
 from django_lockstep.lab.finder.confirm.judging import Attempts, is_known, subject_of, subjects_taken
 from django_lockstep.lab.finder.confirm.pairings import (
     AGAINST,
+    OF_CALLS,
     Earlier,
     Pairing,
     Partners,
@@ -58,8 +59,8 @@ GROWTH = 4
 """How many times more that is in each further round, which begins its tries again: so little is run twice."""
 _SHOWN_AGAINST: Mapping[Against, Collection[str]] = {
     ANOTHER_USER: KINDS,
-    # They may be about how many objects a user may have.
-    ANOTHER_OBJECT: ("check-then-insert", "write-skew"),
+    # They may be about how many objects a user may have, or all objects count for one row.
+    ANOTHER_OBJECT: ("check-then-insert", "write-skew", "read-modify-write", "check-then-act"),
     OTHER_ORDER: ("lock-order",),
     LOWER_LIMIT: ("check-then-insert", "check-then-act", "write-skew"),
 }
@@ -98,7 +99,7 @@ class Confirmation:
         self._on_finding = on_finding
         self._spent = findings.spent
         self._attempts: dict[str, Attempts] = {}
-        self._points = Points(self._reach)
+        self._points = Points(self._reach, self._leave)
         self._test = ""
         self._places: dict[str, TestPlace] = {}
         self._earlier: list[Earlier] = []
@@ -141,6 +142,11 @@ class Confirmation:
             self._tries = 0
             self._seconds_each *= GROWTH
             yield [item for item in items if any(True for _ in self._open(name(item)))]
+        # Where the last round came to nothing that is open, no further one would.
+        for attempts in self._attempts.values():
+            if attempts.reported and not self._is_over:
+                self._add(attempts.finding(attempts.reported))
+                attempts.reported = None
 
     @property
     def _is_over(self) -> bool:
@@ -189,9 +195,9 @@ class Confirmation:
 
     def _calls(self) -> set[str]:
         """Return the names of the functions whose calls in this test are wanted."""
-        candidates = [candidate for candidate, _ in self._open(self._test) if candidate.unit_kind == "call"]
+        candidates = [candidate for candidate, _ in self._open(self._test)]
         partners = {peer.unit for candidate in candidates for peer in candidate.partners if peer.kind == "call"}
-        return {candidate.unit for candidate in candidates} | partners
+        return {candidate.unit for candidate in candidates if candidate.unit_kind == "call"} | partners
 
     def _why_not_reached(self, candidate: Candidate) -> str:
         failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
@@ -254,16 +260,21 @@ class Confirmation:
             self._report(changed, place)
             self._forking.release()
 
+    def _leave(self, point: Point) -> None:
+        for earlier in self._earlier:
+            if earlier.point is point:
+                earlier.pass_by()
+
     def _fork(self, point: Point, place: Place, *, until: float) -> list[str]:
         """Fork if a candidate was recorded here, or may race with what a candidate did before, or in another test.
 
         Return the candidates about which more is known now.
         """
-        there = [pair for pair in self._open(self._test) if pair[0].unit_kind == point.kind]
+        there = list(self._open(self._test))
         shown = [
             (candidate, witness)
             for candidate, witness in there
-            if witness in candidate.witnesses and point.is_of(candidate.unit, witness)
+            if witness in candidate.witnesses and point.is_of(candidate.unit, witness, kind=candidate.unit_kind)
         ]
         here = {candidate.id: candidate for candidate, _ in shown}
         related = {candidate.id: candidate for candidate, _ in there if point.name in candidate.names}
@@ -395,12 +406,11 @@ class Confirmation:
         if candidates:
             yield Pairing(kind=point.kind), with_itself(actor), candidates
         for earlier in self._earlier:
-            if earlier.point.kind == point.kind:
-                pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
-                either = {**here, **{candidate.id: candidate for candidate in related}}.values()
-                shown = [candidate for candidate in either if candidate.may_race(earlier.point.name, point.name)]
-                yield pairing, with_earlier(earlier, actor), shown
-        ways: Iterable[Against] = _SHOWN_AGAINST if isinstance(actor, RequestActor) else (LOWER_LIMIT,)
+            pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
+            either = {**here, **{candidate.id: candidate for candidate in related}}.values()
+            shown = [candidate for candidate in either if candidate.may_race(earlier.point.name, point.name)]
+            yield pairing, with_earlier(earlier, actor), shown
+        ways: Iterable[Against] = _SHOWN_AGAINST if isinstance(actor, RequestActor) else OF_CALLS
         for against in ways:
             if shown := [candidate for candidate in candidates if _may_show_against(candidate, against)]:
                 yield Pairing(kind=point.kind, against=against), AGAINST[against](actor), shown

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import count
@@ -196,19 +196,21 @@ class Point:
         """The unit's name, as recordings have it; empty for a request without a route."""
         return self.actor.name if isinstance(self.actor, RequestActor) else self.call
 
-    def is_of(self, unit: str, witness: Witness) -> bool:
-        """Whether the witness, of this unit, was recorded here."""
+    def is_of(self, unit: str, witness: Witness, *, kind: str) -> bool:
+        """Whether the witness, of this unit of this kind, was recorded here."""
         if not self.call:
-            return witness.number == self.number
+            return kind == "request" and witness.number == self.number
         # Calls that sent no statement were not recorded, so that it may be a later one.
         return self.call == unit and witness.number <= self.number < witness.number + _MOST_CALLS
 
 
 class Points:
-    """Has ``reach`` called at each point of a test; afterwards the test goes on."""
+    """Has ``reach`` called at each point of a test, then the test goes on, and ``leave`` is called behind the point."""
 
-    def __init__(self, reach: Callable[[Point], None]) -> None:
+    def __init__(self, reach: Callable[[Point], None], leave: Callable[[Point], None] = lambda point: None) -> None:
         self._reach = reach
+        self._leave = leave
+        self._is_within = False
         self.restart()
 
     def restart(self) -> None:
@@ -218,11 +220,23 @@ class Points:
 
     def on_request(self, handler: object, environ: dict[str, Any], call_next: CallNext) -> Any:
         """Have a request reached, then let the test send it; `intercept` calls this."""
-        self._reach(Point(RequestActor.of(environ, call_next), next(self._requests)))
-        return call_next(environ)
+        with self._at(Point(RequestActor.of(environ, call_next), next(self._requests))):
+            return call_next(environ)
 
-    def on_call(self, name: str, call: Call) -> None:
-        """Have a call reached, and count it; `intercept_calls` calls this, and the test makes the call afterwards."""
+    def on_call(self, name: str, call: Call) -> AbstractContextManager[None]:
+        """Have a call reached, and count it; `intercept_calls` calls this, and has the test make the call within."""
+        if self._is_within:  # a part of that
+            return nullcontext()
         number = self._calls[name]
         self._calls[name] += 1
-        self._reach(Point(call, number, name))
+        return self._at(Point(call, number, name))
+
+    @contextmanager
+    def _at(self, point: Point) -> Iterator[None]:
+        self._reach(point)
+        was_within, self._is_within = self._is_within, True
+        try:
+            yield
+        finally:
+            self._is_within = was_within
+            self._leave(point)

@@ -133,15 +133,14 @@ class Attempts:
 
     def note_obstacle(self, pairing: Pairing, reason: str, *, place: Place = _ANYWHERE) -> None:
         """Note why a pairing could not be explored."""
-        if not pairing.partner:
-            self._complete.add(_try(place, pairing))
+        self._complete.add((place, pairing))
         # The first line: the server's details would show values of rows.
         reason = reason.partition("\n")[0]
         self._obstacles[str(pairing)] = reason if self.values else hide_strings(reason)
 
     def is_open_to(self, pairing: Pairing, *, place: Place = _ANYWHERE) -> bool:
         """Whether the pairing may still show it here."""
-        return not self.is_settled and _try(place, pairing) not in self._complete
+        return not self.is_settled and self._complete.isdisjoint([(place, pairing), _try(place, pairing)])
 
     def begin_round(self, growth: int) -> None:
         """Go on with what was cut off, with so many times the share."""
@@ -180,7 +179,7 @@ class Attempts:
             against=pairing.against,
             partner_test=pairing.partner_test,
             partner_number=pairing.partner_number,
-            partner_call=pairing.partner if pairing.kind == "call" else "",
+            partner_call=pairing.partner if pairing.partner_kind == "call" else "",
             schedule=outcome.schedule,
             differences=outcome.differences,
             consequence=consequence_of(outcome.differences),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS
 
 from django_lockstep.lab.finder.confirm.clones import clone_user, session_of, session_user
-from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, copied_databases
+from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, NewKeys, copied_databases
 from django_lockstep.lab.finder.confirm.forks import Actor, Fork, Point, RequestActor, require_committed
 from django_lockstep.lab.finder.confirm.limits import find_limit
 from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, for_another_object, in_other_order
@@ -23,6 +23,7 @@ from django_lockstep.lab.finder.record.requests import current_request
 
 __all__ = [
     "AGAINST",
+    "OF_CALLS",
     "Earlier",
     "Pairing",
     "Partners",
@@ -38,10 +39,10 @@ __all__ = [
 
 
 _IN_WORDS = {
-    ANOTHER_USER: "the request by two users",
-    ANOTHER_OBJECT: "the request for two objects",
-    OTHER_ORDER: "the request twice, with the rows that it locks exchanged",
-    LOWER_LIMIT: "the same twice, with the limit of what is counted lowered",
+    ANOTHER_USER: "the {} by two users",
+    ANOTHER_OBJECT: "the {} for two objects",
+    OTHER_ORDER: "the {} twice, with the rows that it locks exchanged",
+    LOWER_LIMIT: "the {} twice, with the limit of what is counted lowered",
 }
 
 
@@ -54,13 +55,14 @@ class Pairing:
     after: int | None = None
     """The number of an earlier one of the test; None if it is raced with itself."""
     after_call: str = ""
-    """Of a call, the name of the function that the earlier one is of."""
+    """The name of the function that the earlier one is a call of; empty if it is a request."""
     against: Against = ""
     """What differs in the second one, if it is raced with itself."""
     unit: str = ""
     """The name of what is raced, where it is raced with one of another test."""
     partner: str = ""
     """The name of that one's unit."""
+    partner_kind: str = ""
     partner_test: str = ""
     partner_number: int = 0
 
@@ -68,22 +70,31 @@ class Pairing:
         if self.partner:
             return f"`{self.unit}` with `{self.partner}` of another test"
         if self.against:
-            return _IN_WORDS[self.against]
-        return f"the {self.kind} twice" if self.after is None else f"the {self.kind} and one before it in the test"
+            return _IN_WORDS[self.against].format(self.kind)
+        if self.after is None:
+            return f"the {self.kind} twice"
+        earlier = "call" if self.after_call else "request"
+        return f"the {self.kind} and {'one' if earlier == self.kind else f'a {earlier}'} before it in the test"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Earlier:
     """A point that the test has passed, with a copy of the databases from just before it."""
 
     point: Point
     before: DatabaseCopy
+    made: NewKeys = ()
+    """The rows that it made."""
 
     @classmethod
     def note(cls, point: Point) -> Earlier:
         """Copy the databases; the copy is there until it is closed. Raises `NotExplorable` in a transaction."""
         require_committed()
         return cls(point, DatabaseCopy(copied_databases()))
+
+    def pass_by(self) -> None:
+        """Note what it has made: what is new later was made by the test."""
+        self.made = self.before.new_keys()
 
 
 @contextmanager
@@ -131,12 +142,13 @@ def with_lower_limit(actor: Actor) -> Iterator[Fork]:
 def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
     """Pair it with an earlier one of the test, from where the test was before that.
 
-    What the test did in between is undone, except that the sessions of both requests are there.
+    The rows that the test has made in between are there, too, and the sessions of both requests. Otherwise what it did
+    in between is undone.
     """
     actors = {"A": earlier.point.actor, "B": actor}
     sessions = [session_of(peer.environ) for peer in actors.values() if isinstance(peer, RequestActor)]
     with put_back():
-        earlier.before.restore()
+        earlier.before.restore_beside(earlier.made)
         for session in filter(None, sessions):
             # One that was made in between is gone with the rest.
             session.save(must_create=not session.exists(session.session_key))
@@ -176,7 +188,8 @@ AGAINST: Mapping[Against, Callable[[Any], AbstractContextManager[Fork]]] = {
     OTHER_ORDER: with_other_order,
     LOWER_LIMIT: with_lower_limit,
 }
-"""How a request is paired with itself where something differs; a call only with `LOWER_LIMIT`."""
+"""How a request is paired with itself where something differs; a call only with those of `OF_CALLS`."""
+OF_CALLS: Sequence[Against] = (ANOTHER_OBJECT, LOWER_LIMIT)
 
 
 @contextmanager
@@ -201,8 +214,7 @@ def partner_tests(candidate: Candidate) -> list[str]:
     own = {witness.test for witness in candidate.witnesses}
     tests: list[str] = []
     for partner in candidate.partners:
-        if candidate.unit_kind == partner.kind:
-            tests += [witness.test for witness in partner.witnesses if witness.test not in own][:1]
+        tests += [witness.test for witness in partner.witnesses if witness.test not in own][:1]
     return tests
 
 
@@ -227,6 +239,7 @@ class Partners:
                     kind=point.kind,
                     unit=name,
                     partner=partner_name,
+                    partner_kind=partner.kind,
                     partner_test=partner.test,
                     partner_number=partner.number,
                 )
@@ -246,9 +259,7 @@ class Partners:
 def _roles(point: Point, shown: Iterable[tuple[Candidate, Witness]]) -> Iterator[_Role]:
     for candidate, witness in shown:
         for partner in candidate.partners:
-            if not candidate.unit_kind == partner.kind == point.kind:
-                continue
-            if witness in candidate.witnesses and point.is_of(candidate.unit, witness):
+            if witness in candidate.witnesses and point.is_of(candidate.unit, witness, kind=candidate.unit_kind):
                 yield candidate, candidate.unit, partner.unit
-            elif witness in partner.witnesses and point.is_of(partner.unit, witness):
+            elif witness in partner.witnesses and point.is_of(partner.unit, witness, kind=partner.kind):
                 yield candidate, partner.unit, candidate.unit

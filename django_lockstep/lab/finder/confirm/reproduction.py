@@ -93,11 +93,12 @@ def write_test_file(candidate: Candidate, finding: Finding, place: TestPlace, pa
     if not place.is_complete or (partner and not place.goes_with(partner)):
         return ""
     alias = "partner_tests" if partner and place.short == partner.short and place.module != partner.module else ""
+    is_of_another = finding.after is not None and finding.after_call != finding.call
     options = [
         f'call="{finding.call}"' if finding.call else "",
         f"number={finding.number}" if finding.number else "",
         f"after={finding.after}" if finding.after is not None else "",
-        f'after_call="{finding.after_call}"' if finding.after_call not in ("", finding.call) else "",
+        f'after_call="{finding.after_call}"' if is_of_another else "",
         f"against={finding.against!r}" if finding.against else "",
         f"partner=({partner.named(alias or partner.short)}, {finding.partner_number})" if partner else "",
         f'partner_call="{finding.partner_call}"' if finding.partner_call else "",

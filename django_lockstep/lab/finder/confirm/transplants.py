@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connections, models
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, models, transaction
 from django.urls import resolve
 
 from django_lockstep.lab.explorer import Response
@@ -138,6 +138,10 @@ class Captured:
     trial: DryRun
     user: KnownUser | None
 
+    @property
+    def kind(self) -> str:
+        return "call" if isinstance(self.actor, Call) else "request"
+
     @classmethod
     def of(cls, actor: Actor, *, test: str = "", number: int = 0) -> Captured:
         """Make it alone. What it writes stays there, and its errors are raised."""
@@ -154,9 +158,10 @@ class Captured:
         keys = _Keys.between(self.trial, trial)
         if isinstance(self.actor, Call):
             return _call_with_keys(self.actor, keys)
-        if not isinstance(place, RequestActor):
-            raise CannotClone("a request has no user beside a call")
-        return self._sent_beside(place, self.actor, keys)
+        if isinstance(place, RequestActor):
+            return self._sent_beside(place, self.actor, keys)
+        headers = self.user.log_in_copy(using=DEFAULT_DB_ALIAS) if self.user else {}
+        return _with_keys(replace(self.actor, environ={**self.actor.environ, **headers}), keys)
 
     def _sent_beside(self, place: RequestActor, request: RequestActor, keys: _Keys) -> RequestActor:
         environ = {name: value for name, value in place.environ.items() if not _OF_REQUEST.fullmatch(name)}
@@ -195,29 +200,53 @@ def in_other_order(request: RequestActor, trial: DryRun) -> RequestActor:
     return exchanged
 
 
-def for_another_object(request: RequestActor, trial: DryRun) -> RequestActor:
-    """Return the request for another row of a table, in place of one that it names and its trial has met.
+def for_another_object(actor: Actor, trial: DryRun) -> Actor:
+    """Return the request or call for another row of a table, in place of one that it names and its trial has met.
 
-    Raises `CannotClone` if it names none, and where there is no other one.
+    If there is no other one, the row is copied. Raises `CannotClone` if it names none, and where no copy can be made.
     """
-    for table, fingerprint in sorted(trial.met, key=lambda row: row not in trial.changed):
-        (column,), key = trial.history.table(table).key, fingerprint.removeprefix("=")
-        if (other_key := _other_key(table, column, key)) is not None:
-            moved = _with_keys(request, _Keys({key: [(table, other_key)]}, {table: _names(table, trial)}))
-            if not _is_same(moved, request):
-                return moved
-    raise CannotClone("it names no row of a table that has another one")
+    for row in sorted(trial.met, key=lambda row: (row not in trial.changed, row)):
+        identity = trial.met[row]
+        # Whether it names the row is known before a copy is made, which would be there afterwards.
+        plain = {column: str(int(value) + 1) if value.isdigit() else f"{value}2" for column, value in identity.items()}
+        if not _is_same(_for_row(actor, trial, row, plain), actor) and (other := _other_row(trial, row)):
+            return _for_row(actor, trial, row, other)
+    raise CannotClone("it names no row of a table that has another one, or of which a copy can be made")
 
 
-def _other_key(table: str, column: str, key: str) -> str | None:
-    """Return the key of another row that is there."""
-    column, table = quote_name(column), ".".join(map(quote_name, table.split(".")))
+def _for_row(actor: Actor, trial: DryRun, row: Row, other: Identity) -> Actor:
+    counterparts = {value: [(row[0], other.get(column))] for column, value in trial.met[row].items()}
+    keys = _Keys(counterparts, {row[0]: _names(row[0], trial)})
+    return _call_with_keys(actor, keys) if isinstance(actor, Call) else _with_keys(actor, keys)
+
+
+def _other_row(trial: DryRun, row: Row) -> Identity:
+    """Return how another row of the table is found, one that is there or a copy; empty if there is none."""
+    table, identity = trial.history.table(row[0]), trial.met[row]
+    name, (key,) = ".".join(map(quote_name, table.name.split("."))), map(quote_name, table.key)
+    columns, this = ", ".join(f"{quote_name(column)}::text" for column in identity), [identity[table.key[0]]]
+    copied = _copied_values(table)
+    copy = f"INSERT INTO {name} ({', '.join(map(quote_name, copied))}) SELECT {', '.join(copied.values())}"
     with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
-        cursor.execute(f"SELECT {column}::text FROM {table} WHERE {column}::text <> %s ORDER BY 1 LIMIT 1", [key])
-        return next((other_key for (other_key,) in cursor.fetchall()), None)
+        cursor.execute(f"SELECT {columns} FROM {name} WHERE {key}::text <> %s ORDER BY 1 LIMIT 1", this)
+        if (other := cursor.fetchone()) is None and copied:
+            # What the database refuses is no row that could be there.
+            with suppress(DatabaseError), transaction.atomic():
+                cursor.execute(f"{copy} FROM {name} WHERE {key}::text = %s RETURNING {columns}", this)
+                other = cursor.fetchone()
+    return dict(zip(identity, other, strict=True)) if other else {}
 
 
-def _is_same(left: RequestActor, right: RequestActor) -> bool:
+def _copied_values(table: Table) -> Mapping[str, str]:
+    """Return what each column of a row's copy has, as SQL: what is unique has a number behind it."""
+    unique = {index.columns[0] for index in table.unique if len(index.columns) == 1}
+    names = {column: quote_name(column) for column in table.types if column not in table.key}
+    return {column: f"{name} || '2'" if column in unique else name for column, name in names.items()}
+
+
+def _is_same(left: Actor, right: Actor) -> bool:
+    if isinstance(left, Call) or isinstance(right, Call):
+        return left == right
     names = ("PATH_INFO", "QUERY_STRING")
     return left.body == right.body and all(left.environ.get(name, "") == right.environ.get(name, "") for name in names)
 

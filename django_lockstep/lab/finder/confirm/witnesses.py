@@ -44,7 +44,7 @@ def raced(
     call: str = "",
     number: int = 0,
     after: int | None = None,
-    after_call: str = "",
+    after_call: str | None = None,
     against: Against = "",
     partner: tuple[Any, ...] = (),
     partner_call: str = "",
@@ -56,16 +56,16 @@ def raced(
 
     ``test`` is a function, or a class with the ``method``. ``number`` says which request, from 0; or which call of the
     function that ``call`` names, such as ``shop.services.withdraw``. It is raced with itself, with the one numbered
-    ``after`` before it (of the function ``after_call``, if that is another one), with the same ``against`` what differs
-    (``"another user"``, a copy of its own; ``"another object"``, another row of a table; ``"the other order"``, with
-    the rows that it locks exchanged; ``"a lower limit"``, of what both count), or with one of another test:
-    ``partner`` is that test, its method if it has one, and the number of the request, or of the call of
-    ``partner_call``.
+    ``after`` before it (of the function ``after_call``, if that is another one; ``""`` is a request), with the same
+    ``against`` what differs (``"another user"``, a copy of its own; ``"another object"``, another row of a table;
+    ``"the other order"``, with the rows that it locks exchanged; ``"a lower limit"``, of what both count), or with one
+    of another test: ``partner`` is that test, its method if it has one, and the number of the request, or of the call
+    of ``partner_call``.
     The test fails with a timeline if a schedule ends as no serial order does, and if the other tests do not come to
     the requests. It commits, so it must not be in a transaction: a function asks for pytest-django's
     ``transactional_db``.
     """
-    earlier = None if after is None else (after_call or call, after)
+    earlier = None if after is None else (call if after_call is None else after_call, after)
     place = _Place((call, number), earlier=earlier, against=against)
     main, *partners = [_Test(test, method), *([_Test(*partner[:-1])] if partner else [])]
 
@@ -173,7 +173,7 @@ class _Place:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Race it when the test comes to it."""
-        points = Points(self._reach)
+        points = Points(self._reach, self._leave)
         names = {name for name, _ in (self._place, self._after or self._place) if name}
         try:
             with intercept(points.on_request), intercept_calls(names, points.on_call):
@@ -203,6 +203,10 @@ class _Place:
         if (point.call, point.number) == self._place and bool(self._partner) == self._needs_partner:
             with self._paired(point) as fork:
                 self._exploration = fork.explore(seconds=_SECONDS)
+
+    def _leave(self, point: Point) -> None:
+        if self._earlier is not None and self._earlier.point is point:
+            self._earlier.pass_by()
 
     def _paired(self, point: Point) -> AbstractContextManager[Fork]:
         if self._earlier is not None:

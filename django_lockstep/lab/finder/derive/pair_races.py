@@ -34,20 +34,21 @@ _EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class _Skew:
-    """A look at many rows, and a write after it."""
+    """A look at rows, and a write after it."""
 
     history: History
     read: UnitStep
     seen: frozenset[tuple[str, str]]
     write: UnitStep
 
-    def changes(self, seen: frozenset[tuple[str, str]]) -> bool:
-        """Whether the write changes what the look of another one depends on."""
+    def changes(self, skew: _Skew) -> bool:
+        """Whether the write changes what that look depends on."""
         template = self.write.template
-        tables = {table for table, _ in seen}
-        if template.verb != "UPDATE":
-            return template.table in tables
-        return any((template.table, column) in seen for column in template.assignments)
+        if template.verb == "UPDATE":
+            return any((template.table, column) in skew.seen for column in template.assignments)
+        # Another row does not change the one that was looked at.
+        may_matter = skew.read.sees_many or template.verb == "DELETE"
+        return may_matter and template.table in {table for table, _ in skew.seen}
 
 
 def write_skews(histories: Sequence[History]) -> Iterator[Hit]:
@@ -55,23 +56,25 @@ def write_skews(histories: Sequence[History]) -> Iterator[Hit]:
     skews = [skew for history in histories for skew in _skews(history)]
     for skew in skews:
         # A unit that inserts what it has looked for is of another kind, check-then-insert.
-        if skew.write.template.verb != "INSERT" and skew.changes(skew.seen):
+        if skew.read.sees_many and skew.write.template.verb != "INSERT" and skew.changes(skew):
             yield _skew_hit(skew, RANK_SKEW, _SKEW, ())
     # One of each unit: in a large suite hundreds of tests have the same request sent.
-    by_table: dict[str, dict[str, _Skew]] = defaultdict(dict)
+    by_table: dict[str, dict[tuple[str, str], _Skew]] = defaultdict(dict)
     for skew in skews:
-        by_table[skew.write.template.table].setdefault(skew.history.unit.name, skew)
-    for skew in skews:
+        by_table[skew.write.template.table].setdefault((skew.history.unit.name, skew.read.statement.sql), skew)
+    for skew in (skew for skew in skews if skew.read.sees_many):
         if partners := tuple(_partners(skew, by_table)):
             yield _skew_hit(skew, RANK_SKEW_ACROSS, _SKEW_ACROSS, partners)
 
 
-def _partners(skew: _Skew, by_table: dict[str, dict[str, _Skew]]) -> Iterator[Unit]:
+def _partners(skew: _Skew, by_table: dict[str, dict[tuple[str, str], _Skew]]) -> Iterator[Unit]:
     table = skew.write.template.table
+    units: dict[str, Unit] = {}
     for read_table in {table for table, _ in skew.seen} - {table}:
-        for name, partner in by_table.get(read_table, {}).items():
-            if name != skew.history.unit.name and skew.changes(partner.seen) and partner.changes(skew.seen):
-                yield partner.history.unit
+        for (name, _), partner in by_table.get(read_table, {}).items():
+            if name != skew.history.unit.name and skew.changes(partner) and partner.changes(skew):
+                units.setdefault(name, partner.history.unit)
+    yield from units.values()
 
 
 def _skews(history: History) -> Iterator[_Skew]:
@@ -80,7 +83,9 @@ def _skews(history: History) -> Iterator[_Skew]:
         if write.template.verb != "INSERT" and history.changed_rows(write) & history.inserted_rows:
             continue
         for read in history.steps[: write.place]:
-            if read.sees_many and read.statement.alias == write.statement.alias:
+            # A row of the same table that is read and then written is for `row_races`.
+            is_look = read.sees_many or any(row.table != write.template.table for row in read.statement.read)
+            if is_look and read.template.is_select and read.statement.alias == write.statement.alias:
                 seen = _unguarded(history, read, write)
                 if seen:
                     yield _Skew(history, read, seen, write)
@@ -92,6 +97,8 @@ def _unguarded(history: History, read: UnitStep, write: UnitStep) -> frozenset[t
         return frozenset()
     # Of a look without conditions, all rows: such as DELETE takes.
     seen = read.template.tested | read.template.summed or frozenset((table, "") for table in read.template.tables)
+    if not read.sees_many:  # what it says is in the row, not in that the row is there
+        seen = frozenset((row.table, column) for row in read.statement.read for column in row.values)
     tables = {table for table, _ in seen if not _is_unique(history, table, seen, write)}
     groups = {table: ({(table, "")}, _rows(history, read, table), *history.parents(read, table)) for table in tables}
     kept = {table for table in tables if history.is_guarded(read, write, *groups[table])}

@@ -92,13 +92,14 @@ def _conditions(history: History, write: UnitStep) -> set[str]:
 
 
 def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value) -> Hit | None:
-    # Keys do not change, and of the times of a change the last one is right.
-    if column in history.table(row[0]).key or write.type_of(value) == "now":
-        return None
     reads = _reads(history, write.place, write.statement.alias, row, column)
     if (last_read := next(reads, None)) is None:
         return None
     read, before = last_read
+    # Keys do not change, and of the times of a change the last one is right, unless rows are chosen by it.
+    is_time = write.type_of(value) == "now"
+    if column in history.table(row[0]).key or (is_time and (row[0], column) not in read.template.tested):
+        return None
     if history.has_snapshot(read, write) or _was_written(history, read, write, row, column):
         return None
     in_place = column in value.columns
@@ -108,7 +109,9 @@ def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value)
         return None
     if history.is_guarded(read, write, {row}, *history.row_references(before)):
         return _reread(history, write, row, column, read)
-    kind, rank, sentence = _consequence(history, write, row, column, after, in_place=in_place)
+    kind, rank, sentence = "check-then-act", RANK_STATE, _STATE
+    if not is_time:
+        kind, rank, sentence = _consequence(history, write, row, column, after, in_place=in_place)
     if _is_locked_between(history, read, write, row):
         kind, rank, sentence = "late-lock", max(rank, RANK_LATE), _LATE
     return history.hit(kind, sentence, rank=rank, column=column, read=read, write=write)
@@ -191,7 +194,7 @@ _SAVES = {True: ("whole-row-write", RANK_WHOLE, _WHOLE), False: ("deleted-row-wr
 def whole_row_races(histories: Sequence[History]) -> Iterator[Hit]:
     """Yield the candidates of units with others that change, or delete, what they save."""
     # One of each unit: in a large suite hundreds of tests have the same request sent.
-    writers: dict[tuple[str, str, str], dict[str, Unit]] = defaultdict(dict)
+    writers: dict[tuple[str, str], dict[str, Unit]] = defaultdict(dict)
     saves = [
         (history, write, _unchanged(history, write)) for history in histories for write in history.writes("UPDATE")
     ]
@@ -201,7 +204,7 @@ def whole_row_races(histories: Sequence[History]) -> Iterator[Hit]:
     ]
     for unit, write, columns in changes:
         for column in columns:
-            writers[write.template.table, column, unit.kind].setdefault(unit.name, unit)
+            writers[write.template.table, column].setdefault(unit.name, unit)
     others: dict[tuple[str, ...], tuple[Unit, ...]] = {}
     for history, write, unchanged in saves:
         if _conditions(history, write) or (seen := _read_of(history, write)) is None:
@@ -209,7 +212,7 @@ def whole_row_races(histories: Sequence[History]) -> Iterator[Hit]:
         table = history.table(write.template.table)
         is_whole = table.types.keys() <= {*write.template.assignments, *table.key}
         for column in [*sorted(unchanged), *([""] if is_whole else [])]:
-            key = table.name, column, history.unit.kind
+            key = table.name, column
             if (own := (*key, history.unit.name)) not in others:
                 others[own] = tuple(unit for unit in writers[key].values() if unit.name != history.unit.name)
             if partners := others[own]:

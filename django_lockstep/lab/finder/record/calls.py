@@ -7,7 +7,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
@@ -54,8 +54,10 @@ def _copied(value: Any) -> Any:
 
 
 @contextmanager
-def intercept_calls(names: Collection[str], on_call: Callable[[str, Call], None]) -> Iterator[None]:
-    """Have ``on_call`` called before this thread calls one of these functions, named ``module.function``.
+def intercept_calls(
+    names: Collection[str], on_call: Callable[[str, Call], AbstractContextManager[None]]
+) -> Iterator[None]:
+    """Have this thread call these functions, named ``module.function``, in the context that ``on_call`` returns.
 
     The outermost decorator counts, so that a transaction that one begins is not open yet. The function object stays,
     since tests have imported it; only its code is another one meanwhile. (A profiling hook would see the calls as well,
@@ -87,7 +89,9 @@ def _find(name: str) -> FunctionType | None:
 
 
 @contextmanager
-def _intercepted(function: FunctionType, on_call: Callable[[Call], None], reader: StatementReader) -> Iterator[None]:
+def _intercepted(
+    function: FunctionType, on_call: Callable[[Call], AbstractContextManager[None]], reader: StatementReader
+) -> Iterator[None]:
     # A second function with this code: the first one's is about to be replaced.
     original = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
@@ -107,8 +111,8 @@ def _intercepted(function: FunctionType, on_call: Callable[[Call], None], reader
         try:
             # Now, while the rows of the arguments are as the caller has loaded them.
             loaded = tuple(map(reader.loaded_fields, instances([*args, *kwargs.values()])))
-            on_call(Call(original, args, kwargs, loaded))
-            return original(*args, **kwargs)
+            with on_call(Call(original, args, kwargs, loaded)):
+                return original(*args, **kwargs)
         finally:
             inside = False
 

@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import F
 
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, explore, replay
-from django_lockstep.lab.explorer.tables.saved_tables import LARGE
+from django_lockstep.lab.explorer.tables.table_copy import LARGE
 from tests.django_lockstep.lab.explorer.schemas import made, program, run, trigger
 from tests.testapps.shop.models import PlainSeat, Seat
 

@@ -2,6 +2,7 @@
 
 import inspect
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -160,6 +161,17 @@ def test_secrets_are_masked_wherever_they_stand(settings: Any) -> None:
         assert "battery" not in text
     assert "password=***" in timeline(run)
     assert "username" in run.to_json()
+
+
+def test_secrets_that_an_end_lacks_are_masked() -> None:
+    def sign_up_next(fixture: object) -> None:
+        number = User.objects.count()
+        User.objects.create(username=str(uuid4()), password=f"password {number}")
+
+    result = explore(Scenario(set_up=lambda: None, actors=[sign_up_next] * 2))
+
+    assert result.failure is not None
+    assert "auth_user: password *** instead of ***" in str(result.failure.differences)
 
 
 def strange_run(sql: str) -> Run:

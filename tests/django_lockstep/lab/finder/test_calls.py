@@ -5,10 +5,11 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from operator import attrgetter
-from typing import Any
+from typing import Any, NoReturn
+from unittest.mock import MagicMock
 
 import pytest
 from django.db import transaction
@@ -113,11 +114,19 @@ def full_name(function: Any) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
+def noted_in(calls: list[Any]) -> Callable[..., AbstractContextManager[None]]:
+    def on_call(*call: Any) -> AbstractContextManager[None]:
+        calls.append(call)
+        return nullcontext()
+
+    return on_call
+
+
 @contextmanager
 def seen(*functions: Any) -> Iterator[list[tuple[str, Call]]]:
     """Collect the calls of these functions."""
     calls: list[tuple[str, Call]] = []
-    with intercept_calls({full_name(function) for function in functions}, lambda *call: calls.append(call)):
+    with intercept_calls({full_name(function) for function in functions}, noted_in(calls)):
         yield calls
 
 
@@ -158,9 +167,10 @@ def test_methods_are_called_on_a_copy_of_their_object() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_decorated_function_is_seen_before_its_transaction_begins() -> None:
-    blocks = []
+    blocks: list[Any] = []
     with intercept_calls(
-        {full_name(in_block)}, lambda name, call: blocks.append((transaction.get_connection().in_atomic_block, call))
+        {full_name(in_block)},
+        lambda name, call: noted_in(blocks)(transaction.get_connection().in_atomic_block, call),
     ):
         assert in_block(1)
 
@@ -238,7 +248,7 @@ def test_variables_of_each_frame_of_a_failure_can_be_read(
     name: str, args: tuple[Any, ...], cells: dict[str, Any]
 ) -> None:
     function = attrgetter(name)(sys.modules[__name__])
-    with intercept_calls({f"{__name__}.{name}"}, lambda name, call: None), pytest.raises(LookupError) as failure:
+    with intercept_calls({f"{__name__}.{name}"}, noted_in([])), pytest.raises(LookupError) as failure:
         function(*args)
 
     passing_on, *_, original = [entry.frame.f_locals for entry in failure.traceback if entry.name == function.__name__]
@@ -264,7 +274,7 @@ def test_calls_of_other_threads_are_not_the_tests() -> None:
 
 def test_names_without_a_function_are_left_alone() -> None:
     with intercept_calls(
-        {"no.such.module", f"{__name__}.missing", f"{__name__}.Counter", f"{__name__}.Counter.opened"}, print
+        {"no.such.module", f"{__name__}.missing", f"{__name__}.Counter", f"{__name__}.Counter.opened"}, MagicMock()
     ):
         assert plain(1) == (1, 2)
 
@@ -272,7 +282,7 @@ def test_names_without_a_function_are_left_alone() -> None:
 def test_an_exception_of_the_watcher_ends_the_call() -> None:
     calls = []
 
-    def on_call(name: str, call: Call) -> None:
+    def on_call(name: str, call: Call) -> NoReturn:
         calls.append(call)
         raise LookupError
 

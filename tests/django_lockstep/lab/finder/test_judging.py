@@ -330,11 +330,14 @@ def test_a_search_that_was_cut_off_goes_on_in_the_next_round_and_others_do_not()
     first, second, third = (Place(test=name) for name in ("test_a", "test_b", "test_c"))
     note(attempts, exploration(outcome(holds=True)), place=first)
     attempts.note_obstacle(TWICE, "a reason", place=second)
+    moved = Pairing(kind="request", partner="POST sell/")
+    attempts.note_obstacle(moved, "its row has no counterpart here", place=second)
     note(attempts, replace(exploration(outcome(holds=True)), left=5), place=third)
     attempts.begin_round(4)
 
     assert attempts.again == {"test_c"}
     assert [attempts.is_open_to(TWICE, place=place) for place in (first, second, third)] == [False, False, True]
+    assert [attempts.is_open_to(moved, place=place) for place in (first, second)] == [True, False]
     # Its first schedules are run again, and are not counted twice.
     note(attempts, exploration(outcome(holds=True)), place=third)
     assert attempts.finding(Place()).schedules == 12

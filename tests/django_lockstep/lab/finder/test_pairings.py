@@ -26,7 +26,7 @@ from django_lockstep.lab.finder.confirm.pairings import (
 )
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.record.requests import intercept
-from tests.testapps.seeded_shop.racing.models import Product, Shift
+from tests.testapps.seeded_shop.racing.models import Order, Product, Shift
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,7 +62,8 @@ def request_by(user: User | None, path: str = "/") -> RequestActor:
         (Pairing(kind="request"), "the request twice"),
         (Pairing(kind="call"), "the call twice"),
         (Pairing(kind="request", against="another user"), "the request by two users"),
-        (Pairing(kind="call", after=0), "the call and one before it in the test"),
+        (Pairing(kind="call", after=0, after_call="shop.pay"), "the call and one before it in the test"),
+        (Pairing(kind="call", after=0), "the call and a request before it in the test"),
     ],
 )
 def test_pairings_in_words(pairing: Pairing, text: str) -> None:
@@ -141,20 +142,25 @@ def mine(request: Any) -> HttpResponse:
 urlpatterns = [path("mine/", mine)]
 
 
-def test_what_was_done_since_the_earlier_one_is_undone_meanwhile(user: User) -> None:
+def test_rows_that_were_made_since_the_earlier_one_stay_and_all_else_is_undone_meanwhile(user: User) -> None:
     kettle = Product.objects.create(name="Kettle", stock=5)
     earlier = Earlier.note(Point(request_by(user), 0))
+    order = Order.objects.create(product=Product.objects.create(name="Bread"), customer=user, quantity=1)
+    earlier.pass_by()
     kettle.stock = 3
     kettle.save()
+    Order.objects.create(product=order.product, customer=user, quantity=2)
     Product.objects.create(name="Teapot")
     later = request_by(User.objects.create_user("other"))
     before = database()
 
     with with_earlier(earlier, later) as fork:
-        assert list(Product.objects.values_list("name", "stock")) == [("Kettle", 5)]
-        assert list(User.objects.values_list("username", flat=True)) == ["customer"]
+        assert set(Product.objects.values_list("name", "stock")) == {("Kettle", 5), ("Teapot", 0)}
+        # One that refers to a row of the earlier request could not have been made.
+        assert not Order.objects.exists()
+        assert set(User.objects.values_list("username", flat=True)) == {"customer", "other"}
         assert fork.actors == {"A": earlier.point.actor, "B": later}
-        # Both are still logged in, as far as their users are there.
+        # Both are still logged in.
         assert isinstance(earlier.point.actor, RequestActor)
         assert session_user(earlier.point.actor.environ, using="default") == user
         assert session_of(later.environ) is not None
