@@ -216,7 +216,7 @@ def for_another_object(actor: Actor, trial: DryRun) -> Actor:
 
 def _for_row(actor: Actor, trial: DryRun, row: Row, other: Identity) -> Actor:
     counterparts = {value: [(row[0], other.get(column))] for column, value in trial.met[row].items()}
-    keys = _Keys(counterparts, {row[0]: _names(row[0], trial)})
+    keys = _Keys(counterparts, {table: _names(table, trial) for table, _ in trial.met})
     return _call_with_keys(actor, keys) if isinstance(actor, Call) else _with_keys(actor, keys)
 
 
@@ -316,9 +316,12 @@ class _Keys:
         return type(instance)._base_manager.using(instance._state.db).get(pk=key)
 
     def _best(self, name: str, value: str) -> tuple[str, str | None]:
-        """Return the table that the name speaks of, or else the first one, with what finds the row there."""
+        """Return the table that the name speaks of, or of none the first one, with what finds the row there."""
         matches = self.counterparts.get(value, [("", value)])
-        return max(matches, key=lambda pair: self._is_named(pair[0], name))
+        named = [pair for pair in matches if self._is_named(pair[0], name)]
+        # The same number may be the key of a row of any table.
+        speaks_of_another = not named and any(self._is_named(table, name) for table in self.names)
+        return ("", value) if speaks_of_another else (named or matches)[0]
 
     def _is_named(self, table: str, name: str) -> bool:
         return any(word in name.lower() for word in self.names.get(table, ()))
