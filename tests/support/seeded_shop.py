@@ -1,6 +1,5 @@
 """Starts a seeded project as one of its own, and runs its test suite on the server of the test database."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from urllib.parse import quote, urlencode
 from django.db import connection
 
 from tests.support.pages import ROOT
+from tests.support.processes import foreign_environment
 
 _PYTEST = """[pytest]
 DJANGO_SETTINGS_MODULE = {name}.settings
@@ -47,8 +47,5 @@ def run_suite(folder: Path, *options: str, url: str) -> subprocess.CompletedProc
 
 def start_suite(folder: Path, *options: str, url: str) -> subprocess.Popen[str]:
     """Begin to run it."""
-    ours = ("BANK_", "DATABASE_URL", "DJANGO_", "PYTEST_", "PYTHON")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    env = {**kept, "DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pytest", "-p", "django_lockstep.lab.pytest_plugin", *options]
+    command, env = [sys.executable, "-m", "pytest", *options], foreign_environment(DATABASE_URL=url)
     return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -169,9 +169,12 @@ def lock_orders(histories: Sequence[History]) -> Iterator[Hit]:
 
 
 def lock_pairs(history: History) -> Iterator[LockPair]:
-    """Yield the pairs of rows that the unit locked one after the other, each by a statement of its own."""
+    """Yield the pairs of rows that the unit locked one after the other, each by a statement of its own.
+
+    Of several rows that a statement locks, the first one of each table stands for all, beside rows of other tables.
+    """
     order = {key: place for place, key in enumerate(history.unit.key_order)}
-    taken: list[tuple[UnitStep, Row]] = []
+    taken: list[tuple[UnitStep, Row, bool]] = []
     held: set[tuple[int | None, Row]] = set()
     for step in history.steps:
         rows = sorted(history.locked_rows(step) - history.inserted_rows)
@@ -179,11 +182,12 @@ def lock_pairs(history: History) -> Iterator[LockPair]:
         # With autocommit a lock ends with its statement; one that is held already waits for nobody.
         new = [row for row in rows if transaction is not None and (transaction, row) not in held]
         held |= {(transaction, row) for row in new}
+        by_table = {row[0]: row for row in reversed(new)}
+        taken += [(step, row, len(rows) == len(new) == 1) for row in by_table.values()]
+    for (first, row, is_one), (second, later, is_one_too) in combinations(taken, 2):
         # In which order one statement locks several rows is its own affair.
-        if len(rows) == len(new) == 1:
-            taken.append((step, new[0]))
-    for (first, row), (second, later) in combinations(taken, 2):
-        if first.statement.transaction == second.statement.transaction:
+        is_order = first is not second and (row[0] != later[0] or (is_one and is_one_too))
+        if is_order and first.statement.transaction == second.statement.transaction:
             ascending = order[row[1]] < order[later[1]] if row[1] in order and later[1] in order else None
             yield LockPair(history, first, second, (row, later), ascending if row[0] == later[0] else None)
 

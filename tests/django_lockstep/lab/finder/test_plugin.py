@@ -1,7 +1,6 @@
 """``pytest --find-races`` in a project of its own."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from django.db import connection
 
 from django_lockstep.lab.finder.findings import Findings
 from django_lockstep.lab.finder.record.recording import read_recording
-from tests.support.processes import ROOT
+from tests.support.processes import foreign_environment
 
 FILES = {
     "pytest.ini": """
@@ -103,13 +102,10 @@ class Project:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment, in which nothing of ours chooses settings."""
-        ours = ("BANK_", "DATABASE_URL", "DJANGO_", "PYTEST_", "PYTHON")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        return {**kept, "PYTHONPATH": str(ROOT), "CINEMA_DATABASE": json.dumps(self.database)}
+        return foreign_environment(CINEMA_DATABASE=json.dumps(self.database))
 
     def pytest(self, *options: str) -> str:
-        command = [sys.executable, "-m", "pytest", "-p", "django_lockstep.lab.pytest_plugin", "-p", "no:randomly"]
+        command = [sys.executable, "-m", "pytest"]
         done = subprocess.run(
             [*command, *options], cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
         )
