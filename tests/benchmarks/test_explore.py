@@ -37,13 +37,6 @@ def test_right_and_wrong_code_show_as_such() -> None:
     assert titles[0] == "Two actors"
 
 
-def test_long_code_is_searched_around_its_writes() -> None:
-    data, sound, titles = run("long:*")
-    (figures,) = data["long"].values()  # type: ignore[attr-defined]
-    assert (figures["verdict"], figures["statements"] > 110, sound) == ("nothing found", True, True)
-    assert titles == ["Long code, directed"]
-
-
 def test_out_of_time_leaves_the_rest_without_a_verdict() -> None:
     figures = measure_race(RACES["lost-update:serializable"], timeout=0)
     assert (figures.verdict, figures.complete, figures.expected) == ("incomplete", False, True)
@@ -73,10 +66,8 @@ RACING = [unit for unit in UNITS if unit.racing]
 TWINS = [unit for unit in UNITS if not unit.racing]
 
 
-def searched(
-    monkeypatch: pytest.MonkeyPatch, confirmed: list[Any], others: list[Any], *, rounds: int = 1, missed_by_two: int = 0
-) -> Section:
-    """Return the section for a search that ends so, by two processes with so many less; the shop's suite is not run."""
+def searched(monkeypatch: pytest.MonkeyPatch, confirmed: list[Any], others: list[Any], *, rounds: int = 1) -> Section:
+    """Return the section for a search that ends so; the shop's suite is not run."""
     verdicts = [(unit, "confirmed") for unit in confirmed] + [(unit, "not confirmed") for unit in others]
     candidates = [
         {
@@ -92,8 +83,7 @@ def searched(
 
     def run_suite(folder: Path, *options: str, url: str) -> CompletedProcess[str]:
         for report in (option.partition("=")[2] for option in options if option.startswith("--race-report=")):
-            missed = missed_by_two if "--race-processes=2" in options else 0
-            (folder / report).write_text(json.dumps({"candidates": candidates[missed:]}))
+            (folder / report).write_text(json.dumps({"candidates": candidates}))
         return CompletedProcess(options, int("--race-report=races.json" in options), "", "")
 
     monkeypatch.setattr(find_races, "run_suite", run_suite)
@@ -123,13 +113,6 @@ def test_twelve_races_and_no_twin_are_sound(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_otherwise_it_is_not_sound(monkeypatch: pytest.MonkeyPatch, confirmed: list[Any], others: list[Any]) -> None:
     assert not searched(monkeypatch, confirmed, others).sound
-
-
-def test_nor_if_two_processes_miss_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    section = searched(monkeypatch, RACING, TWINS, missed_by_two=1)
-
-    assert not section.sound
-    assert [row[:2] for row in section.tables[-1].rows] == [(1, 12), (2, 11)]
 
 
 def test_a_suite_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,10 @@ def query(sql: str, *params: Any) -> Any:
         return cursor.fetchone()[0] if cursor.description else None
 
 
+def sessions() -> int:
+    return int(query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"))
+
+
 ADVISORY_LOCKS = (
     "pg_locks WHERE locktype = 'advisory'"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"

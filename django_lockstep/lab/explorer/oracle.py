@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -81,6 +81,11 @@ class Comparable:
     @property
     def key(self) -> tuple[object, ...]:
         return tuple(self.errors.items()), tuple(self.results.items()), comparison_text(self.state)
+
+    def nearest(self, ends: Iterable[Comparable]) -> tuple[tuple[str, ...], FinalState]:
+        """Return in words how it differs from the end that it differs least from, and the state of that one."""
+        pairs = ((tuple(self.describe_difference(end)), end.state) for end in ends)
+        return min(pairs, key=lambda pair: len(pair[0]), default=((), ""))
 
     def describe_difference(self, expected: Comparable) -> list[str]:
         """Return in words what differs from the expected result."""
@@ -210,19 +215,11 @@ class Oracle:
                 return self._error_objection(end)
         who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
         if not candidates:
-            ends = self._serial_ends(frozenset(self._names))
-            refused, expected = min(
-                ((mine.describe_difference(serial), serial.state) for serial in ends),
-                key=lambda pair: len(pair[0]),
-                default=([], ""),
-            )
             text = f"One after the other, the actors {who} do not all succeed in any order"
-            return Objection(text, tuple(refused), expected)
-        nearest, expected = min(
-            ((mine.describe_difference(serial), serial.state) for serial in candidates), key=lambda pair: len(pair[0])
-        )
-        text = f"No order of {who}, one after the other, ends like this: {'; '.join(nearest)}"
-        return Objection(text, tuple(nearest), expected)
+            return Objection(text, *mine.nearest(self._serial_ends(frozenset(self._names))))
+        differences, expected = mine.nearest(candidates)
+        text = f"No order of {who}, one after the other, ends like this: {'; '.join(differences)}"
+        return Objection(text, differences, expected)
 
     def _error_objection(self, end: RunResult) -> Objection:
         """Return what is wrong with the errors of a result whose rows are right: one that the race alone brings about.

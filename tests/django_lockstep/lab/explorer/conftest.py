@@ -1,5 +1,7 @@
 """Fixtures of the explorer's tests."""
 
+import inspect
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
@@ -12,7 +14,7 @@ from django_lockstep.lab.explorer.options import SessionOptions
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import Session
+from tests.support.sessions import Session, sessions, until
 from tests.testapps.shop.models import Seat
 
 Exploring = Callable[[Scenario], AbstractContextManager[ExplorationSession]]
@@ -22,6 +24,21 @@ Exploring = Callable[[Scenario], AbstractContextManager[ExplorationSession]]
 def exploring(transactional_db: None) -> Exploring:
     """Opens the session of a scenario, on the test's database."""
     return lambda scenario: exploration_session(scenario, SessionOptions())
+
+
+@pytest.fixture
+def nothing_stays(transactional_db: None) -> Iterator[None]:
+    """Requires that sessions, threads, rows and hooks of an exploration are gone at the end."""
+    close_idle_sessions()
+    before, threads = sessions(), set(threading.enumerate())
+    yield
+    close_idle_sessions()
+    until(lambda: sessions() <= before, "the server to end the sessions")
+    assert not {thread.name for thread in set(threading.enumerate()) - threads if thread.name.startswith("race")}
+    assert not Seat.objects.exists()
+    # Its own are methods; versioned models keep one that is none.
+    assert not [wrapper for wrapper in connections[DEFAULT_DB_ALIAS].execute_wrappers if inspect.ismethod(wrapper)]
+    assert "wait" not in vars(connections[DEFAULT_DB_ALIAS].connection or object)
 
 
 @pytest.fixture

@@ -1,10 +1,7 @@
 """Exploring on a real server: verdicts, schedules, waits, deadlocks, and what is left behind."""
 
-import inspect
 import json
-import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,29 +9,12 @@ from django.db import IntegrityError, connection, connections, transaction
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Run, Scenario, ScheduleError, explore, replay
 from django_lockstep.lab.explorer.driver import wait_monitor
-from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from django_lockstep.locking import StaleVersionError, retry_on_conflict, retrying
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import Session, query, until
+from tests.support.sessions import Session
 from tests.testapps.shop.models import PlainSeat, Seat
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def sessions() -> int:
-    return int(query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"))
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_behind(transactional_db: None) -> Iterator[None]:
-    close_idle_sessions()
-    before = set(threading.enumerate())
-    yield
-    close_idle_sessions()
-    assert not {thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("race")}
-    # Its own are methods; versioned models keep one that is none.
-    assert not [wrapper for wrapper in connection.execute_wrappers if inspect.ismethod(wrapper)]
-    assert connection.connection is None or "wait" not in vars(connection.connection)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("nothing_stays")]
 
 
 def test_a_lost_update_is_found_with_its_simplest_schedule() -> None:
@@ -289,13 +269,8 @@ def interrupting(pk: int) -> bool:
 
 
 def test_an_interrupt_leaves_nothing_behind() -> None:
-    before = sessions()
-
     with pytest.raises(KeyboardInterrupt):
         explore(Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2, invariant=interrupting))
-
-    until(lambda: sessions() <= before, "the server to end the sessions")
-    assert not Seat.objects.exists()
 
 
 def test_the_errors_of_set_up_pass() -> None:

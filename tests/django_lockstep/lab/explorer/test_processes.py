@@ -144,11 +144,6 @@ def test_the_failure_is_replayed_with_the_values_read() -> None:
     assert any(step.values for step in result.failure.steps)
 
 
-def test_without_reduction_too() -> None:
-    first, two = explored(NAIVE, reduction="none"), explored(NAIVE, reduction="none", processes=3)
-    assert facts(first) == facts(two)
-
-
 def test_no_process_waits_for_its_next_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     submit, branches, in_hand = ProcessPoolExecutor.submit, [], []
 
@@ -248,6 +243,8 @@ def test_other_databases_than_scratch_databases_are_refused() -> None:
     [
         ({"processes": 0}, "processes must be a positive integer, not 0"),
         ({"processes": 2, "directed": True}, "A directed search .* runs in one process, not in 2"),
+        ({"cluster": "tcp://x:1", "directed": True}, "A directed search .* not on a cluster"),
+        ({"cluster": "tcp://x:1", "processes": 2}, "processes=2 explore on this machine, and cluster='tcp://x:1' else"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], why: str) -> None:

@@ -3,7 +3,6 @@
 import socket
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,27 +14,11 @@ from django_lockstep.lab.explorer import Scenario, explore, replay
 from django_lockstep.lab.explorer.driver.actors import Actor
 from django_lockstep.lab.explorer.driver.wait_monitor import WaitMonitor
 from django_lockstep.lab.explorer.errors import Abandoned
-from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import PATIENCE, query, until
+from tests.support.sessions import PATIENCE, query, sessions, until
 from tests.testapps.shop.models import Seat
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def sessions() -> int:
-    return int(query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"))
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_behind(transactional_db: None) -> Iterator[None]:
-    close_idle_sessions()
-    before, threads = sessions(), set(threading.enumerate())
-    yield
-    close_idle_sessions()
-    until(lambda: sessions() <= before, "the server to end the sessions")
-    assert not {thread.name for thread in set(threading.enumerate()) - threads if thread.name.startswith("race")}
-    assert not Seat.objects.exists()
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("nothing_stays")]
 
 
 def beside(actor: stories.Actor) -> Scenario:
