@@ -38,8 +38,8 @@ def foreign_environment(**values: str) -> dict[str, str]:
     """
     ours = ("BANK_", "DATABASE_URL", "DJANGO_", "PYTEST_", "PYTHON")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    plugins = "pytest_django.plugin,xdist.plugin,django_lockstep.lab.pytest_plugin"
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": plugins, **values}
+    plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_django.plugin,xdist.plugin"}
+    return {**kept, **plugins, "PYTHONPATH": str(ROOT), **values}
 
 
 class Program:

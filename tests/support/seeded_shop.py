@@ -47,5 +47,6 @@ def run_suite(folder: Path, *options: str, url: str) -> subprocess.CompletedProc
 
 def start_suite(folder: Path, *options: str, url: str) -> subprocess.Popen[str]:
     """Begin to run it."""
-    command, env = [sys.executable, "-m", "pytest", *options], foreign_environment(DATABASE_URL=url)
+    command = [sys.executable, "-m", "pytest", "-p", "django_lockstep.lab.pytest_plugin", *options]
+    env = foreign_environment(DATABASE_URL=url)
     return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

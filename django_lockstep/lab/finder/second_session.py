@@ -31,8 +31,8 @@ __all__ = ["confirm_in_second_session"]
 
 _FLAGS = {"--find-races", "--pdb", "--trace", "--sw", "--stepwise", "--sw-skip", "--stepwise-skip"}
 """Options of the first session that would start a third one, wait for a person, or stop at the first failure."""
-_OPTIONS = {"xdist": "-n0", "_cov": "--no-cov", "timeout": "--timeout=0", "junitxml": "--junit-xml="}
-"""Of plugins: for a single process, and a test that is forked takes long; reports are those of the first session."""
+_OPTIONS = {"numprocesses": "-n0", "no_cov": "--no-cov", "timeout": "--timeout=0", "xmlpath": "--junit-xml="}
+"""Of plugins, by what they set: one process, for a test that is forked takes long; reports are the first session's."""
 _MOST_LOSSES = 3
 """Workers that one share may lose."""
 _GRACE = 5.0
@@ -227,6 +227,5 @@ def _arguments(config: pytest.Config) -> Iterator[str]:
     names = (getattr(plugin, "__name__", plugin) for plugin in call.plugins or ())
     yield from (f"-p{name}" for name in names if isinstance(name, str))
     yield "--maxfail=0"
-    for plugin, option in _OPTIONS.items():
-        if config.pluginmanager.hasplugin(plugin):
-            yield option
+    # Not by the plugins' names: one that -p or PYTEST_PLUGINS names has another one.
+    yield from (option for name, option in _OPTIONS.items() if hasattr(config.option, name))

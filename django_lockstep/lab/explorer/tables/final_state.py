@@ -207,7 +207,7 @@ def without_kept(rows: Sequence[StateRow], removed: Sequence[StateRow]) -> tuple
 
 def with_labels(state: FinalState, labels: Labels) -> FinalState:
     """Return the state as it is shown, with labels in place of keys of new rows."""
-    if isinstance(state, str):
+    if isinstance(state, str) or not labels:
         return state
     shown = {table: [_labelled(_columns(row), labels) for row in rows] for table, rows in state.items()}
     return {table: sorted(rows, key=row_key) for table, rows in shown.items()}

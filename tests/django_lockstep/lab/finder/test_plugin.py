@@ -105,7 +105,7 @@ class Project:
         return foreign_environment(CINEMA_DATABASE=json.dumps(self.database))
 
     def pytest(self, *options: str) -> str:
-        command = [sys.executable, "-m", "pytest"]
+        command = [sys.executable, "-m", "pytest", "-p", "django_lockstep.lab.pytest_plugin"]
         done = subprocess.run(
             [*command, *options], cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
         )

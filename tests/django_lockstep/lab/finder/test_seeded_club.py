@@ -25,7 +25,7 @@ KINDS = {
     "report": "a task before the COMMIT",
     "sell": "a conditional UPDATE whose count is not read",
     "collect": "a column of an inherited table",
-    "check_out": "rows that are added to what was summed",
+    "add_line": "rows that are added to what was summed",
     "newest": "a reader that looks twice",
     "start": "a lock that is released before the row is marked",
     "claim": "SKIP LOCKED with a fallback",
