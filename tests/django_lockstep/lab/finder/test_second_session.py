@@ -15,14 +15,14 @@ ADDED = ["--rootdir=..", "--config-file=../pytest.ini", "--maxfail=0"]
 
 
 def arguments(
-    *words: object, plugins: Collection[str] = (), modules: Collection[object] = (), file: str | None = "pytest.ini"
+    *words: object, options: Collection[str] = (), modules: Collection[object] = (), file: str | None = "pytest.ini"
 ) -> list[str]:
     folder = Path("/srv/shop")
     config: Any = SimpleNamespace(
         rootpath=folder,
         inipath=file and folder / file,
         invocation_params=SimpleNamespace(args=words, dir=folder / "tests", plugins=modules or None),
-        pluginmanager=SimpleNamespace(hasplugin=lambda name: name in plugins),
+        option=SimpleNamespace(**dict.fromkeys(options)),
     )
     return list(_arguments(config))
 
@@ -42,8 +42,8 @@ def test_arguments_are_those_of_the_first_session(words: tuple[object, ...], kep
 
 
 def test_options_of_plugins_that_are_there_are_overruled() -> None:
-    assert arguments(plugins={"xdist", "_cov", "other"}) == [*ADDED, "-n0", "--no-cov"]
-    assert arguments(plugins={"timeout", "junitxml"}) == [*ADDED, "--timeout=0", "--junit-xml="]
+    assert arguments(options={"numprocesses", "no_cov", "other"}) == [*ADDED, "-n0", "--no-cov"]
+    assert arguments(options={"timeout", "xmlpath"}) == [*ADDED, "--timeout=0", "--junit-xml="]
 
 
 def test_plugins_and_settings_are_those_of_the_first_session() -> None:
