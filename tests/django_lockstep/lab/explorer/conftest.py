@@ -28,17 +28,22 @@ def exploring(transactional_db: None) -> Exploring:
 
 @pytest.fixture
 def nothing_stays(transactional_db: None) -> Iterator[None]:
-    """Requires that sessions, threads, rows and hooks of an exploration are gone at the end."""
+    """Requires that sessions, threads and hooks of an exploration are gone at the end."""
     close_idle_sessions()
     before, threads = sessions(), set(threading.enumerate())
     yield
     close_idle_sessions()
     until(lambda: sessions() <= before, "the server to end the sessions")
     assert not {thread.name for thread in set(threading.enumerate()) - threads if thread.name.startswith("race")}
-    assert not Seat.objects.exists()
     # Its own are methods; versioned models keep one that is none.
     assert not [wrapper for wrapper in connections[DEFAULT_DB_ALIAS].execute_wrappers if inspect.ismethod(wrapper)]
     assert "wait" not in vars(connections[DEFAULT_DB_ALIAS].connection or object)
+
+
+@pytest.fixture
+def no_seats(transactional_db: None) -> Iterator[None]:
+    yield
+    assert not Seat.objects.exists()
 
 
 @pytest.fixture

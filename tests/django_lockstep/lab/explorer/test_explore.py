@@ -268,6 +268,7 @@ def interrupting(pk: int) -> bool:
     raise KeyboardInterrupt
 
 
+@pytest.mark.usefixtures("no_seats")
 def test_an_interrupt_leaves_nothing_behind() -> None:
     with pytest.raises(KeyboardInterrupt):
         explore(Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2, invariant=interrupting))

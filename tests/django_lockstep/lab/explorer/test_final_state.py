@@ -82,8 +82,8 @@ EDGES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, ma
 
 
 def graph(edges: Iterable[tuple[int, int]], keys: Sequence[int]) -> list[tuple[str, ...]]:
-    texts: list[tuple[str, ...]] = [("row ", str(key), "") for key in keys]
-    return texts + [("edge ", str(keys[start]), " ", str(keys[end]), "") for start, end in edges]
+    rows = [("row ", str(key), "") for key in keys]
+    return [*rows, *(("edge ", str(keys[start]), " ", str(keys[end]), "") for start, end in edges)]
 
 
 @given(EDGES, st.none() | EDGES, st.permutations(KEYS))

@@ -18,7 +18,7 @@ from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, query, sessions, until
 from tests.testapps.shop.models import Seat
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("nothing_stays")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("nothing_stays", "no_seats")]
 
 
 def beside(actor: stories.Actor) -> Scenario:

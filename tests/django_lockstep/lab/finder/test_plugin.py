@@ -174,7 +174,6 @@ def test_tests_come_out_as_they_would_and_candidates_are_listed(project: Project
     assert LINE in printed
     assert f"recording: {project.folder / 'races.jsonl'}" in printed
     assert LINE in again
-    assert "passed" not in again
     assert "confidential" not in (project.folder / "races.jsonl").read_text()
 
 
@@ -274,7 +273,6 @@ def test_another_database_is_named_and_its_tests_run(tmp_path: Path) -> None:
     assert outcomes(printed) == "1 failed, 2 passed"
     why = "Database 'default' was not recorded: that needs PostgreSQL with psycopg 3, and it is SQLite"
     assert f"\nNOTHING WAS LOOKED AT: nothing that a test writes was recorded. {why}" in printed
-    assert "0 candidates" in printed
 
 
 @pytest.mark.parametrize("options", [[], ["--race-budget=0"], ["-n2"]])

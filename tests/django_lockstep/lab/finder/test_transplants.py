@@ -341,8 +341,7 @@ def test_a_limit_over_several_objects_is_exceeded_by_requests_for_two_of_them(ot
 
     first, second = (actor.environ["PATH_INFO"] for actor in fork.actors.values() if isinstance(actor, RequestActor))
     assert first == "/products/3/book/"
-    # Of a product that is alone, a copy is made.
-    assert second == "/products/4/book/" if others else second != first
+    assert second == "/products/4/book/" if others else second != first  # then of a copy
     assert exploration.verdict == "broken"
 
 
