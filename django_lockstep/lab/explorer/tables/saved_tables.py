@@ -246,7 +246,7 @@ class SavedTables:
         return keys
 
     def put_back_beside(self, keys: Mapping[str, Collection[str]]) -> None:
-        """Put every saved table back, except that its new rows with these keys stay; not those that refer to others.
+        """Put every saved table back, but keep new rows with these keys, unless they refer to one that is not kept.
 
         Raises as `put_back` does.
         """
@@ -301,8 +301,8 @@ class SavedTables:
             return {}, {}
         parts = [part for name in sorted(self._copies) for part in self._copies[name].difference_queries()]
         # Django has the driver return jsonb as text.
-        found = self._driver.cursor().execute(" UNION ALL ".join(parts).encode(), prepare=True).fetchall()
-        rows = {name: json.loads(text, parse_float=str) for name, text in sorted(found) if text != "[]"}
+        pairs = self._driver.cursor().execute(" UNION ALL ".join(parts).encode(), prepare=True).fetchall()
+        rows = {name: json.loads(text, parse_float=str) for name, text in sorted(pairs) if text != "[]"}
         labels: dict[str, str] = {}
         for copy in (copy for copy in self._copies.values() if copy.numbered):
             keys = [row[KEY] for row in rows.get(copy.name, ()) if KEY in row]

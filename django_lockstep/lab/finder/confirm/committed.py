@@ -17,7 +17,6 @@ from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
 __all__ = ["DatabaseCopy", "NewKeys", "committed_tests", "copied_databases"]
 
-
 NewKeys = Sequence[Mapping[str, Set[str]]]
 """Keys of rows as text, by table; of each database."""
 
@@ -52,10 +51,10 @@ class DatabaseCopy:
         """Return the keys of the rows that were not there when it was copied, by table."""
         return [tables.new_keys() for tables in self._tables]
 
-    def restore_beside(self, other_new: NewKeys) -> None:
-        """Put everything back, except that new rows stay there that are not these; raises as `restore` does."""
-        for tables, others in zip(self._tables, other_new or [{}] * len(self._tables), strict=True):
-            keys = {name: new - others.get(name, set()) for name, new in tables.new_keys().items()}
+    def restore_beside(self, gone: NewKeys) -> None:
+        """Put everything back, but keep rows that are new, other than these; raises as `restore` does."""
+        for tables, gone_there in zip(self._tables, gone or [{}] * len(self._tables), strict=True):
+            keys = {name: new - gone_there.get(name, set()) for name, new in tables.new_keys().items()}
             tables.put_back_beside(keys)
 
     def close(self) -> None:

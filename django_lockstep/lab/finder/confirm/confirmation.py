@@ -262,8 +262,7 @@ class Confirmation:
 
     def _leave(self, point: Point) -> None:
         for earlier in self._earlier:
-            if earlier.point is point:
-                earlier.pass_by()
+            earlier.leave(point)
 
     def _fork(self, point: Point, place: Place, *, until: float) -> list[str]:
         """Fork if a candidate was recorded here, or may race with what a candidate did before, or in another test.
@@ -405,9 +404,9 @@ class Confirmation:
         candidates = [candidate for candidate in here.values() if candidate.may_race(point.name, point.name)]
         if candidates:
             yield Pairing(kind=point.kind), with_itself(actor), candidates
+        either = {**here, **{candidate.id: candidate for candidate in related}}.values()
         for earlier in self._earlier:
             pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
-            either = {**here, **{candidate.id: candidate for candidate in related}}.values()
             shown = [candidate for candidate in either if candidate.may_race(earlier.point.name, point.name)]
             yield pairing, with_earlier(earlier, actor), shown
         ways: Iterable[Against] = _SHOWN_AGAINST if isinstance(actor, RequestActor) else OF_CALLS

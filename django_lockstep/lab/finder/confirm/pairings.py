@@ -83,8 +83,8 @@ class Earlier:
 
     point: Point
     before: DatabaseCopy
-    made: NewKeys = ()
-    """The rows that it made."""
+    own_rows: NewKeys = ()
+    """The rows that it has inserted, known when the test has left it."""
 
     @classmethod
     def note(cls, point: Point) -> Earlier:
@@ -92,9 +92,10 @@ class Earlier:
         require_committed()
         return cls(point, DatabaseCopy(copied_databases()))
 
-    def pass_by(self) -> None:
-        """Note what it has made: what is new later was made by the test."""
-        self.made = self.before.new_keys()
+    def leave(self, point: Point) -> None:
+        """Note what it has inserted, if this is its point: rows that are new later are the test's."""
+        if point is self.point:
+            self.own_rows = self.before.new_keys()
 
 
 @contextmanager
@@ -148,7 +149,7 @@ def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
     actors = {"A": earlier.point.actor, "B": actor}
     sessions = [session_of(peer.environ) for peer in actors.values() if isinstance(peer, RequestActor)]
     with put_back():
-        earlier.before.restore_beside(earlier.made)
+        earlier.before.restore_beside(earlier.own_rows)
         for session in filter(None, sessions):
             # One that was made in between is gone with the rest.
             session.save(must_create=not session.exists(session.session_key))

@@ -205,8 +205,8 @@ class _Place:
                 self._exploration = fork.explore(seconds=_SECONDS)
 
     def _leave(self, point: Point) -> None:
-        if self._earlier is not None and self._earlier.point is point:
-            self._earlier.pass_by()
+        if self._earlier is not None:
+            self._earlier.leave(point)
 
     def _paired(self, point: Point) -> AbstractContextManager[Fork]:
         if self._earlier is not None:
