@@ -21,6 +21,7 @@ from accounts.entries import AbstractEntry, key_reused_error, money_field
 from accounts.opening import OpeningBalanceField
 from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.rows import row_lock
+from django_lockstep.locking.shapes import CompiledQuerySet, in_class
 from django_lockstep.locking.versions import VersionedModel, seen_version
 from django_lockstep.locking.writes import current_version, row_of
 
@@ -29,7 +30,7 @@ __all__ = ["AbstractBaseAccount", "AccountQuerySet"]
 A = TypeVar("A", bound="AbstractBaseAccount")
 
 
-class AccountQuerySet(models.QuerySet[A]):
+class AccountQuerySet(CompiledQuerySet[A]):
     """Accounts to lock, without the rows of other tables that the query joins."""
 
     def select_for_update(
@@ -99,7 +100,7 @@ class AbstractBaseAccount(VersionedModel):
     def rows(cls, using: str | None) -> AccountQuerySet[Self]:
         """Return the accounts on this database that the default manager shows."""
         shown = cast("Any", cls._default_manager).using(using)
-        return AccountQuerySet(cls, query=shown.query, using=using)
+        return in_class(shown, AccountQuerySet[Self])
 
     @classmethod
     def parse_key(cls, pk: object) -> Any:

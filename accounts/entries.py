@@ -16,6 +16,7 @@ from accounts.amounts import MAX_DIGITS, PLACES
 from accounts.checks import check_append_only
 from accounts.errors import EntryIsFinal, IdempotencyKeyReused
 from django_lockstep.locking.checks import ChecksTable
+from django_lockstep.locking.shapes import CompiledQuerySet
 
 __all__ = ["MAX_KEY_LENGTH", "AbstractEntry", "key_reused_error", "money_field", "validate_key"]
 
@@ -44,7 +45,7 @@ def key_reused_error(account: object, key: str | None, *, amount: Decimal) -> Id
     )
 
 
-class EntryQuerySet(models.QuerySet[Any]):
+class EntryQuerySet(CompiledQuerySet[Any]):
     """Entries can be read and created; every method that would change or delete them raises `EntryIsFinal`."""
 
     def update(self, **values: object) -> int:

@@ -7,14 +7,11 @@ call; `Compiled.bind` then only adapts the values, as their fields would. Postgr
 
 from __future__ import annotations
 
-import string
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from decimal import Decimal
 from typing import Any
-from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -28,15 +25,15 @@ from psycopg.adapt import Loader
 from psycopg.postgres import types
 from psycopg.types.numeric import Int8
 
+from django_lockstep.locking.statements import Column
+
 __all__ = [
     "Compiled",
     "Parameter",
-    "array_literal",
     "compile_select",
     "compile_sql",
     "compile_update",
     "fetch",
-    "fill_template",
     "is_psycopg",
     "parameter",
     "plain",
@@ -47,39 +44,24 @@ __all__ = [
 class Parameter(models.Value):
     """A placeholder in a query for a value that each call gives by name.
 
-    The value is adapted as if it were written into ``output_field``.
+    The value is adapted as if it were written into ``output_field``; without one, psycopg takes it unchanged.
     """
 
-    def __init__(self, name: str, output_field: models.Field[Any, Any]) -> None:
+    def __init__(self, name: str, output_field: models.Field[Any, Any] | None = None) -> None:
         super().__init__(name, output_field=output_field)
         self.name = name
-        self.adapt = _adapter(output_field)
+        self._column = None if output_field is None else Column(output_field)
 
     def as_sql(self, compiler: object, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
         return "%s", [self]
 
-
-def _adapter(field: models.Field[Any, Any]) -> Callable[[Any, BaseDatabaseWrapper], Any]:
-    """Return the function that prepares a value of this field for the driver."""
-    if type(field) in _UNADAPTED:
-        return lambda value, _: value
-    prepare, kind = field.get_db_prep_save, type(field)
-    # Whether fields of this class leave an int unchanged, as Django's integer fields do.
-    names = ("get_db_prep_save", "get_db_prep_value", "get_prep_value")
-    is_integer = kind in (models.AutoField, models.BigAutoField) or all(
-        getattr(kind, name) is getattr(models.IntegerField, name, None) for name in names
-    )
-
-    def adapt(value: object, connection: BaseDatabaseWrapper) -> Any:
-        prepared = value if is_integer and type(value) is int else prepare(value, connection)
+    def adapt(self, value: object, connection: BaseDatabaseWrapper) -> Any:
+        """Return the value for the driver."""
+        if self._column is None:
+            return value
+        sent = self._column.to_write(value, connection)
         # psycopg's type for an int is the smallest that holds it, and each type would be another prepared statement.
-        return Int8(prepared) if type(prepared) is int else prepared
-
-    return adapt
-
-
-_UNADAPTED = (models.CharField, models.DateTimeField, models.DecimalField, models.UUIDField)
-"""Fields whose values psycopg takes unchanged: calling get_db_prep_save() for them would be half the time of a call."""
+        return Int8(sent) if type(sent) is int else sent
 
 
 def parameter(model: type[models.Model], name: str, *, called: str | None = None) -> Parameter:
@@ -116,34 +98,12 @@ class Compiled:
 
 def plain(name: str) -> Compiled:
     """Return a placeholder for a value that psycopg takes unchanged."""
-    return Compiled("%s", (Parameter(name, models.DecimalField()),))
+    return Compiled("%s", (Parameter(name),))
 
 
 def compile_sql(sql: str, *names: str) -> Compiled:
     """Return SQL written by hand, with ``%s`` for the `plain` value of each name."""
     return Compiled(sql, tuple(place for name in names for place in plain(name).places))
-
-
-def fill_template(template: str, **parts: Compiled | str) -> Compiled:
-    """Return the statement of a template, with the parts in place of their names in braces."""
-    whole = Compiled("", ())
-    for text, name, _, _ in string.Formatter().parse(template):
-        whole = whole + text + (parts[name] if name else "")
-    return whole
-
-
-def array_literal(values: Iterable[object]) -> str:
-    """Return the values as a PostgreSQL array literal: half the work of having psycopg adapt each value."""
-    return "{" + ",".join([str(value) if type(value) in _NEVER_QUOTED else _quoted(value) for value in values]) + "}"
-
-
-_NEVER_QUOTED = (int, Decimal, UUID)
-
-
-def _quoted(value: object) -> str:
-    if value is None:
-        return "NULL"
-    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def compile_select(rows: models.QuerySet[Any], *columns: str) -> Compiled:

@@ -14,6 +14,7 @@ from django_lockstep.errors import translated_errors
 from django_lockstep.locking.batches import GuardedWrite, update_many
 from django_lockstep.locking.fields import primary_key, uncounted_fields, version_field
 from django_lockstep.locking.rows import LockOptions, lock_row, lock_rows
+from django_lockstep.locking.shapes import CompiledQuerySet
 from django_lockstep.locking.writes import current_version, python_values, valid_version, write_if
 
 __all__ = ["VersionedManager", "VersionedQuerySet"]
@@ -21,7 +22,7 @@ __all__ = ["VersionedManager", "VersionedQuerySet"]
 M = TypeVar("M", bound=models.Model)
 
 
-class VersionedQuerySet(models.QuerySet[M]):
+class VersionedQuerySet(CompiledQuerySet[M]):
     """Rows of a `VersionedModel`."""
 
     def lock(self, pk: object, **options: Unpack[LockOptions]) -> M:
@@ -61,8 +62,9 @@ class VersionedQuerySet(models.QuerySet[M]):
 
     def _raises_versions(self, names: Iterable[str]) -> bool:
         """Whether a write of these fields must raise the versions itself, because the database has no version guard."""
-        counted = set(names) - {field.name for field in uncounted_fields(self.model)}
-        return bool(counted) and connections[self._alias].vendor != "postgresql"
+        if connections[self._alias].vendor == "postgresql":
+            return False
+        return bool(set(names) - {field.name for field in uncounted_fields(self.model)})
 
     def update_if_unchanged(self, pk: object, version: int, **values: object) -> int | None:
         """Write the values if the row still has this version; return the new one, or None for a conflict.

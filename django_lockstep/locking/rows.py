@@ -21,6 +21,7 @@ from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.fields import parents_of, primary_key, tables_of
 from django_lockstep.locking.memory import dirty_attnames, seen_version
+from django_lockstep.locking.shapes import compiled_rows
 
 M = TypeVar("M", bound=Model)
 
@@ -74,7 +75,7 @@ def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) 
         raise ValueError(f"{label} {target.pk!r} has unsaved changes of {', '.join(dirty)}: save or reload it first")
     # The write database: a lock on a replica would protect nothing.
     options["using"] = options.get("using") or router.db_for_write(type(target), instance=target)
-    with _locking(type(target)._base_manager.all(), target.pk, **options) as rows:
+    with _locking(compiled_rows(type(target)._base_manager), target.pk, **options) as rows:
         try:
             # Read by the locking query itself: a read before the lock could be stale, one after it would cost a round
             # trip.
@@ -110,7 +111,8 @@ def lock_rows(
     have no row (not with ``skip_locked``, which cannot tell a locked row from a missing one); ``ValueError`` for what
     cannot be a key; `LockNotAvailable`, `DeadlockDetected`, `SerializationFailure`.
     """
-    queryset = target.all() if isinstance(target, QuerySet | Manager) else target._default_manager.all()
+    manager = target if isinstance(target, QuerySet | Manager) else target._default_manager
+    queryset = manager.all() if isinstance(manager, QuerySet) else compiled_rows(manager)
     queryset = (queryset.using(using) if using else queryset).select_for_update()
     # Checked before any SQL: in autocommit the lock would end with its own statement.
     require_transaction(connections[queryset.db], queryset.model)
@@ -121,7 +123,7 @@ def lock_rows(
     options: LockOptions = {"no_key": no_key, "of": of, "nowait": nowait, "timeout": timeout, "using": queryset.db}
     with _locking(queryset, keys, skip_locked=skip_locked, **options) as rows:
         # ORDER BY makes the server lock in this order; without it, two overlapping calls could deadlock.
-        locked = list(rows.filter(pk__in=keys).order_by("pk"))
+        locked = list(rows.filter(pk__in=keys).order_by("pk") if len(keys) != 1 else rows.filter(pk=keys[0]))
     # With skip_locked a missing row may just be locked by another transaction.
     if not skip_locked:
         _require_all(queryset.model, set(keys) - {row.pk for row in locked})

@@ -24,6 +24,7 @@ from django_lockstep.locking.querysets import VersionedManager
 from django_lockstep.locking.rollbacks import last_write, record_write, set_last_write
 from django_lockstep.locking.rows import lock_row
 from django_lockstep.locking.saving import current_saving, saving
+from django_lockstep.locking.shapes import compiled_rows
 from django_lockstep.locking.writes import column, current_version, python_values, version_kept, write_if
 
 __all__ = ["VersionedModel", "seen_version"]
@@ -308,7 +309,10 @@ class VersionedModel(ChecksTable):
             sent = [(field, None, above if field == version else value) for field, _, value in sent]
         # The condition is part of the UPDATE: after a lock wait, READ COMMITTED evaluates it again on the new row
         # version.
-        rows = base_qs.filter(**{version.attname: seen}) if guarded else base_qs
+        # A class in between may have narrowed the rows.
+        is_whole = type(base_qs) is models.QuerySet and not base_qs.query.where
+        rows = compiled_rows(base_qs.model._base_manager, base_qs.db) if is_whole else base_qs
+        rows = rows.filter(**{version.attname: seen}) if guarded else rows
         # With nothing to write, update_fields=None makes Django look for the row, which compares the version.
         names = update_fields if sent or not guarded else None
         updated = super()._do_update(rows, using, pk_val, sent, names, forced_update, *args, **kwargs)
@@ -331,7 +335,8 @@ class VersionedModel(ChecksTable):
         version = version_field(type(self))
         if raw and version.start == "clock" and version in fields:
             setattr(self, version.attname, Microseconds())
-        results = super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
+        rows = compiled_rows(manager, using)
+        results = super()._do_insert(rows, using, fields, returning_fields, raw)  # type: ignore[misc]
         record_write(self, using)
         return results
 

@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.locking.fields import is_key, tables_of, version_field
 from django_lockstep.locking.memory import is_expression
+from django_lockstep.locking.shapes import compiled_rows
 
 __all__ = [
     "auto_now_fields",
@@ -150,7 +151,7 @@ def _rows(
     link = (model._meta.concrete_model or model)._meta.get_ancestor_link(owner)
     # A parent link that is the primary key shares its value; any other link must be looked up.
     if link is None or link.primary_key:
-        return owner._base_manager.using(using).filter(pk=pk)
+        return compiled_rows(owner._base_manager, using).filter(pk=pk)
     linked = model._base_manager.using(using).filter(pk=pk).values(link.attname)
     return owner._base_manager.using(using).filter(pk__in=linked)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from django.db import IntegrityError, connections, models, transaction
 
@@ -13,8 +15,9 @@ from accounts.abstract import AbstractBaseAccount
 from accounts.amounts import TOO_LARGE
 from accounts.batches import AppliedChange, BalanceChange
 from accounts.contrib.compiled.runner import StatementRunner, runner_for
+from accounts.contrib.compiled.statements import fill_template
 from django_lockstep.errors import translated_errors
-from django_lockstep.locking.compiled import Compiled, array_literal, fetch, fill_template, parameter, plain
+from django_lockstep.locking.compiled import Compiled, fetch, parameter, plain
 from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.writes import auto_now_values, place_type
 
@@ -62,8 +65,8 @@ def apply_changes(model: type[AbstractBaseAccount], changes: list[BalanceChange]
     if isinstance(pks[0], int) and (pks[0] < _LEAST or pks[-1] > _MOST):
         return NotImplemented
     columns = dict(zip(BalanceChange._fields, zip(*changes, strict=True), strict=True))
-    arrays = {name: array_literal(column) for name, column in columns.items()}
-    values = {**auto_now_values(model), **arrays, "accounts": array_literal(pks)}
+    arrays = {name: _array_literal(column) for name, column in columns.items()}
+    values = {**auto_now_values(model), **arrays, "accounts": _array_literal(pks)}
     with translated_errors(model=model, pk=pks):
         rows = _send(runner, values, keyed=any(columns["idempotency_key"]))
     if not rows:
@@ -131,3 +134,17 @@ def _concatenate(parts: Sequence[Compiled], *, separator: str = "") -> Compiled:
     for index, part in enumerate(parts):
         whole = whole + (separator if index else "") + part
     return whole
+
+
+def _array_literal(values: Iterable[object]) -> str:
+    """Return the values as a PostgreSQL array literal: half the work of having psycopg adapt each value."""
+    return "{" + ",".join([str(value) if type(value) in _NEVER_QUOTED else _quoted(value) for value in values]) + "}"
+
+
+_NEVER_QUOTED = (int, Decimal, UUID)
+
+
+def _quoted(value: object) -> str:
+    if value is None:
+        return "NULL"
+    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import string
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -14,13 +15,12 @@ from django_lockstep.locking.compiled import (
     Parameter,
     compile_select,
     compile_update,
-    fill_template,
     parameter,
 )
 from django_lockstep.locking.fields import version_field
 from django_lockstep.locking.writes import auto_now_fields
 
-__all__ = ["ENTRY_PARAMETERS", "Statements", "WaitMode"]
+__all__ = ["ENTRY_PARAMETERS", "Statements", "WaitMode", "fill_template"]
 
 WaitMode = Literal["queue", "nowait"]
 
@@ -153,3 +153,11 @@ def _is_extra(field: models.Field[Any, Any]) -> bool:
     """Whether the INSERT needs a value for the field that only Django can compute."""
     left_out = field.generated or field.has_db_default() or isinstance(field, models.AutoField)
     return not left_out and field.name not in (*ENTRY_PARAMETERS, *_READ)
+
+
+def fill_template(template: str, **parts: Compiled | str) -> Compiled:
+    """Return the statement of a template, with the parts in place of their names in braces."""
+    whole = Compiled("", ())
+    for text, name, _, _ in string.Formatter().parse(template):
+        whole = whole + text + (parts[name] if name else "")
+    return whole
