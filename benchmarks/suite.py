@@ -22,6 +22,7 @@ SUITES: Mapping[str, str] = MappingProxyType(
         "deposit": "benchmarks.deposit",
         "explore": "benchmarks.explore",
         "find_races": "benchmarks.find_races",
+        "idioms": "benchmarks.idioms",
         "leases": "benchmarks.leases",
     }
 )

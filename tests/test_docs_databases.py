@@ -246,25 +246,3 @@ def test_the_table_is_what_the_operations_send() -> None:
     section = PAGE.read_text("utf-8").partition("\n## What each operation needs\n")[2].partition("\n## ")[0]
     written = [line for line in section.splitlines() if line.startswith("| ")][1:]
     assert written == [rows[0] for rows in expected], "The table must be:\n" + "\n".join(rows[0] for rows in expected)
-
-
-@pytest.fixture
-def no_savepoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the backend of Aurora DSQL has it."""
-    monkeypatch.setattr(connection.features, "uses_savepoints", False)
-
-
-@pytest.mark.usefixtures("no_savepoints")
-def test_without_savepoints_a_refused_check_out_raises() -> None:
-    first, second = UserFactory.create_batch(2)
-    assert check_out(Author, first).lock_result
-    with pytest.raises(TransactionManagementError):
-        check_out(Author, second)
-
-
-@pytest.mark.usefixtures("no_savepoints")
-def test_without_savepoints_a_duplicate_key_ends_the_callers_transaction() -> None:
-    there = Seat.objects.create()
-    assert Seat.objects.put_if_unchanged(there.pk, 0, guest="Ada") is None
-    with pytest.raises(TransactionManagementError), transaction.atomic():
-        Seat.objects.put_if_unchanged(there.pk, 0, guest="Ada")

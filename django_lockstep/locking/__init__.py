@@ -19,6 +19,7 @@ from django_lockstep.locking.merge import FieldConflict, Merge, merge_fields
 from django_lockstep.locking.querysets import VersionedManager, VersionedQuerySet
 from django_lockstep.locking.retry import retry_on_conflict, retrying
 from django_lockstep.locking.rows import lock_row, lock_rows
+from django_lockstep.locking.shapes import CompiledManager, CompiledQuerySet
 from django_lockstep.locking.transactions import isolated_transaction
 from django_lockstep.locking.triggers import AddVersionGuard
 from django_lockstep.locking.verifying import verify_unchanged
@@ -27,6 +28,8 @@ from django_lockstep.locking.versions import VersionedModel
 __all__ = [
     "AddVersionGuard",
     "CommittedThenFailed",
+    "CompiledManager",
+    "CompiledQuerySet",
     "ConcurrencyError",
     "DeadlockDetected",
     "FieldConflict",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,9 +14,12 @@ from uuid import UUID
 from django.db import models
 from django.db.models.expressions import BaseExpression, Combinable
 from django.db.models.fields.files import FieldFile, FileField
+from django.db.models.fields.related_descriptors import ForeignKeyDeferredAttribute
+from django.db.models.query_utils import DeferredAttribute
 
 from django_lockstep.locking.fields import attnames_of, uncounted_fields, version_field
 from django_lockstep.locking.rollbacks import last_write, record_write, set_last_write
+from django_lockstep.locking.statements import Column
 
 __all__ = [
     "adopt",
@@ -26,6 +30,7 @@ __all__ = [
     "is_expression",
     "mark_partial",
     "remember",
+    "remember_row",
     "remembered",
     "seen_version",
 ]
@@ -51,8 +56,31 @@ def is_expression(value: object) -> bool:
 
 def remembered(instance: models.Model) -> dict[str, Any]:
     """Return the row's values as the instance last saw them, by attribute name; empty if it never did."""
-    memory: dict[str, Any] = getattr(instance._state, _MEMORY, {})
-    return memory
+    memory: Any = getattr(instance._state, _MEMORY, None) or {}
+    if type(memory) is tuple:
+        memory = dict(zip(_all_attnames(type(instance)), memory, strict=True))
+        setattr(instance._state, _MEMORY, memory)
+    return memory  # type: ignore[no-any-return]
+
+
+def remember_row(instance: models.Model, values: Sequence[Any]) -> None:
+    """Note the row that the instance was just made from, as ``from_db()`` has it."""
+    # Most instances are only read: their row is kept as it came, and becomes a dict when somebody compares.
+    if len(values) == len(_all_attnames(type(instance))) and _is_as_it_came(type(instance)):
+        setattr(instance._state, _MEMORY, tuple(values))
+    else:
+        remember(instance)
+
+
+@functools.cache
+def _is_as_it_came(model: type[models.Model]) -> bool:
+    """Whether attributes are what the database returned, and cannot be changed in place."""
+    return all(
+        Column(field).type is not None
+        and not hasattr(field, "from_db_value")
+        and type(inspect.getattr_static(model, field.attname)) in {DeferredAttribute, ForeignKeyDeferredAttribute}
+        for field in model._meta.concrete_fields
+    )
 
 
 def remember(instance: models.Model, attnames: Iterable[str] | None = None) -> None:

@@ -18,7 +18,15 @@ from django_lockstep.errors import StaleVersionError, translated_errors
 from django_lockstep.locking.checks import ChecksTable, check_guard, check_versioned
 from django_lockstep.locking.fields import Microseconds, VersionField, attnames_of, is_key, parents_of, version_field
 from django_lockstep.locking.ignoring import log_ignored, versions_ignored
-from django_lockstep.locking.memory import adopt, apply_written, mark_partial, remember, remembered, seen_version
+from django_lockstep.locking.memory import (
+    adopt,
+    apply_written,
+    mark_partial,
+    remember,
+    remember_row,
+    remembered,
+    seen_version,
+)
 from django_lockstep.locking.merge import Merge, merge_fields
 from django_lockstep.locking.querysets import VersionedManager
 from django_lockstep.locking.rollbacks import last_write, record_write, set_last_write
@@ -112,10 +120,10 @@ class VersionedModel(ChecksTable):
             raise ValidationError({version.name: _("The version that the form was made from is missing.")})
 
     @classmethod
-    def from_db(cls, *args: Any, **kwargs: Any) -> Self:
+    def from_db(cls, db: str | None, field_names: Collection[str], values: Any, **options: Any) -> Self:
         """Make the instance as Django does, and remember the values of the row for later comparisons."""
-        instance = super().from_db(*args, **kwargs)
-        remember(instance)
+        instance = super().from_db(db, field_names, values, **options)
+        remember_row(instance, values)
         return instance
 
     def refresh_from_db(

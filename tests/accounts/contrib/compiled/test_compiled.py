@@ -1,7 +1,6 @@
 """When the compiled statements are used, and when they are not."""
 
 import itertools
-import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -13,14 +12,13 @@ from django.db.models.signals import post_save
 from django.test.utils import CaptureQueriesContext
 
 from accounts.contrib.compiled.obstacles import obstacles
-from accounts.contrib.compiled.runner import StatementRunner, runner_for
+from accounts.contrib.compiled.runner import runner_for
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
 from accounts.strategies import STRATEGIES
 from django_lockstep.errors import ConcurrencyError, StaleVersionError
 from django_lockstep.lab.explorer import Scenario, explore
 from tests.support.factories import AccountFactory, UserFactory
-from tests.support.pages import ROOT
 from tests.support.sessions import Session, heard
 from tests.testapps.purses.models import Audited, Closable, Elsewhere, Premium, Purse, PurseEntry
 
@@ -193,13 +191,3 @@ def test_every_order_of_statements_ends_right() -> None:
         scenario = Scenario(set_up=lambda: AccountFactory.create(balance=200).pk, actors=list(pair))
         result = explore(scenario, raises=ConcurrencyError)
         assert result.verdict == "holds", result.reason
-
-
-def words(sql: str) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"\(\s+", "(", sql)).strip()
-
-
-def test_the_documentation_shows_the_statement_of_a_deposit_as_it_is() -> None:
-    page = (ROOT / "docs" / "measure" / "speed.md").read_text("utf-8")
-    (shown,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
-    assert words(shown) == words(StatementRunner(Account, "default").statements.lock_and_add["queue"].sql)

@@ -1,0 +1,191 @@
+"""Django's own idioms beside ours: the CPU time that a client spends on one call, in one process."""
+
+from __future__ import annotations
+
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+
+from django.db import models, transaction
+
+from accounts.engine import use_engine
+from accounts.models import Account, Entry
+from benchmarks.deposit.others import PlainAccount, PlainEntry, _Account, article
+from benchmarks.deposit.rows import AMOUNT, OPENING, reset_accounts
+from benchmarks.suite import FigureTable, Options, Say, Section, select_names
+from django_lockstep.locking import lock_row
+
+__all__ = ["SUITE"]
+
+Call = Callable[[], object]
+Make = Callable[[type[models.Model]], Call]
+"""Makes the call for a model: `PlainAccount` is Django's alone, `Account` is ours; both have one table."""
+
+LOADED = 10_000
+"""How many instances are loaded at once."""
+_SLICE = 0.1
+"""Seconds that one of the two runs before the other one's turn."""
+_SUMMARY = f"""\
+Microseconds of CPU time that the client spends on a call, medians of slices of {_SLICE:g} s; the two take turns. \
+Ratios are those of neighbouring slices: the median, the lowest and the highest. Both models have the same table, and \
+the server its version guard. The time to send and to make the instance is in it, that of the server is not.\
+"""
+
+
+def lock(model: type[models.Model]) -> Call:
+    """Lock a row and read it."""
+
+    def stock() -> None:
+        with transaction.atomic():
+            model._base_manager.select_for_update().get(pk=1)
+
+    def ours() -> None:
+        with transaction.atomic():
+            lock_row(model, 1)
+
+    return ours if model is Account else stock
+
+
+def update(model: type[models.Model]) -> Call:
+    """Compare the version and write."""
+    # From the row's version on: each call writes one.
+    versions = count(model._base_manager.values_list("version", flat=True).get(pk=1))
+
+    def call() -> None:
+        version = next(versions)
+        rows = model._default_manager.filter(pk=1, version=version)
+        if not rows.update(balance=OPENING, version=version + 1):
+            raise AssertionError(f"another one wrote version {version}")
+
+    return call
+
+
+def save(model: type[models.Model]) -> Call:
+    """Save an instance that was changed."""
+    instance = model._base_manager.get(pk=1)
+    limits = count(1)
+
+    def call() -> None:
+        instance.overdraft_limit = next(limits)  # type: ignore[attr-defined]
+        instance.save()
+
+    return call
+
+
+def create(model: type[models.Model]) -> Call:
+    """Create a row."""
+    entries = Entry._base_manager if model is Account else PlainEntry._base_manager
+    return partial(entries.create, account_id=1, amount=AMOUNT, balance_after=OPENING, version_after=1)
+
+
+def deposit(model: type[models.Model], engine: str = "plain") -> Call:
+    """Deposit money, with an entry."""
+
+    def ours() -> None:
+        with use_engine(engine):  # type: ignore[arg-type]
+            Account.deposit(1, AMOUNT)
+
+    return ours if model is Account else partial(article, 1)
+
+
+class WholeAccount(_Account):
+    """All of the account's columns, without our field and base class."""
+
+    opening_balance = models.DecimalField(max_digits=14, decimal_places=2, null=True)
+    entry_count = models.PositiveBigIntegerField()
+    version = models.BigIntegerField()
+
+
+def load(model: type[models.Model]) -> Call:
+    """Load many instances."""
+    whole = Account if model is Account else WholeAccount
+    return lambda: list(whole._base_manager.all())
+
+
+IDIOMS: Mapping[str, Make] = {
+    "lock and read a row by key": lock,
+    "filter(pk=, version=).update()": update,
+    "save() of an instance": save,
+    "create()": create,
+    "deposit, and the article's lines": deposit,
+    "deposit by the compiled engine": partial(deposit, engine="compiled"),
+    f"load {LOADED:,} instances": load,
+}
+
+
+def measure(make: Make, seconds: float) -> list[tuple[float, float]]:
+    """Return the CPU seconds of a call for Django's model and for ours, slice by slice."""
+    slices: list[tuple[float, float]] = []
+    begun = time.perf_counter()
+    while not slices or time.perf_counter() - begun < seconds:
+        # Made again for each slice: the other one has written the row in the meantime.
+        first, second = (_spent(make(model)) for model in (PlainAccount, Account))
+        slices.append((first, second))
+    return slices
+
+
+def _spent(call: Call) -> float:
+    call()  # connecting, compiling and preparing are not what is compared
+    calls, begun, cpu = 0, time.perf_counter(), time.process_time()
+    while not calls or time.perf_counter() - begun < _SLICE:
+        call()
+        calls += 1
+    return (time.process_time() - cpu) / calls
+
+
+def memory(model: type[models.Model]) -> float:
+    """Return the bytes of one instance."""
+    tracemalloc.start()
+    instances = load(model)()
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return size / len(instances)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Idioms:
+    name: str = "idioms"
+
+    def names(self) -> tuple[str, ...]:
+        """Return the idioms."""
+        return tuple(IDIOMS)
+
+    def seconds(self, options: Options) -> float:
+        """Return how long all of them take at most."""
+        return len(IDIOMS) * (options.rounds * options.seconds + 5)
+
+    def run(self, options: Options, *, say: Say) -> Section:
+        """Measure one idiom after the other."""
+        reset_accounts(LOADED)
+        slices: dict[str, list[tuple[float, float]]] = {}
+        for name in select_names(self.names(), options.only):
+            slices[name] = measure(IDIOMS[name], options.rounds * options.seconds)
+            say(f"idioms: {name} done")
+        sizes = memory(PlainAccount), memory(Account)
+        return Section(
+            suite=self.name,
+            summary=_SUMMARY,
+            tables=(
+                FigureTable(
+                    title="CPU time of the client",
+                    columns=("call", "Django alone, us", "here, us", "ratio", "lowest", "highest"),
+                    rows=tuple(_row(name, pairs) for name, pairs in slices.items()),
+                    notes=(f"An instance takes {sizes[0]:,.0f} bytes with Django alone, {sizes[1]:,.0f} here.",),
+                ),
+            ),
+            data={"slices": slices, "bytes": sizes},
+            sound=True,
+        )
+
+
+def _row(name: str, slices: list[tuple[float, float]]) -> tuple[str | float, ...]:
+    ratios = [ours / stock for stock, ours in slices]
+    stock, ours = (statistics.median(column) * 1e6 for column in zip(*slices, strict=True))
+    return name, stock, ours, statistics.median(ratios), min(ratios), max(ratios)
+
+
+SUITE = Idioms()
