@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.checks import CheckMessage
 from django.db import models
@@ -19,6 +19,8 @@ from django_lockstep.locking.checks import ChecksTable
 from django_lockstep.locking.shapes import CompiledQuerySet
 
 __all__ = ["MAX_KEY_LENGTH", "AbstractEntry", "key_reused_error", "money_field", "validate_key"]
+
+E = TypeVar("E", bound="AbstractEntry")
 
 MAX_KEY_LENGTH = 255
 """Characters of an idempotency key."""
@@ -45,7 +47,7 @@ def key_reused_error(account: object, key: str | None, *, amount: Decimal) -> Id
     )
 
 
-class EntryQuerySet(CompiledQuerySet[Any]):
+class EntryQuerySet(CompiledQuerySet[E]):
     """Entries can be read and created; every method that would change or delete them raises `EntryIsFinal`."""
 
     def update(self, **values: object) -> int:
