@@ -26,7 +26,7 @@ from django_lockstep.lab.finder.derive.candidates import Witness
 from django_lockstep.lab.finder.record.calls import Call
 from django_lockstep.lab.finder.record.requests import CallNext, buffer_body
 
-__all__ = ["IGNORED", "Actor", "Fork", "Point", "Points", "RequestActor", "apart_from_the_test", "require_committed"]
+__all__ = ["IGNORED", "Actor", "Fork", "Point", "Points", "RequestActor", "answer_alone", "require_committed"]
 
 IGNORED = ("django_session.*", "django_admin_log.*", "auth_user.last_login")
 """Tables and columns that every request may write, and whose rows nobody counts."""
@@ -172,6 +172,25 @@ def apart_from_the_test() -> Iterator[None]:
             # A copy: the project may look at what was sent before, and what the actors send goes with it.
             mail.outbox = list(mail.outbox)
         yield
+
+
+def answer_alone(actor: Callable[[Any], Any], note: Callable[[Any, Any, bool, Any], None]) -> Any:
+    """Return what a request or call answers; ``note`` is called behind each statement with its text and parameters.
+
+    As an execute wrapper is, also with whether there are many, and the context. What the actor writes stays there, and
+    its errors are raised.
+    """
+
+    def noted(execute: Callable[..., Any], *statement: Any) -> Any:
+        result = execute(*statement)
+        note(*statement)
+        return result
+
+    with ExitStack() as stack:
+        stack.enter_context(apart_from_the_test())
+        for connection in connections.all():
+            stack.enter_context(connection.execute_wrapper(noted))
+        return actor(None)
 
 
 # Points of a running test at which it can be forked: the requests that it sends, and its calls of functions.

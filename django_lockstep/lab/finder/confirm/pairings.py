@@ -34,7 +34,6 @@ __all__ = [
     "with_itself",
     "with_lower_limit",
     "with_moved",
-    "with_other_order",
 ]
 
 
@@ -120,13 +119,6 @@ def with_another_user(request: RequestActor) -> Iterator[Fork]:
 
 
 @contextmanager
-def with_other_order(request: RequestActor) -> Iterator[Fork]:
-    """Pair the request with the same one for the same rows in the other order. Raises `CannotClone` as that does."""
-    with _tried_alone(request) as trial:
-        yield Fork({"A": request, "B": in_other_order(request, trial)})
-
-
-@contextmanager
 def with_lower_limit(actor: Actor) -> Iterator[Fork]:
     """Pair two of the same that may add one more row until a limit is reached. Raises `CannotClone` if there is none.
 
@@ -158,7 +150,7 @@ def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
 
 @contextmanager
 def with_moved(move: Callable[[Any, DryRun], Actor], actor: Actor) -> Iterator[Fork]:
-    """Pair it with what ``move`` makes for it and its trial: one of another test, or for another object.
+    """Pair it with what ``move`` makes for it and its trial: one of another test, for another object, or other order.
 
     Raises `CannotClone` as ``move`` does, and if that one is refused here, or has nothing to do with it.
     """
@@ -186,7 +178,7 @@ def _tried_alone(actor: Actor) -> Iterator[DryRun]:
 AGAINST: Mapping[Against, Callable[[Any], AbstractContextManager[Fork]]] = {
     ANOTHER_USER: with_another_user,
     ANOTHER_OBJECT: partial(with_moved, for_another_object),
-    OTHER_ORDER: with_other_order,
+    OTHER_ORDER: partial(with_moved, in_other_order),
     LOWER_LIMIT: with_lower_limit,
 }
 """How a request is paired with itself where something differs; a call only with those of `OF_CALLS`."""

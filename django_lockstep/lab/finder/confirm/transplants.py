@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, repeat
@@ -22,7 +22,7 @@ from django_lockstep.lab.explorer import Response
 from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.effects.operations import text_of
 from django_lockstep.lab.finder.confirm.clones import KnownUser
-from django_lockstep.lab.finder.confirm.forks import Actor, RequestActor, apart_from_the_test
+from django_lockstep.lab.finder.confirm.forks import Actor, RequestActor, answer_alone
 from django_lockstep.lab.finder.derive.history import History, Row, UnitStep
 from django_lockstep.lab.finder.derive.pair_races import lock_pairs
 from django_lockstep.lab.finder.errors import CannotClone
@@ -56,21 +56,15 @@ class DryRun:
         statements: list[RecordedStatement] = []
         transactions = Transactions()
 
-        def note(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
-            result = execute(sql, params, many, context)
+        def note(sql: Any, params: Any, many: bool, context: Any) -> None:
             driver = context["connection"].connection
             text = text_of(sql, driver)
             if is_of_interest(text) and hasattr(driver, "pgconn"):
                 transaction = transactions.current(context["connection"])
                 statements.append(reader.read(text, params, context, keys={}, many=many, transaction=transaction))
-            return result
 
-        with ExitStack() as stack:
-            stack.enter_context(apart_from_the_test())
-            stack.enter_context(transactions.counted())
-            for connection in connections.all():
-                stack.enter_context(connection.execute_wrapper(note))
-            answer = actor(None)
+        with transactions.counted():
+            answer = answer_alone(actor, note)
         unit = Unit(test="", kind="request", name="", number=0, statements=tuple(statements))
         return cls(answer, History(unit, tables))
 
