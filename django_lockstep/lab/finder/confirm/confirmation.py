@@ -25,8 +25,9 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_earlier,
     with_itself,
 )
+from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.confirm.reproduction import TestPlace, with_test_file
-from django_lockstep.lab.finder.derive.candidates import KINDS, Candidate, Witness
+from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import (
     ANOTHER_OBJECT,
@@ -58,7 +59,7 @@ SECONDS_EACH = 20.0
 GROWTH = 4
 """How many times more that is in each further round, which begins its tries again: so little is run twice."""
 _SHOWN_AGAINST: Mapping[Against, Collection[str]] = {
-    ANOTHER_USER: KINDS,
+    ANOTHER_USER: REMEDIES,
     # They may be about how many objects a user may have, or all objects count for one row.
     ANOTHER_OBJECT: ("check-then-insert", "write-skew", "read-modify-write", "check-then-act"),
     OTHER_ORDER: ("lock-order",),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.finder.derive.candidates import KINDS
+from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Unit
 from django_lockstep.lab.finder.record.senders import SENT_MAIL
 from tests.django_lockstep.lab.finder.builders import (
@@ -415,11 +415,11 @@ def test_an_id_stays_when_lines_move() -> None:
     assert len(ids(0)) == 2
 
 
-def test_every_kind_that_is_found_is_explained() -> None:
+def test_every_kind_that_is_found_has_remedies() -> None:
     units = [
         unit(read_seat(sold=False), sent(WRITE, 20, 7), sent(SELL, True, 7), look(), insert(), sent(SENT_MAIL)),
         transfer(7, 8, 0),
         transfer(8, 7, 1),
     ]
 
-    assert {*kinds(*units)} <= set(KINDS)
+    assert {*kinds(*units)} <= set(REMEDIES)

@@ -11,8 +11,7 @@ import pytest
 from django.db import models
 
 from django_lockstep.lab.finder.confirm.forks import Fork
-from django_lockstep.lab.finder.confirm.remedies import REMEDIES, try_lock, try_patches
-from django_lockstep.lab.finder.derive.candidates import KINDS
+from django_lockstep.lab.finder.confirm.remedies import try_lock, try_patches
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
 from tests.django_lockstep.lab.finder.test_findings import candidate
 from tests.testapps.seeded_club.models import Code, Stock
@@ -154,10 +153,6 @@ def test_the_changed_file_does_not_race(source: str, row: dict[str, int], lines:
 
     assert [line for line in path.read_text().splitlines() if line not in source.splitlines()] == lines
     assert race.fork.explore(seconds=20).verdict == "nothing found"
-
-
-def test_each_kind_has_a_remedy() -> None:
-    assert REMEDIES.keys() == KINDS.keys()
 
 
 # A row that is locked before everything
