@@ -81,7 +81,6 @@ class Confirmation:
         budget: float,
         only: Collection[str] | None = None,
         values: bool = False,
-        on_finding: Callable[[Finding], None] = lambda finding: None,
     ) -> None:
         """Try what is undecided, of the ids ``only`` if given; findings show long strings only with ``values``."""
         self.budget = budget
@@ -97,7 +96,6 @@ class Confirmation:
         self._tries = 0
         self._seconds_each = SECONDS_EACH
         self._values = values
-        self._on_finding = on_finding
         self._spent = findings.spent
         self._attempts: dict[str, Attempts] = {}
         self._points = Points(self._reach, self._leave)
@@ -387,9 +385,7 @@ class Confirmation:
     def _add(self, finding: Finding) -> None:
         # Without a reason, there was no try at its place.
         reason = finding.reason or (TIME_OVER if self._is_over else "its partner was not reached there")
-        finding = replace(finding, reason=reason, spent=round(self._spent, 1))
-        self._findings.add(finding)
-        self._on_finding(finding)
+        self._findings.add(replace(finding, reason=reason, spent=round(self._spent, 1)))
 
     def _keep(self, point: Point, shown: Sequence[tuple[Candidate, Witness]], related: Sequence[Candidate]) -> None:
         """Keep what later points, of this test and of others, may be paired with."""

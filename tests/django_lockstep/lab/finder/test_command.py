@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -82,18 +81,8 @@ def test_where_nothing_is_tried_the_last_line_and_the_status_say_so(project: Pro
     assert "\nNOTHING WAS LOOKED AT: nothing that a test writes was recorded. Database 'default'" in shown
 
 
-def test_a_command_that_died_goes_on_behind_the_test_that_ended_it(project: Project) -> None:
-    (project.folder / "cinema/services.py").write_text(FILES["cinema/services.py"] + LEAVE)
-    (project.folder / "cinema/test_deadly.py").write_text(DEADLY)
-    status, _ = run(project, "--record=races.jsonl", terminal=False)
-    assert status == -signal.SIGSEGV
-    status, shown = run(project, "--confirm=races.jsonl", terminal=False)
-    assert status == 1, shown
-    assert "cinema.test_deadly.DeadlyTests.test_it: the session that tries candidates died in it" in shown
-
-
 LEAVES = """
-import os, signal, sys
+import os, signal
 from pathlib import Path
 from django.db import connection
 from django.test import TestCase
@@ -118,8 +107,7 @@ INTERRUPTED = """
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing)
-        is_share = any(word.startswith("--share") for word in sys.argv)
-        os.kill(os.getppid() if is_share else os.getpid(), signal.SIGINT)
+        os.kill(os.getppid(), signal.SIGINT)
         os.read(reading, 1)  # until the interrupt is here
         signal.set_wakeup_fd(-1)
         if Path("impatient").exists():
@@ -162,7 +150,7 @@ def test_two_processes_find_what_one_finds_each_in_a_database_of_its_own(project
     assert databases(project) == []
 
 
-@pytest.mark.parametrize(("processes", "is_impatient"), [(1, False), (1, True), (2, False)])
+@pytest.mark.parametrize(("processes", "is_impatient"), [(1, True), (2, False)])
 def test_an_interrupted_search_drops_its_databases_and_can_be_continued(
     project: Project, processes: int, is_impatient: bool
 ) -> None:
@@ -180,12 +168,14 @@ def test_an_interrupted_search_drops_its_databases_and_can_be_continued(
     assert set(verdicts(project, "races.jsonl").values()) == {"confirmed"}
 
 
-def test_a_process_that_dies_goes_on_behind_the_test_that_ended_it(project: Project) -> None:
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_process_that_dies_goes_on_behind_the_test_that_ended_it(project: Project, processes: int) -> None:
     add_leave(project, DEADLY)
-    status, shown = run(project, "--record=races.jsonl", "--processes=2", terminal=False)
+    status, shown = run(project, "--record=races.jsonl", f"--processes={processes}", terminal=False)
 
     assert status == 1, shown
-    assert "\nHow a session died: races.jsonl.log, races.jsonl.2.log\n" in shown
+    assert f"\nHow a session died: races.jsonl.log{', races.jsonl.2.log' * (processes - 1)}\n" in shown
+    assert "cinema.test_leave.DeadlyTests.test_it: the session that tries candidates died in it" in shown
     assert verdicts(project, "races.jsonl") == {
         "cinema.services.book": "confirmed",
         "cinema.services.leave": "not tried",

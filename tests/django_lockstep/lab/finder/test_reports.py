@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from html.parser import HTMLParser
-from io import StringIO
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -18,7 +17,6 @@ from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RecordingWriter, Site
 from django_lockstep.lab.finder.report.files import require_report, write_reports
 from django_lockstep.lab.finder.report.races import Report, Suppression, entries_of, report_on
-from django_lockstep.lab.management.commands import find_races
 from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, site, unit
 from tests.django_lockstep.lab.finder.test_findings import candidate as made_up
 from tests.django_lockstep.lab.finder.test_findings import confirmed as of_schedule
@@ -297,33 +295,16 @@ def test_the_command_refuses_another_ending_before_any_test(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"processes": 0}, "there must be at least 1, not 0"),
-        ({"processes": 2, "confirm": Path("races.jsonl")}, "2 try candidates of a new recording only; --confirm goes"),
-        ({"processes": 2}, r"2 can be started from the command line only, not by call_command\(\)"),
+        ({}, r"--budget: processes that try are started from the command line only, not by call_command\(\)"),
+        ({"processes": 0}, "--processes: there must be at least 1, not 0"),
+        (
+            {"processes": 2, "confirm": Path("races.jsonl")},
+            "--processes: 2 try candidates of a new recording only; --confirm goes",
+        ),
     ],
 )
-def test_the_command_refuses_a_number_of_processes_that_cannot_be(options: dict[str, Any], why: str) -> None:
-    with pytest.raises(CommandError, match=f"--processes: {why}") as refused:
+def test_the_command_refuses_processes_that_cannot_be(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(CommandError, match=why) as refused:
         call_command("find_races", "tests.none", **options)
 
     assert refused.value.returncode == 2
-
-
-def test_the_command_writes_what_is_known_when_it_is_interrupted(
-    recording: Path, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(labels: Any, confirmation: Any, **options: Any) -> None:
-        store = Findings.on(recording)
-        confirmation._add(confirmed(next(iter(store.candidates))))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(find_races, "confirm_tests", interrupted)
-    shown = StringIO()
-    with pytest.raises(SystemExit) as ended:
-        call_command("find_races", confirm=recording, report=root / "report.json", stdout=shown)
-
-    assert ended.value.code == 130
-    assert f"Interrupted; --confirm={recording} goes on from here" in shown.getvalue()
-
-    (defaults,) = json.loads((root / "report.json").read_text())["candidates"]
-    assert defaults["verdict"] == "confirmed"
