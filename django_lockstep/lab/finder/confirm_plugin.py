@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.confirmation import Confirmation
 from django_lockstep.lab.finder.confirm.reproduction import TestPlace
 from django_lockstep.lab.finder.report.races import Report
@@ -46,7 +47,7 @@ class ConfirmPlugin:
         before = signal.signal(signal.SIGINT, lambda number, frame: self._stop(session))
         self._session.callback(signal.signal, signal.SIGINT, before)
         # To the session's end: an interrupted test is torn down after the loop.
-        self._close_copies = self._session.enter_context(self._confirmation.installed())
+        self._close_copies = self._session.enter_context(committed_tests())
         if session.testsfailed:
             return None  # pytest says what it could not collect
         items: Sequence[Any]

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Run
 from django_lockstep.lab.explorer.effects.statement_text import read_statement
-from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
 from django_lockstep.lab.finder.confirm.judging import Attempts, is_known, subject_of, subjects_taken
 from django_lockstep.lab.finder.confirm.pairings import (
@@ -41,9 +40,7 @@ from django_lockstep.lab.finder.findings import (
     Findings,
     Place,
 )
-from django_lockstep.lab.finder.record.calls import intercept_calls
 from django_lockstep.lab.finder.record.redaction import mask_message
-from django_lockstep.lab.finder.record.requests import intercept
 
 __all__ = ["Confirmation"]
 
@@ -98,7 +95,7 @@ class Confirmation:
         self._values = values
         self._spent = findings.spent
         self._attempts: dict[str, Attempts] = {}
-        self._points = Points(self._reach, self._leave)
+        self._points = Points(self._reach)
         self._test = ""
         self._places: dict[str, TestPlace] = {}
         self._earlier: list[Earlier] = []
@@ -152,12 +149,6 @@ class Confirmation:
         return self._spent >= self.budget
 
     @contextmanager
-    def installed(self) -> Iterator[Callable[[], None]]:
-        """Have tests commit, and their requests seen; yields what closes the copies of a test that is interrupted."""
-        with committed_tests() as close_copies, intercept(self._points.on_request):
-            yield close_copies
-
-    @contextmanager
     def running(self, test: str, place: TestPlace) -> Iterator[None]:
         """Fork while the body of this test runs."""
         self._places[test] = place
@@ -165,7 +156,7 @@ class Confirmation:
             self._passed.add(test)
         self._begin(test)
         try:
-            with intercept_calls(self._calls(), self._points.on_call):
+            with self._points.watched(self._calls()):
                 yield
         finally:
             self._begin("")
@@ -244,11 +235,11 @@ class Confirmation:
 
     # Forks
 
-    def _reach(self, point: Point) -> None:
-        """Fork here if that is wanted, and nothing else is being forked."""
+    def _reach(self, point: Point) -> Callable[[], None] | None:
+        """Fork here if that is wanted, and nothing else is being forked; return what is to be noted behind it."""
         # Not waited for: the thread that forks may wait for an answer of this one.
         if self._is_over or not self._forking.acquire(blocking=False):
-            return
+            return None
         begun = time.monotonic()
         place = Place(test=self._test, number=point.number, call=point.call)
         changed: Iterable[str] = ()
@@ -258,10 +249,7 @@ class Confirmation:
             self._spent += time.monotonic() - begun
             self._report(changed, place)
             self._forking.release()
-
-    def _leave(self, point: Point) -> None:
-        for earlier in self._earlier:
-            earlier.leave(point)
+        return next((earlier.leave for earlier in self._earlier if earlier.point is point), None)
 
     def _fork(self, point: Point, place: Place, *, until: float) -> list[str]:
         """Fork if a candidate was recorded here, or may race with what a candidate did before, or in another test.

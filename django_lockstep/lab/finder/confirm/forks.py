@@ -23,8 +23,8 @@ from django.urls import Resolver404, resolve
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Response, Run, Scenario, explore, replay
 from django_lockstep.lab.explorer.requests import location_of
 from django_lockstep.lab.finder.derive.candidates import Witness
-from django_lockstep.lab.finder.record.calls import Call
-from django_lockstep.lab.finder.record.requests import CallNext, buffer_body
+from django_lockstep.lab.finder.record.calls import Call, intercept_calls
+from django_lockstep.lab.finder.record.requests import CallNext, buffer_body, intercept
 
 __all__ = ["IGNORED", "Actor", "Fork", "Point", "Points", "RequestActor", "answer_alone", "require_committed"]
 
@@ -224,11 +224,10 @@ class Point:
 
 
 class Points:
-    """Has ``reach`` called at each point of a test, then the test goes on, and ``leave`` is called behind the point."""
+    """Has ``reach`` called at each point of a test, then the test goes on, and what it returned is called behind it."""
 
-    def __init__(self, reach: Callable[[Point], None], leave: Callable[[Point], None] = lambda point: None) -> None:
+    def __init__(self, reach: Callable[[Point], Callable[[], None] | None]) -> None:
         self._reach = reach
-        self._leave = leave
         self._is_within = False
         self.restart()
 
@@ -236,6 +235,12 @@ class Points:
         """Begin to count, when a test's fixtures are there and its body begins: as the recorder counts."""
         self._requests = count()
         self._calls: Counter[str] = Counter()
+
+    @contextmanager
+    def watched(self, names: Collection[str]) -> Iterator[None]:
+        """See all requests of the process, and this thread's calls of the functions with these names."""
+        with intercept(self.on_request), intercept_calls(names, self.on_call):
+            yield
 
     def on_request(self, handler: object, environ: dict[str, Any], call_next: CallNext) -> Any:
         """Have a request reached, then let the test send it; `intercept` calls this."""
@@ -252,10 +257,11 @@ class Points:
 
     @contextmanager
     def _at(self, point: Point) -> Iterator[None]:
-        self._reach(point)
+        leave = self._reach(point)
         was_within, self._is_within = self._is_within, True
         try:
             yield
         finally:
             self._is_within = was_within
-            self._leave(point)
+            if leave is not None:
+                leave()

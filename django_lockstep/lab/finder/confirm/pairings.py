@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,15 @@ from django_lockstep.lab.finder.confirm.limits import find_limit
 from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, for_another_object, in_other_order
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.findings import ANOTHER_OBJECT, ANOTHER_USER, LOWER_LIMIT, OTHER_ORDER, Against
+from django_lockstep.lab.finder.findings import (
+    ANOTHER_OBJECT,
+    ANOTHER_USER,
+    LOWER_LIMIT,
+    OTHER_ORDER,
+    Against,
+    Opponent,
+)
+from django_lockstep.lab.finder.record.calls import Call
 from django_lockstep.lab.finder.record.requests import current_request
 
 __all__ = [
@@ -45,25 +53,16 @@ _IN_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairing:
+@dataclass(frozen=True, kw_only=True)
+class Pairing(Opponent):
     """With what a request or a call is raced."""
 
     kind: str
     """``request`` or ``call``."""
-    after: int | None = None
-    """The number of an earlier one of the test; None if it is raced with itself."""
-    after_call: str = ""
-    """The name of the function that the earlier one is a call of; empty if it is a request."""
-    against: Against = ""
-    """What differs in the second one, if it is raced with itself."""
     unit: str = ""
     """The name of what is raced, where it is raced with one of another test."""
     partner: str = ""
     """The name of that one's unit."""
-    partner_kind: str = ""
-    partner_test: str = ""
-    partner_number: int = 0
 
     def __str__(self) -> str:
         if self.partner:
@@ -91,16 +90,14 @@ class Earlier:
         require_committed()
         return cls(point, DatabaseCopy(copied_databases()))
 
-    def leave(self, point: Point) -> None:
-        """Note what it has inserted, if this is its point: rows that are new later are the test's."""
-        if point is self.point:
-            self.own_rows = self.before.new_keys()
+    def leave(self) -> None:
+        """Note what it has inserted: rows that are new later are the test's."""
+        self.own_rows = self.before.new_keys()
 
 
-@contextmanager
-def with_itself(actor: Actor) -> Iterator[Fork]:
+def with_itself(actor: Actor) -> AbstractContextManager[Fork]:
     """Pair two of the same: a double click, a client that tries again, two workers with one task."""
-    yield Fork({"A": actor, "B": actor})
+    return nullcontext(Fork({"A": actor, "B": actor}))
 
 
 @contextmanager
@@ -232,7 +229,7 @@ class Partners:
                     kind=point.kind,
                     unit=name,
                     partner=partner_name,
-                    partner_kind=partner.kind,
+                    partner_call=partner_name if isinstance(partner.actor, Call) else "",
                     partner_test=partner.test,
                     partner_number=partner.number,
                 )

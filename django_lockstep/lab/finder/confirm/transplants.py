@@ -132,10 +132,6 @@ class Captured:
     trial: DryRun
     user: KnownUser | None
 
-    @property
-    def kind(self) -> str:
-        return "call" if isinstance(self.actor, Call) else "request"
-
     @classmethod
     def of(cls, actor: Actor, *, test: str = "", number: int = 0) -> Captured:
         """Make it alone. What it writes stays there, and its errors are raised."""

@@ -24,8 +24,6 @@ from django_lockstep.lab.finder.confirm.pairings import (
 )
 from django_lockstep.lab.finder.confirm.transplants import Captured
 from django_lockstep.lab.finder.findings import Against
-from django_lockstep.lab.finder.record.calls import intercept_calls
-from django_lockstep.lab.finder.record.requests import intercept
 
 if TYPE_CHECKING:
     import pytest
@@ -173,18 +171,16 @@ class _Place:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Race it when the test comes to it."""
-        points = Points(self._reach, self._leave)
         names = {name for name, _ in (self._place, self._after or self._place) if name}
         try:
-            with intercept(points.on_request), intercept_calls(names, points.on_call):
+            with Points(self._reach).watched(names):
                 yield
         finally:
             # Also if the test did not come to what it was to be raced with.
             if self._earlier is not None:
                 self._earlier.before.close()
 
-    @contextmanager
-    def watching_partner(self, place: _Numbered) -> Iterator[None]:
+    def watching_partner(self, place: _Numbered) -> AbstractContextManager[None]:
         """Keep the request or call when its test makes it."""
         self._needs_partner = True
 
@@ -193,20 +189,16 @@ class _Place:
                 with put_back():
                     self._partner = Captured.of(point.actor)
 
-        points = Points(reach)
-        with intercept(points.on_request), intercept_calls({place[0]} - {""}, points.on_call):
-            yield
+        return Points(reach).watched({place[0]} - {""})
 
-    def _reach(self, point: Point) -> None:
-        if (point.call, point.number) == self._after:
-            self._earlier = Earlier.note(point)
+    def _reach(self, point: Point) -> Callable[[], None] | None:
         if (point.call, point.number) == self._place and bool(self._partner) == self._needs_partner:
             with self._paired(point) as fork:
                 self._exploration = fork.explore(seconds=_SECONDS)
-
-    def _leave(self, point: Point) -> None:
-        if self._earlier is not None:
-            self._earlier.leave(point)
+        if (point.call, point.number) != self._after:
+            return None
+        self._earlier = Earlier.note(point)
+        return self._earlier.leave
 
     def _paired(self, point: Point) -> AbstractContextManager[Fork]:
         if self._earlier is not None:

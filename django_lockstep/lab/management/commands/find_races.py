@@ -21,6 +21,7 @@ from django.db import connections
 from django.test.runner import iter_test_cases  # type: ignore[attr-defined]
 from django.test.utils import get_runner
 
+from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.confirmation import Confirmation
 from django_lockstep.lab.finder.confirm.reproduction import TestPlace
 from django_lockstep.lab.finder.errors import FinderError
@@ -240,7 +241,7 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
     @contextmanager
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
         chosen = confirmation.choose(iter_test_cases(suite), unittest.TestCase.id)
-        with confirmation.installed():
+        with committed_tests():
             rounds = chain.from_iterable(confirmation.rounds(chosen, unittest.TestCase.id))
             yield _Rounds(test for test in rounds if confirmation.is_wanted(test.id()))
         if not is_interrupted:
