@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.finder.plugin import _test_id
 from django_lockstep.lab.finder.second_session import _arguments
+from django_lockstep.lab.finder.session_plugins import _test_id
 from django_lockstep.lab.finder.shares import Share
 
 ADDED = ["--rootdir=..", "--config-file=../pytest.ini", "--maxfail=0"]
