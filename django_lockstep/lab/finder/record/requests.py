@@ -17,8 +17,6 @@ from django.test.client import AsyncClientHandler, ClientHandler, FakePayload
 __all__ = [
     "FORCED_USER",
     "CallNext",
-    "OnAsyncRequest",
-    "OnRequest",
     "buffer_body",
     "current_request",
     "intercept",
@@ -27,8 +25,6 @@ __all__ = [
 
 CallNext = Callable[[dict[str, Any]], Any]
 """Handles an environ as the handler would have done, and returns its response."""
-OnRequest = Callable[[BaseHandler, dict[str, Any], CallNext], Any]
-OnAsyncRequest = Callable[[bytes, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 FORCED_USER = "django_lockstep.user"
 """In an environ, the user that Django REST framework is to take the request for authenticated as."""
@@ -36,7 +32,7 @@ _requests: ContextVar[list[HttpRequest] | None] = ContextVar("_requests", defaul
 
 
 @contextmanager
-def intercept(on_request: OnRequest) -> Iterator[None]:
+def intercept(on_request: Callable[[BaseHandler, dict[str, Any], CallNext], Any]) -> Iterator[None]:
     """Have ``on_request(handler, environ, call_next)`` answer all requests of the process.
 
     The classes are changed, because test clients make a handler of their own each; they are put back at the end.
@@ -78,7 +74,7 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
 
 
 @contextmanager
-def intercept_async(on_request: OnAsyncRequest) -> Iterator[None]:
+def intercept_async(on_request: Callable[[bytes, Callable[[], Awaitable[Any]]], Awaitable[Any]]) -> Iterator[None]:
     """Have ``await on_request(body, call_next)`` answer the requests of asynchronous test clients."""
 
     async def of_client(handler: AsyncClientHandler, scope: dict[str, Any]) -> Any:

@@ -74,9 +74,8 @@ class Draft:
         if not any(_MATTERS.search(statement.sql) for statement in self.statements):
             return replace(unit, statements=(), only_read=unit.digest)
         # Numbers before texts: the two cannot be compared.
-        order = sorted(self.keys.items(), key=lambda item: (isinstance(item[1], str), item[1]))
-        fingerprints = tuple(fingerprint for fingerprint, _ in order)
-        return replace(unit, inputs=frozenset(self.inputs), key_order=fingerprints)
+        order = sorted(self.keys, key=lambda fingerprint: (isinstance(key := self.keys[fingerprint], str), key))
+        return replace(unit, inputs=frozenset(self.inputs), key_order=tuple(order))
 
 
 @dataclass(slots=True)
@@ -207,15 +206,6 @@ def plain_values(arguments: Iterable[object]) -> Iterator[object]:
             yield from value if isinstance(value, list | tuple) else (value,)
 
 
-_LEVELS = {
-    # In PostgreSQL the same as the next.
-    IsolationLevel.READ_UNCOMMITTED: "read committed",
-    IsolationLevel.READ_COMMITTED: "read committed",
-    IsolationLevel.REPEATABLE_READ: "repeatable read",
-    IsolationLevel.SERIALIZABLE: "serializable",
-}
-
-
 class Transactions:
     """Numbers the transactions of connections, as production has them.
 
@@ -262,7 +252,7 @@ class Transactions:
             return level
         driver: Any = connection.connection
         chosen = driver.isolation_level
-        return _LEVELS[IsolationLevel(chosen)] if chosen is not None else self._default(driver)
+        return self._default(driver) if chosen is None else IsolationLevel(chosen).name.lower().replace("_", " ")
 
     def _default(self, driver: Any) -> str:
         if driver not in self._defaults:
