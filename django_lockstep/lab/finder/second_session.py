@@ -21,9 +21,8 @@ from typing import Any, cast
 import pytest
 
 from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.progress import Progress
 from django_lockstep.lab.finder.report.races import NOT_DECIDED, NOTHING_TRIED
-from django_lockstep.lab.finder.sessions import LOOK_AGAIN, LocalSession, Session, run_sessions
+from django_lockstep.lab.finder.sessions import LOOK_AGAIN, LocalSession, Progress, Session, run_sessions
 from django_lockstep.lab.finder.shares import Share, parse_budget
 from django_lockstep.lab.workers.cluster import Cluster, connect
 

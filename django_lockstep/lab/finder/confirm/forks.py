@@ -23,8 +23,7 @@ from django.urls import Resolver404, resolve
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Response, Run, Scenario, explore, replay
 from django_lockstep.lab.explorer.requests import location_of
 from django_lockstep.lab.finder.derive.candidates import Witness
-from django_lockstep.lab.finder.record.calls import Call, intercept_calls
-from django_lockstep.lab.finder.record.requests import CallNext, buffer_body, intercept
+from django_lockstep.lab.finder.record.interception import Call, CallNext, buffer_body, intercept, intercept_calls
 
 __all__ = ["IGNORED", "Actor", "Fork", "Point", "Points", "RequestActor", "answer_alone", "require_committed"]
 

@@ -23,8 +23,8 @@ import django
 from django.conf import settings
 from django.test import override_settings
 
-from django_lockstep.lab.finder.confirm.edits import is_on
 from django_lockstep.lab.finder.confirm.forks import Actor, answer_alone
+from django_lockstep.lab.finder.confirm.row_updates import is_on
 from django_lockstep.lab.finder.errors import CannotClone
 
 __all__ = ["Limit", "find_limit"]

@@ -26,8 +26,7 @@ from django_lockstep.lab.finder.findings import (
     Against,
     Opponent,
 )
-from django_lockstep.lab.finder.record.calls import Call
-from django_lockstep.lab.finder.record.requests import current_request
+from django_lockstep.lab.finder.record.interception import Call, current_request
 
 __all__ = [
     "AGAINST",

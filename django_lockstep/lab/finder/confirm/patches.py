@@ -23,8 +23,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from django_lockstep.lab.finder.confirm.edits import Edit, edited, end_of, is_on, offset
-from django_lockstep.lab.finder.confirm.row_updates import row_update
+from django_lockstep.lab.finder.confirm.row_updates import Edit, edited, end_of, is_on, offset, row_update
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.record.recording import Site
 

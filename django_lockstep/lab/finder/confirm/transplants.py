@@ -26,8 +26,8 @@ from django_lockstep.lab.finder.confirm.forks import Actor, RequestActor, answer
 from django_lockstep.lab.finder.derive.history import History, Row, UnitStep
 from django_lockstep.lab.finder.derive.pair_races import lock_pairs
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.record.calls import Call
 from django_lockstep.lab.finder.record.fingerprints import NULL, Fingerprints
+from django_lockstep.lab.finder.record.interception import Call
 from django_lockstep.lab.finder.record.reader import StatementReader, instances, is_of_interest
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Table, Unit
 from django_lockstep.lab.finder.record.units import Transactions

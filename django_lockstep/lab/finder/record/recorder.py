@@ -23,6 +23,13 @@ from django.db.backends.signals import connection_created
 from django_lockstep.lab.explorer.effects.operations import caller_of, text_of
 from django_lockstep.lab.explorer.tables.databases import is_test_database
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
+from django_lockstep.lab.finder.record.interception import (
+    CallNext,
+    buffer_body,
+    current_request,
+    intercept,
+    intercept_async,
+)
 from django_lockstep.lab.finder.record.reader import StatementReader, instances, is_of_interest
 from django_lockstep.lab.finder.record.recording import (
     PASSED_ROW,
@@ -31,13 +38,6 @@ from django_lockstep.lab.finder.record.recording import (
     Site,
 )
 from django_lockstep.lab.finder.record.redaction import mask_message
-from django_lockstep.lab.finder.record.requests import (
-    CallNext,
-    buffer_body,
-    current_request,
-    intercept,
-    intercept_async,
-)
 from django_lockstep.lab.finder.record.senders import Senders
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.record.units import (

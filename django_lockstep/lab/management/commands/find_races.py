@@ -26,7 +26,6 @@ from django_lockstep.lab.finder.confirm.confirmation import Confirmation
 from django_lockstep.lab.finder.confirm.reproduction import TestPlace
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.progress import Progress
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter
@@ -34,7 +33,7 @@ from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.report.files import require_report, write_reports
 from django_lockstep.lab.finder.report.races import NOT_DECIDED, NOTHING_TRIED, Report, read_suppressions, report_on
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
-from django_lockstep.lab.finder.sessions import LocalSession, run_sessions
+from django_lockstep.lab.finder.sessions import LocalSession, Progress, run_sessions
 from django_lockstep.lab.finder.shares import Share, parse_budget
 from django_lockstep.lab.output import require_writable
 

@@ -14,7 +14,7 @@ from unittest.mock import MagicMock
 import pytest
 from django.db import transaction
 
-from django_lockstep.lab.finder.record.calls import Call, intercept_calls
+from django_lockstep.lab.finder.record.interception import Call, intercept_calls
 from tests.testapps.shop.models import PlainSeat
 
 

@@ -17,7 +17,7 @@ from django.urls import path
 
 from django_lockstep.lab.explorer import Exploration, NotExplorable
 from django_lockstep.lab.finder.confirm.forks import Fork, RequestActor
-from django_lockstep.lab.finder.record.requests import intercept
+from django_lockstep.lab.finder.record.interception import intercept
 from tests.testapps.seeded_shop.racing.models import Product
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_urls")]

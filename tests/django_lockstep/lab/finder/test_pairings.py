@@ -25,7 +25,7 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_earlier,
 )
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.record.requests import intercept
+from django_lockstep.lab.finder.record.interception import intercept
 from tests.testapps.seeded_shop.racing.models import Order, Product, Shift
 
 pytestmark = pytest.mark.django_db(transaction=True)

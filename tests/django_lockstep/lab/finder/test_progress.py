@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from django_lockstep.lab.finder.progress import Progress
 
 from django_lockstep.lab.finder.findings import Finding
-from django_lockstep.lab.finder.progress import Progress
 from tests.django_lockstep.lab.finder.test_findings import confirmed, findings
 
 CONFIRMED = "confirmed: read-modify-write b in POST b/: seat: price 110 instead of 120\n"

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory, override_settings
 from django.urls import path
 
-from django_lockstep.lab.finder.record.requests import CallNext, buffer_body, current_request, intercept
+from django_lockstep.lab.finder.record.interception import CallNext, buffer_body, current_request, intercept
 
 urlpatterns = [path("echo/", lambda request: HttpResponse(request.body))]
 

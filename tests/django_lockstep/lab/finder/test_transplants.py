@@ -23,7 +23,7 @@ from django_lockstep.lab.finder.confirm.forks import RequestActor
 from django_lockstep.lab.finder.confirm.pairings import with_moved
 from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, for_another_object, in_other_order
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.record.calls import Call
+from django_lockstep.lab.finder.record.interception import Call
 from tests.django_lockstep.lab.finder.builders import statements_tagged
 from tests.testapps.seeded_shop.racing.models import Article, Order, Product
 
