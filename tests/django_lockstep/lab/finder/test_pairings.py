@@ -166,15 +166,3 @@ def test_rows_that_were_made_since_the_earlier_one_stay_and_all_else_is_undone_m
     earlier.before.close()
 
     assert database() == before
-
-
-def test_everything_is_put_back_when_the_exploration_fails(user: User) -> None:
-    earlier = Earlier.note(Point(request_by(user), 0))
-    Product.objects.create(name="Kettle")
-    later = request_by(user)
-    before = database()
-    with pytest.raises(LookupError), with_earlier(earlier, later):
-        raise LookupError
-    earlier.before.close()
-
-    assert database() == before

@@ -66,16 +66,16 @@ def test_columns_and_files_keep_their_names() -> None:
     assert hidden.values == ({"a_column_with_a_long_name": "1", "path": "str#1"},)
 
 
-def test_no_long_string_is_left() -> None:
-    shown = everything(*redact(OUTCOME, LONG, ends=[(RIGHT.state, RIGHT.results)]))
+def test_no_long_string_is_left_and_equal_ones_have_one_name() -> None:
+    outcome, run = redact(OUTCOME, LONG, ends=[(RIGHT.state, RIGHT.results)])
+    shown, name = everything(outcome, run), run.steps[0].arguments[0]
 
     for secret in (NOTE, repr(NOTE)[1:-1], OTHER, "known only here"):
         assert secret not in shown
-
-
-def test_keys_times_numbers_and_short_strings_stay() -> None:
-    shown = everything(*redact(OUTCOME, LONG, ends=[(RIGHT.state, RIGHT.results)]))
-
+    assert name.startswith("str#")
+    assert run.steps[0].values[0]["note"] == name
+    assert outcome.differences[0].startswith(f"seat: note {name} instead of str#")
+    assert outcome.differences[0].endswith(", price 1 instead of 2")
     for kept in (
         KEY,
         TIME,
@@ -86,16 +86,6 @@ def test_keys_times_numbers_and_short_strings_stay() -> None:
         '\\"seat_with_quite_a_long_name\\"',
     ):
         assert kept in shown
-
-
-def test_equal_strings_have_one_name() -> None:
-    outcome, run = redact(OUTCOME, LONG, ends=[(RIGHT.state, RIGHT.results)])
-    name = run.steps[0].arguments[0]
-
-    assert name.startswith("str#")
-    assert run.steps[0].values[0]["note"] == name
-    assert outcome.differences[0].startswith(f"seat: note {name} instead of str#")
-    assert outcome.differences[0].endswith(", price 1 instead of 2")
 
 
 def test_a_table_that_is_called_like_a_value_keeps_its_name() -> None:
