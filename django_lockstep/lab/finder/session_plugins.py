@@ -15,7 +15,7 @@ import pytest
 
 from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.confirmation import Confirmation
-from django_lockstep.lab.finder.confirm.reproduction import TestPlace
+from django_lockstep.lab.finder.confirm.witnesses import TestPlace
 from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder

@@ -25,7 +25,7 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_itself,
 )
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES
-from django_lockstep.lab.finder.confirm.reproduction import TestPlace, with_test_file
+from django_lockstep.lab.finder.confirm.witnesses import TestPlace, with_test_file
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import TestCase
 
-from django_lockstep.lab.finder.confirm.reproduction import TestPlace, write_test_file
+from django_lockstep.lab.finder.confirm.witnesses import TestPlace, write_test_file
 from tests.django_lockstep.lab.finder.test_findings import candidate, confirmed
 
 PLACE = TestPlace("shop.tests.test_seats", "test_booking")
