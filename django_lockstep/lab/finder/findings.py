@@ -14,6 +14,7 @@ from django_lockstep.lab.finder.consequences import CONSEQUENCES
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.recording import read_recording
+from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.wording import counted
 
 __all__ = [
@@ -229,9 +230,10 @@ class Findings:
         return (*self._notes, *(f"{test}: {died}" for test in self.deaths))
 
     def undecided(self) -> list[Candidate]:
-        """Return the candidates that are neither confirmed nor were tried in vain."""
+        """Return the share's candidates that are neither confirmed nor were tried in vain."""
         decided = {name for name, finding in self._found.items() if finding.verdict in {"confirmed", "not confirmed"}}
-        return [candidate for name, candidate in self.candidates.items() if name not in decided]
+        left = Share.parse(self.share).of(self.candidates.values()) - decided
+        return [candidate for name, candidate in self.candidates.items() if name in left]
 
     def pairs(self) -> list[tuple[Candidate, Finding]]:
         """Return each candidate with what became of it, if that is known: the confirmed first, of these the worst."""

@@ -25,7 +25,7 @@ from django_lockstep.lab.finder.report.files import write_reports
 from django_lockstep.lab.finder.report.races import NOTHING_TRIED, Report, Suppression, report_on
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
 from django_lockstep.lab.finder.second_session import confirm_in_second_session
-from django_lockstep.lab.finder.shares import Share, parse_budget
+from django_lockstep.lab.finder.shares import parse_budget
 
 __all__ = ["ConfirmPlugin", "RecordPlugin", "write_report"]
 
@@ -158,9 +158,8 @@ class ConfirmPlugin:
             findings.go_on(share)
         else:
             findings.record_deaths()
-        only = Share.parse(findings.share).of(findings.candidates.values())
-        budget, values = parse_budget(config.getoption("--race-budget")), config.getoption("--race-values")
-        self._confirmation = Confirmation(findings, budget=budget, only=only, values=values)
+        budget = parse_budget(config.getoption("--race-budget"))
+        self._confirmation = Confirmation(findings, budget=budget, values=config.getoption("--race-values"))
         self._report = partial(write_report, config, findings, suppressed)
         self._session = ExitStack()
         self._close_copies: Callable[[], None] = lambda: None

@@ -71,20 +71,13 @@ _Item = TypeVar("_Item")
 class Confirmation:
     """Decides where to fork which tests, and adds what the forks say to the findings; runners of tests drive it."""
 
-    def __init__(
-        self,
-        findings: Findings,
-        *,
-        budget: float,
-        only: Collection[str] | None = None,
-        values: bool = False,
-    ) -> None:
-        """Try what is undecided, of the ids ``only`` if given; findings show long strings only with ``values``."""
+    def __init__(self, findings: Findings, *, budget: float, values: bool = False) -> None:
+        """Try what is undecided of the findings' share; they show long strings only with ``values``."""
         self.budget = budget
         """Seconds that all forks together may take."""
         self._findings = findings
         self.mark_running = findings.mark_running
-        self._candidates = [candidate for candidate in findings.undecided() if only is None or candidate.id in only]
+        self._candidates = findings.undecided()
         self._round = self._candidates
         """Those of this round."""
         self._chosen: set[str] = set()

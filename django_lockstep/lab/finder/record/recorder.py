@@ -31,12 +31,7 @@ from django_lockstep.lab.finder.record.interception import (
     intercept_async,
 )
 from django_lockstep.lab.finder.record.reader import StatementReader, instances, is_of_interest
-from django_lockstep.lab.finder.record.recording import (
-    PASSED_ROW,
-    RecordedStatement,
-    RecordingWriter,
-    Site,
-)
+from django_lockstep.lab.finder.record.recording import PASSED_ROW, RecordedStatement, RecordingWriter, Site
 from django_lockstep.lab.finder.record.redaction import mask_message
 from django_lockstep.lab.finder.record.senders import Senders
 from django_lockstep.lab.finder.record.stack import CodeMap

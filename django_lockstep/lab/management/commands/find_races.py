@@ -169,11 +169,10 @@ class Command(BaseCommand):
 
     def _try_share(self, budget: float, options: dict[str, Any]) -> int:
         """Try the candidates of the share, and return the exit status: 0 if that came to its end."""
-        share, findings = Share.parse(options["share"]), Findings.on(options["confirm"])
+        findings = Findings.on(options["confirm"])
         findings.go_on(options["share"])
-        _separate_test_databases(share)
-        only = share.of(findings.candidates.values())
-        confirmation = Confirmation(findings, budget=budget, only=only, values=options["values"])
+        _separate_test_databases(Share.parse(options["share"]))
+        confirmation = Confirmation(findings, budget=budget, values=options["values"])
         # An earlier process that died has left its test database.
         runner = {**self._for_runner(options), "verbosity": options["verbosity"], "interactive": False}
         try:

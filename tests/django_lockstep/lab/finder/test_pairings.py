@@ -17,13 +17,7 @@ from django_lockstep.lab.explorer import ExplorerError, NotExplorable
 from django_lockstep.lab.finder.confirm.clones import session_of, session_user
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy
 from django_lockstep.lab.finder.confirm.forks import Point, Points, RequestActor
-from django_lockstep.lab.finder.confirm.pairings import (
-    Earlier,
-    Pairing,
-    put_back,
-    with_another_user,
-    with_earlier,
-)
+from django_lockstep.lab.finder.confirm.pairings import Earlier, Pairing, put_back, with_another_user, with_earlier
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.record.interception import intercept
 from tests.testapps.seeded_shop.racing.models import Order, Product, Shift
