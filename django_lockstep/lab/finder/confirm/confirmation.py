@@ -164,7 +164,9 @@ class Confirmation:
         before = {finding.candidate for _, finding in self._findings.pairs() if finding.verdict == "not decided"}
         for candidate in self._candidates:
             if candidate.id not in {*self._attempts, *before}:
-                reason = _obstacle(candidate) or self._why_not_reached(candidate)
+                failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
+                message = next((f"its test failed before it came to it: {text}" for text in failed if text), "")
+                reason = _obstacle(candidate) or message or (TIME_OVER if self._is_over else NOT_REACHED)
                 self._add(Finding(candidate=candidate.id, verdict="not tried", reason=reason))
 
     # Which candidates
@@ -181,12 +183,6 @@ class Confirmation:
         candidates = [candidate for candidate, _ in self._open(self._test)]
         partners = {peer.unit for candidate in candidates for peer in candidate.partners if peer.kind == "call"}
         return {candidate.unit for candidate in candidates if candidate.unit_kind == "call"} | partners
-
-    def _why_not_reached(self, candidate: Candidate) -> str:
-        failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
-        if (message := next(filter(None, failed), None)) is not None:
-            return f"its test failed before it came to it: {message}"
-        return TIME_OVER if self._is_over else NOT_REACHED
 
     def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
         for candidate in self._round:

@@ -215,7 +215,10 @@ def _other_row(trial: DryRun, row: Row) -> Identity:
     table, identity = trial.history.table(row[0]), trial.met[row]
     name, (key,) = ".".join(map(quote_name, table.name.split("."))), map(quote_name, table.key)
     columns, this = ", ".join(f"{quote_name(column)}::text" for column in identity), [identity[table.key[0]]]
-    copied = _copied_values(table)
+    # What is unique has a number behind it.
+    unique = {index.columns[0] for index in table.unique if len(index.columns) == 1}
+    names = {column: quote_name(column) for column in table.types if column not in table.key}
+    copied = {column: f"{text} || '2'" if column in unique else text for column, text in names.items()}
     copy = f"INSERT INTO {name} ({', '.join(map(quote_name, copied))}) SELECT {', '.join(copied.values())}"
     with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
         cursor.execute(f"SELECT {columns} FROM {name} WHERE {key}::text <> %s ORDER BY 1 LIMIT 1", this)
@@ -225,13 +228,6 @@ def _other_row(trial: DryRun, row: Row) -> Identity:
                 cursor.execute(f"{copy} FROM {name} WHERE {key}::text = %s RETURNING {columns}", this)
                 other = cursor.fetchone()
     return dict(zip(identity, other, strict=True)) if other else {}
-
-
-def _copied_values(table: Table) -> Mapping[str, str]:
-    """Return what each column of a row's copy has, as SQL: what is unique has a number behind it."""
-    unique = {index.columns[0] for index in table.unique if len(index.columns) == 1}
-    names = {column: quote_name(column) for column in table.types if column not in table.key}
-    return {column: f"{name} || '2'" if column in unique else name for column, name in names.items()}
 
 
 def _is_same(left: Actor, right: Actor) -> bool:

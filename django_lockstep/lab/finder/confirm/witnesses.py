@@ -141,7 +141,9 @@ class _Test:
 
         body = getattr(self.owner, self.method, None) if self.method else None
         owners = [body, self.owner, sys.modules[self.owner.__module__]]
-        marks = [mark for owner in owners for mark in _listed(getattr(owner, "pytestmark", ()))]
+        lists: Any = [getattr(owner, "pytestmark", ()) for owner in owners]
+        flat = chain.from_iterable(marks if isinstance(marks, list | tuple) else [marks] for marks in lists)
+        marks = [getattr(mark, "mark", mark) for mark in flat]
         named = (mark.kwargs.get("databases") for mark in marks if mark.name == "django_db")
         databases = self.owner.databases if self._is_unittest else next(filter(None, named), None)
         others = (mark for mark in marks if mark.name != "django_db")
@@ -153,10 +155,6 @@ def _call_hook(instance: Any, name: str, method: str) -> None:
     hook = getattr(instance, name, None)
     if hook is not None:
         hook(*[getattr(instance, method)][: len(inspect.signature(hook).parameters)])
-
-
-def _listed(marks: Any) -> list[Any]:
-    return [getattr(mark, "mark", mark) for mark in (marks if isinstance(marks, list | tuple) else [marks])]
 
 
 class _Place:
