@@ -16,10 +16,8 @@ from tests.django_lockstep.lab.finder.test_plugin import DEADLY, FEW, FILES, LEA
 
 @pytest.fixture
 def project(tmp_path: Path, db: None) -> Project:
-    cinema = Project(tmp_path, postgresql())
     settings = FILES["settings.py"].replace('["cinema"]', '["cinema", "django_lockstep.lab"]')
-    (tmp_path / "settings.py").write_text(settings)
-    return cinema
+    return Project(tmp_path, postgresql(), **{"settings.py": settings})
 
 
 def run(project: Project, *options: str, terminal: bool) -> tuple[int, str]:
