@@ -28,6 +28,11 @@ from tests.django_lockstep.lab.finder.builders import (
 from tests.django_lockstep.lab.finder.test_candidates import LOCK, READ, read_seat
 
 COUNT = 'SELECT COUNT(*) AS "n" FROM "booking" WHERE "booking"."event_id" = %s'
+COUNT_ALL = 'SELECT COUNT(*) AS "n" FROM "booking"'
+LOOK_FOR_KEY = 'SELECT 1 AS "a" FROM "booking" WHERE "booking"."id" = %s LIMIT 1'
+TRY = "SELECT pg_try_advisory_lock(%s)"
+UNLOCK = "SELECT pg_advisory_unlock(%s)"
+LEVEL = "repeatable read"
 LAST = 'SELECT MAX("booking"."place") AS "m" FROM "booking" WHERE "booking"."event_id" = %s'
 
 
@@ -53,15 +58,16 @@ def test_a_row_that_the_look_would_have_found_is_one(read: RecordedStatement) ->
             ],
             id="the unit made the parent",
         ),
+        pytest.param([insert(), sent(LOOK_FOR_KEY, 9), insert()], id="nobody else looks for what was made here"),
+        pytest.param(
+            [sent(TRY, 5), sent(TRY, 6), sent(UNLOCK, 6), look(), insert(), sent(UNLOCK, 5, in_=None)],
+            id="the advisory lock of a session is given back after the COMMIT",
+        ),
+        pytest.param([sent(TRY, 5), look(in_=None), insert(in_=None), sent(UNLOCK, 5, in_=None)], id="after the write"),
     ],
 )
 def test_what_is_no_doubled_row(statements: list[RecordedStatement]) -> None:
     assert kinds(unit(*statements)) == []
-
-
-COUNT_ALL = 'SELECT COUNT(*) AS "n" FROM "booking"'
-TRY = "SELECT pg_try_advisory_lock(%s)"
-UNLOCK = "SELECT pg_advisory_unlock(%s)"
 
 
 @pytest.mark.parametrize(
@@ -74,36 +80,13 @@ UNLOCK = "SELECT pg_advisory_unlock(%s)"
         pytest.param([sent(TRY, 5), look(), insert(), sent(UNLOCK, 5)], id="given back before COMMIT"),
         pytest.param([sent(TRY, 5), look(), insert(), sent("SELECT pg_advisory_unlock_all()")], id="all of them"),
         pytest.param([sent(TRY, 5), look(), sent(UNLOCK, 5), insert(in_=None)], id="given back before the write"),
+        # In a fresh test database both keys begin with 1.
+        pytest.param([look(), sent(INSERT, 3, "x", 1, read=[row("booking", 3)])], id="a row with its parent's number"),
+        pytest.param([look(isolation=LEVEL), insert(isolation=LEVEL)], id="a snapshot, which does not see new rows"),
     ],
 )
 def test_what_protects_from_nobody(statements: list[RecordedStatement]) -> None:
     assert kinds(unit(*statements)) == ["check-then-insert"]
-
-
-def test_the_advisory_lock_of_a_session_protects_until_it_is_given_back() -> None:
-    other = [sent(TRY, 6), sent(UNLOCK, 6)]
-
-    assert kinds(unit(sent(TRY, 5), *other, look(), insert(), sent(UNLOCK, 5, in_=None))) == []
-    assert kinds(unit(sent(TRY, 5), look(in_=None), insert(in_=None), sent(UNLOCK, 5, in_=None))) == []
-
-
-def test_the_new_row_may_have_the_number_of_its_parent() -> None:
-    # In a fresh test database both keys begin with 1.
-    third = sent(INSERT, 3, "x", 1, read=[row("booking", 3)])
-
-    assert kinds(unit(look(), third)) == ["check-then-insert"]
-
-
-def test_a_row_that_was_made_here_is_looked_for_in_vain_by_nobody_else() -> None:
-    again = sent('SELECT 1 AS "a" FROM "booking" WHERE "booking"."id" = %s LIMIT 1', 9)
-
-    assert kinds(unit(insert(), again, insert())) == []
-
-
-def test_repeatable_read_does_not_see_what_was_inserted_in_between() -> None:
-    level = "repeatable read"
-
-    assert kinds(unit(look(isolation=level), insert(isolation=level))) == ["check-then-insert"]
 
 
 ON_CODE, ON_PLACE = with_index(BOOKING, "event_id", "code"), with_index(BOOKING, "event_id", "place")
