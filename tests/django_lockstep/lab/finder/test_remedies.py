@@ -196,6 +196,8 @@ def test_where_there_is_no_such_row_nothing_has_helped() -> None:
         return True
 
     assert tried(look_and_insert, Basket._meta.db_table) == ""
+    pk = Wallet.objects.create(balance=100).pk
+    assert tried(lambda fixture: spend(pk), "elsewhere") == ""  # a table without a model
 
 
 def test_candidates_of_one_fork_that_come_to_the_same_row_try_it_once() -> None:
@@ -218,8 +220,3 @@ def test_candidates_of_one_fork_that_come_to_the_same_row_try_it_once() -> None:
         != ""
     )
     assert len(spent) == runs
-
-
-def test_a_table_without_a_model_has_none() -> None:
-    pk = Wallet.objects.create(balance=100).pk
-    assert tried(lambda fixture: spend(pk), "elsewhere") == ""

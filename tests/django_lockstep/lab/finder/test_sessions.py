@@ -96,9 +96,6 @@ def test_the_worst_units_are_dealt_out_first_and_each_stays_whole() -> None:
     assert Share(1, 2).of(CANDIDATES) == {"worse", "mild"}
     assert Share(2, 2).of(CANDIDATES) == {"bad", "late"}
     assert Share(2, 2).of(reversed(CANDIDATES)) == {"bad", "late"}
-
-
-def test_one_has_all_and_too_many_have_nothing() -> None:
     assert Share().of(CANDIDATES) == {item.id for item in CANDIDATES}
     assert Share(4, 4).of(CANDIDATES) == set()
 
@@ -137,12 +134,8 @@ def test_a_terminal_has_one_line_that_is_rewritten(tmp_path: Path, monkeypatch: 
         "\r\x1b[K2 of 3 candidates decided, 1 confirmed, 12 of 300 s",
         "\r\x1b[K",
     ]
-
-
-def test_it_is_no_longer_than_a_line_of_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
-
-    assert shown(tmp_path, is_terminal=True)[0] == "\r\x1b[K0 of 3 candidates d"
+    assert shown(tmp_path, is_terminal=True)[0] == "\r\x1b[K2 of 3 candidates d"
 
 
 def test_a_file_has_only_what_stays(tmp_path: Path) -> None:
