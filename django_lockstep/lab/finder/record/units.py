@@ -107,7 +107,12 @@ class Calls:
         if call is None or call.frame is not frame:
             if call is not None:
                 self._finish(call)
-            call = self._open[thread] = self._opened(frame)
+            key = (str(frame.f_globals.get("__name__")), frame.f_code.co_qualname)
+            with self._lock:
+                number = self._counts[key]
+                self._counts[key] += 1
+            draft = self._begin(frame, number) if number < _MOST_CALLS else None
+            call = self._open[thread] = _OpenCall(frame, draft)
         return call.draft
 
     @contextmanager
@@ -135,13 +140,6 @@ class Calls:
         while self._open:
             self._finish(self._open.popitem()[1])
         self._counts.clear()
-
-    def _opened(self, frame: FrameType) -> _OpenCall:
-        key = (str(frame.f_globals.get("__name__")), frame.f_code.co_qualname)
-        with self._lock:
-            number = self._counts[key]
-            self._counts[key] += 1
-        return _OpenCall(frame, self._begin(frame, number) if number < _MOST_CALLS else None)
 
     def _finish(self, call: _OpenCall) -> None:
         if call.draft is not None:

@@ -346,11 +346,8 @@ def test_a_project_without_any(tmp_path: Path, text: str) -> None:
 def test_one_without_a_reason_is_refused(tmp_path: Path, entry: str) -> None:
     with pytest.raises(FinderError, match="must have site and reason, not {"):
         read_suppressions(settings_of(tmp_path, f"[[tool.lockstep.races]]\n{entry}"))
-
-
-def test_one_table_instead_of_several_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FinderError, match=r"must be tables \[\[tool.lockstep.races\]\]"):
-        read_suppressions(settings_of(tmp_path, '[tool.lockstep.races]\nsite = "a.py"\nreason = "b"'))
+        read_suppressions(settings_of(tmp_path, f"[tool.lockstep.races]\n{entry}"))
 
 
 @pytest.mark.parametrize(
