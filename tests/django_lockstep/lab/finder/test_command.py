@@ -192,9 +192,17 @@ def test_a_process_that_fails_is_shown_and_its_status_is_that_of_the_command(pro
 
 
 def manage(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", *arguments]
+    command = [sys.executable, *arguments]
     env = {**project.env, "PYTHONPATH": f"{project.env['PYTHONPATH']}:.", "DJANGO_SETTINGS_MODULE": "settings"}
     return subprocess.run(command, cwd=project.folder, env=env, capture_output=True, text=True, check=False)
+
+
+def test_where_another_program_calls_the_command_processes_try_all_the_same(project: Project) -> None:
+    call = "from django.core.management import execute_from_command_line as call; call(['it', 'find_races', 'cinema'])"
+    done = manage(project, "-c", call)
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "\n1. CONFIRMED: cinema.Show ends with " in done.stdout
 
 
 def test_a_kept_test_is_run_by_djangos_runner_and_by_pytest(project: Project) -> None:
@@ -203,7 +211,7 @@ def test_a_kept_test_is_run_by_djangos_runner_and_by_pytest(project: Project) ->
     (candidate,) = json.loads((project.folder / "races.json").read_text())["candidates"]
     (project.folder / "cinema" / "test_kept.py").write_text(candidate["test_file"])
 
-    commands = ["django test cinema.test_kept", "pytest cinema/test_kept.py -p no:cacheprovider"]
+    commands = ["-m django test cinema.test_kept", "-m pytest cinema/test_kept.py -p no:cacheprovider"]
     for command in commands:
         done = manage(project, *command.split())
         assert done.returncode == 1, done.stdout + done.stderr
@@ -224,4 +232,4 @@ def test_it_takes_what_the_projects_runner_takes(project: Project) -> None:
     assert "Preserving test database" in shown
 
     assert "Ran 1 test" in (project.folder / "races.jsonl.log").read_text()
-    assert manage(project, "django", "test", "cinema", "--noinput").returncode == 0  # removes the database
+    assert manage(project, "-m", "django", "test", "cinema", "--noinput").returncode == 0  # removes the database
