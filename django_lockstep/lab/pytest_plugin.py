@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -24,39 +24,29 @@ from _pytest.logging import LogCaptureHandler
 from django_lockstep.lab.finder import plugin as finder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from django_lockstep.lab.explorer import Exploration, Response, Run
     from django_lockstep.lab.scenario import ActorFunction, Invariant, Scenario
 
 __all__ = ["RaceFixture", "race"]
 
-_Found = TypeVar("_Found")
-
+_Result = TypeVar("_Result")
 _PROPERTIES = ("race_verdict", "race_schedules", "race_outcomes", "race_seconds")
 _ANNOTATION = "race_annotation"
 MISSED = 10
 """pytest's exit status if a search has missed an outcome."""
 _TIMELINES = ("text", "json", "svg", "html")
+_NUMBERS = {
+    "--race-max-schedules": "run at most N schedules for each race; a race that needs more is incomplete and fails",
+    "--race-audit": "random walks that must end as the search of a race that would hold does (default: the setting "
+    "LOCKSTEP_LAB_AUDIT, 20)",
+    "--race-width": "columns of text timelines (default: the terminal's)",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("race", "races on a real PostgreSQL")
-    group.addoption(
-        "--race-max-schedules",
-        type=int,
-        default=None,
-        metavar="N",
-        help="run at most N schedules for each race; a race that needs more is incomplete and fails",
-    )
-    group.addoption(
-        "--race-audit",
-        type=int,
-        default=None,
-        metavar="N",
-        help="random walks that must end as the search of a race that would hold does (default: the setting "
-        "LOCKSTEP_LAB_AUDIT, 20)",
-    )
+    for name, text in _NUMBERS.items():
+        group.addoption(name, type=int, default=None, metavar="N", help=text)
     group.addoption(
         "--race-timeline",
         choices=_TIMELINES,
@@ -69,13 +59,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         metavar="DIR",
         help="folder for these files (default: the test's tmp_path; race-reports in the root folder if CI is set)",
-    )
-    group.addoption(
-        "--race-width",
-        type=int,
-        default=None,
-        metavar="N",
-        help="columns of text timelines (default: the terminal's)",
     )
     group.addoption(
         "--race-verbose", action="store_true", help="list the races that passed at the end, with their numbers"
@@ -182,9 +165,8 @@ class RaceFixture:
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
         with _ScheduleOutput(scenario.set_up, self._capture) as output:
-            scenario = replace(scenario, set_up=output)
-            options = {**self._limits, **options}
-            exploration = _fail_on_explorer_error(lambda: _explore(scenario, options))
+            scenario, options = replace(scenario, set_up=output), {**self._limits, **options}
+            exploration = _fail_on_refusal(lambda: _explore(scenario, options))
             if exploration.passed:
                 output.clear()
         numbers = (exploration.verdict, exploration.schedules, len(exploration.outcomes), round(exploration.seconds, 3))
@@ -209,7 +191,7 @@ class RaceFixture:
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
         with _ScheduleOutput(scenario.set_up, self._capture) as output:
             scenario = replace(scenario, set_up=output)
-            run = _fail_on_explorer_error(lambda: replay(scenario, schedule, **options))
+            run = _fail_on_refusal(lambda: replay(scenario, schedule, **options))
         if not run.holds:
             pytest.fail(self._timeline_of(run, None), pytrace=False)
         return run
@@ -315,7 +297,7 @@ def _name_actors(
     )
 
 
-def _fail_on_explorer_error(run: Callable[[], _Found]) -> _Found:
+def _fail_on_refusal(run: Callable[[], _Result]) -> _Result:
     """Return the result; fail the test with the message, and without a traceback, for an `ExplorerError`."""
     from django_lockstep.lab.explorer import ExplorerError
 

@@ -14,6 +14,7 @@ from django_lockstep.lab.finder.consequences import CONSEQUENCES
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.recording import read_recording
+from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.wording import counted
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Against",
     "Finding",
     "Findings",
+    "Opponent",
     "Place",
     "findings_path",
 ]
@@ -44,20 +46,37 @@ TIME_OVER, NOT_REACHED = "the time was over", "its tests did not reach it"
 """Reasons why a candidate was not tried, which a further search may remove."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Place:
     """Where a test was forked."""
 
     test: str = ""
-    """The test in which they were."""
     number: int = 0
     """Which request of that test it was, or which call of the function, from 0."""
     call: str = ""
     """The function; empty for a request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding(Place):
+@dataclass(frozen=True, kw_only=True)
+class Opponent:
+    """With what a request or a call was raced; with itself if nothing is set."""
+
+    after: int | None = None
+    """The number of an earlier one of the test."""
+    after_call: str = ""
+    """The function that the earlier one is a call of; empty for a request."""
+    against: Against = ""
+    """What differed in the second one, if it was raced with itself."""
+    partner_test: str = ""
+    """Another test, one of whose requests or calls it was raced with."""
+    partner_number: int = 0
+    """Which one of them."""
+    partner_call: str = ""
+    """Of a call, its function."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding(Place, Opponent):
     """What became of one candidate."""
 
     candidate: str
@@ -75,18 +94,6 @@ class Finding(Place):
     """Which requests were raced, such as ``the request twice``."""
     actors: tuple[str, ...] = ()
     """What each of them is, such as ``A: POST seats/7/book``."""
-    after: int | None = None
-    """Which earlier one of the test it was raced with, if it was."""
-    after_call: str = ""
-    """Of a call, the function that the earlier one is of."""
-    against: Against = ""
-    """What differed in the second one, if it was raced with itself."""
-    partner_test: str = ""
-    """Another test, one of whose requests or calls it was raced with, if it was."""
-    partner_number: int = 0
-    """Which one of them."""
-    partner_call: str = ""
-    """Of a call, its function."""
     schedules: int = 0
     """Schedules that were run."""
     schedule: str = ""
@@ -223,9 +230,10 @@ class Findings:
         return (*self._notes, *(f"{test}: {died}" for test in self.deaths))
 
     def undecided(self) -> list[Candidate]:
-        """Return the candidates that are neither confirmed nor were tried in vain."""
+        """Return the share's candidates that are neither confirmed nor were tried in vain."""
         decided = {name for name, finding in self._found.items() if finding.verdict in {"confirmed", "not confirmed"}}
-        return [candidate for name, candidate in self.candidates.items() if name not in decided]
+        left = Share.parse(self.share).of(self.candidates.values()) - decided
+        return [candidate for name, candidate in self.candidates.items() if name in left]
 
     def pairs(self) -> list[tuple[Candidate, Finding]]:
         """Return each candidate with what became of it, if that is known: the confirmed first, of these the worst."""

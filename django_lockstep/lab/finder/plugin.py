@@ -8,27 +8,20 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from django_lockstep.lab.finder.shares import Share, parse_budget
+from django_lockstep.lab.finder.shares import parse_budget
 
 if TYPE_CHECKING:
-    from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
-    from django_lockstep.lab.finder.findings import Findings
-    from django_lockstep.lab.finder.record.recorder import Recorder
-    from django_lockstep.lab.finder.report.races import Report, Suppression
+    from django_lockstep.lab.finder.report.races import Suppression
 
-__all__ = ["add_options", "budget_of", "list_recording", "register"]
-
-_FILE = "recording.jsonl"
+__all__ = ["add_options", "list_recording", "name_files_by_equals_signs", "register"]
 
 
 def add_options(group: Any) -> None:
@@ -72,8 +65,11 @@ def register(config: pytest.Config) -> None:
     if not (confirming or config.getoption("--find-races")):
         return
     suppressed = _require_usable(config)
+    from django_lockstep.lab.finder.session_plugins import ConfirmPlugin, RecordPlugin
+
     # The second session may have been given --find-races, too, by the project's settings or the environment.
-    plugin = _confirming(config, confirming, suppressed) if confirming else _Recording(config, suppressed)
+    with _refused("--race-confirm"):
+        plugin = (ConfirmPlugin if confirming else RecordPlugin)(config, suppressed)
     config.pluginmanager.register(plugin)
 
 
@@ -92,7 +88,8 @@ def _refused(option: str = "") -> Iterator[None]:
 
 def _require_usable(config: pytest.Config) -> list[Suppression]:
     """Refuse what could only fail after all tests; return the races that the project accepts."""
-    budget_of(config)
+    with _refused("--race-budget"):
+        parse_budget(config.getoption("--race-budget"))
     with _refused("--race-processes"):
         _require_processes(config)
     # Not in each process that records, nor in those that the cluster runs.
@@ -133,167 +130,6 @@ def _require_processes(config: pytest.Config) -> None:
         raise ValueError("several try candidates after --find-races only; --race-confirm goes on in one")
 
 
-def recording_path(config: pytest.Config) -> Path:
-    """Return where the recording of this run is kept."""
-    path: Path | None = config.getoption("--race-record")
-    if path is not None:
-        return path.absolute()
-    cache = getattr(config, "cache", None)
-    return (cache.mkdir("races") if cache is not None else Path(tempfile.mkdtemp(prefix="races-"))) / _FILE
-
-
-class _Recording:
-    """Records the tests, itself or by the workers of pytest-xdist; then lists the candidates, and tries them."""
-
-    def __init__(self, config: pytest.Config, suppressed: list[Suppression]) -> None:
-        self._suppressed = suppressed
-        self._findings: Findings | None = None
-        self._recorder: Recorder | None = None
-        of_worker = config.workerinput["find_races"] if hasattr(config, "workerinput") else None
-        self.path = Path(of_worker["path"]) if of_worker else recording_path(config)
-        # The same in all workers, so that their values can be compared.
-        self._key = bytes.fromhex(of_worker["key"]) if of_worker else os.urandom(16)
-        self._has_workers = of_worker is None and config.getoption("dist", "no") != "no"  # pytest-xdist
-        self._parts: list[Path] = []
-        """What the workers write."""
-        self.is_recorded = False
-        """Whether this run has written the file; another one may lie there."""
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker where to write."""
-        part = self.path.with_name(f"{self.path.name}.{node.gateway.id}")
-        part.unlink(missing_ok=True)
-        self._parts.append(part)
-        node.workerinput["find_races"] = {"path": str(part), "key": self._key.hex()}
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
-        """Have the recorder there for all tests."""
-        # Its tests cannot be collected: pytest says so, and an earlier recording stays.
-        if self._has_workers or session.testsfailed:
-            return (yield)
-        from django_lockstep.lab.finder.record.fingerprints import Fingerprints
-        from django_lockstep.lab.finder.record.recorder import Recorder
-        from django_lockstep.lab.finder.record.recording import RecordingWriter
-        from django_lockstep.lab.finder.record.stack import CodeMap
-
-        code = CodeMap(session.config.rootpath)
-        for item in session.items:
-            code.add_test_file(item.path)
-        self.is_recorded = True
-        fingerprints = Fingerprints(None if session.config.getoption("--race-values") else self._key)
-        self._recorder = Recorder(RecordingWriter(self.path), code=code, fingerprints=fingerprints)
-        with self._recorder.installed():
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        """Record the test's body."""
-        if self._recorder is None:
-            return (yield)
-        self._recorder.begin_test(_test_id(item))
-        try:
-            return (yield)
-        finally:
-            self._recorder.end_test()
-
-    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
-        """Say where the recording is, and hand the candidates over."""
-        if parts := [part for part in self._parts if part.exists()]:
-            from django_lockstep.lab.finder.record.recording import merge_recordings
-
-            merge_recordings(parts, self.path)
-            self.is_recorded = True
-        if not self.is_recorded:
-            terminalreporter.write_line("NOTHING WAS LOOKED AT: no test was recorded")
-        if not self.is_recorded or hasattr(config, "workerinput"):
-            return
-        from django_lockstep.lab.finder.findings import Findings, findings_path
-        from django_lockstep.lab.finder.report.text import list_candidates, summary_of
-
-        findings_path(self.path).unlink(missing_ok=True)  # on an earlier recording
-        self._findings = Findings.on(self.path)
-        # Also if the candidates are tried: then there is a report even if that ends early.
-        report = _report(config, self._findings, self._suppressed)
-        terminalreporter.section("what may race")
-        terminalreporter.write_line(summary_of(report))
-        if not budget_of(config):
-            terminalreporter.write_line(list_candidates(report))
-        terminalreporter.write_line(f"recording: {self.path}; --race-candidates lists them, --race-confirm tries them")
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
-        """Try the candidates when all else is over, the database of the tests is gone, and the summary printed."""
-        yield
-        interrupted = session.exitstatus in {pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR}
-        if interrupted or hasattr(session.config, "workerinput"):
-            return
-        status = self._confirm(session.config)
-        if session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = status
-
-    def _confirm(self, config: pytest.Config) -> int:
-        from django_lockstep.lab.finder.report.races import NOTHING_TRIED
-        from django_lockstep.lab.finder.report.text import as_text
-        from django_lockstep.lab.finder.second_session import confirm_in_second_session
-
-        if (findings := self._findings) is None:
-            return NOTHING_TRIED
-        status, budget = 0, budget_of(config)
-        if budget and findings.candidates:
-            processes, cluster = config.getoption("--race-processes"), config.getoption("--race-cluster")
-            status = confirm_in_second_session(
-                config, self.path, findings, budget=budget, processes=processes, cluster=cluster
-            )
-        # Written again: each of several sessions knows only what it has found itself.
-        report = _report(config, findings, self._suppressed)
-        if budget:
-            config.get_terminal_writer().line(as_text(report))
-        return status or report.exit_status
-
-
-def _confirming(config: pytest.Config, path: Path, suppressed: list[Suppression]) -> ConfirmPlugin:
-    """Return what turns the session into one that only tries candidates."""
-    from django_lockstep.lab.finder.confirm.confirmation import Confirmation
-    from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
-    from django_lockstep.lab.finder.findings import Findings
-
-    with _refused("--race-confirm"):
-        findings = Findings.on(path)
-    if text := config.getoption("--race-share"):
-        findings.go_on(text)
-    else:
-        findings.record_deaths()
-    with _refused("--race-share"):
-        only = Share.parse(findings.share).of(findings.candidates.values())
-    confirmation = Confirmation(findings, budget=budget_of(config), only=only, values=config.getoption("--race-values"))
-    return ConfirmPlugin(confirmation, partial(_report, config, findings, suppressed))
-
-
-def _report(config: pytest.Config, findings: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
-    """Return the report, with or without what was tried, and write it where one is asked for."""
-    from django_lockstep.lab.finder.report.files import write_reports
-    from django_lockstep.lab.finder.report.races import report_on
-
-    report = report_on(findings, suppressed, root=config.rootpath, tried=tried)
-    write_reports(report, config.getoption("--race-report"), config.getoption("--race-fix"))
-    return report
-
-
-def budget_of(config: pytest.Config) -> float:
-    """Return the seconds of ``--race-budget``."""
-    with _refused("--race-budget"):
-        return parse_budget(config.getoption("--race-budget"))
-
-
-def _test_id(item: pytest.Item) -> str:
-    """Return the id that the test has without workers: pytest-xdist may append its groups with ``--dist loadgroup``."""
-    marks = item.iter_markers("xdist_group")
-    groups = {str(mark.args[0] if mark.args else mark.kwargs.get("name", "default")) for mark in marks}
-    return item.nodeid.removesuffix(f"@{'_'.join(sorted(groups))}")
-
-
 def name_files_by_equals_signs(config: pytest.Config) -> None:
     """Start pytest again if a file of the finder's, named with a blank before it, exists.
 
@@ -320,9 +156,10 @@ def list_recording(config: pytest.Config) -> int | None:
     suppressed = _require_usable(config)
     from django_lockstep.lab.finder.findings import Findings
     from django_lockstep.lab.finder.report.text import list_candidates, summary_of
+    from django_lockstep.lab.finder.session_plugins import write_report
 
     with _refused("--race-candidates"):
         findings = Findings.on(path)
-    report = _report(config, findings, suppressed, tried=False)
+    report = write_report(config, findings, suppressed, tried=False)
     sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")
     return report.exit_status

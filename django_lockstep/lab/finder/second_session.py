@@ -21,10 +21,9 @@ from typing import Any, cast
 import pytest
 
 from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.progress import Progress
 from django_lockstep.lab.finder.report.races import NOT_DECIDED, NOTHING_TRIED
-from django_lockstep.lab.finder.sessions import LOOK_AGAIN, LocalSession, Session, run_sessions
-from django_lockstep.lab.finder.shares import Share
+from django_lockstep.lab.finder.sessions import LOOK_AGAIN, LocalSession, Progress, Session, run_sessions
+from django_lockstep.lab.finder.shares import Share, parse_budget
 from django_lockstep.lab.workers.cluster import Cluster, connect
 
 __all__ = ["confirm_in_second_session"]
@@ -166,21 +165,20 @@ class ClusterSession:
         self.status = status
 
 
-def confirm_in_second_session(
-    config: pytest.Config, recording: Path, findings: Findings, *, budget: float, processes: int, cluster: str | None
-) -> int:
+def confirm_in_second_session(config: pytest.Config, recording: Path, findings: Findings) -> int:
     """Run the session, and return its exit status, or 0 if it came to its end, whatever it found.
 
     A process of its own, because the first session's database and fixtures are gone by now, and because its tests
-    commit. Its output goes into a file beside the recording, and is shown if it ends before it began. Several
-    ``processes`` are as many sessions, each with its share of the candidates; with a ``cluster`` each of its workers
-    has one instead.
+    commit. Its output goes into a file beside the recording, and is shown if it ends before it began. Several processes
+    are as many sessions, each with its share of the candidates; with a cluster each of its workers has one instead.
     """
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-    progress = Progress(findings, partial(reporter.write, flush=True), budget=budget, is_terminal=reporter.isatty)
+    write, budget = partial(reporter.write, flush=True), parse_budget(config.getoption("--race-budget"))
+    progress = Progress(findings, write, budget=budget, is_terminal=reporter.isatty)
+    cluster = config.getoption("--race-cluster")
     with nullcontext() if cluster is None else connect(cluster) as workers:
         return run_sessions(
-            _start_sessions(config, recording, processes, workers),
+            _start_sessions(config, recording, workers),
             findings,
             progress=progress,
             write_line=reporter.write_line,
@@ -191,11 +189,10 @@ def confirm_in_second_session(
         )
 
 
-def _start_sessions(
-    config: pytest.Config, recording: Path, processes: int, workers: Cluster | None
-) -> Iterator[Session]:
+def _start_sessions(config: pytest.Config, recording: Path, workers: Cluster | None) -> Iterator[Session]:
     arguments = list(_arguments(config))
     if workers is None:
+        processes = config.getoption("--race-processes")
         for number in range(1, processes + 1):
             share = Share(number, processes)
             command = _command(arguments, recording, share)

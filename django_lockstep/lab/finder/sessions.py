@@ -6,6 +6,7 @@ Without pytest: projects that use Django's test runner may not have it.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -13,16 +14,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.progress import Progress
+from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
+from django_lockstep.lab.finder.report.text import in_a_line
 from django_lockstep.lab.finder.shares import Share
+from django_lockstep.lab.wording import counted
 
-__all__ = ["LOOK_AGAIN", "LocalSession", "Session", "run_sessions"]
+__all__ = ["LOOK_AGAIN", "LocalSession", "Progress", "Session", "run_sessions"]
 
 LOOK_AGAIN = 0.3
 """Seconds between two looks at what the other session has found."""
 _MOST_SHOWN = 4000
 """Characters of its output that are shown if it fails."""
+
+
+_ERASE = "\r\x1b[K"
 
 
 class Session(Protocol):
@@ -95,6 +100,38 @@ class LocalSession:
         self.wait(seconds)
         if self.status is None:
             os.killpg(self._process.pid, signal.SIGKILL)
+
+
+class Progress:
+    """Shows findings as they are known; without a terminal only the confirmed ones, in lines that stay."""
+
+    def __init__(self, findings: Findings, write: Callable[[str], object], *, budget: float, is_terminal: bool) -> None:
+        self._findings = findings
+        self._write = write
+        self._budget = budget
+        self._erase = _ERASE if is_terminal else ""
+
+    def update(self, changed: Iterable[Finding]) -> None:
+        """Show what has changed, and then how far it has come."""
+        for finding in changed:
+            if finding.verdict == "confirmed":
+                candidate = self._findings.candidates[finding.candidate]
+                self._write(f"{self._erase}{in_a_line(candidate, finding)}\n")
+        if self._erase:
+            # A line as wide as the terminal wraps, and could not be erased by a carriage return.
+            self._write(f"{self._erase}{self._line()[: shutil.get_terminal_size().columns - 1]}")
+
+    def close(self) -> None:
+        """Take the line away."""
+        self._write(self._erase)
+
+    def _line(self) -> str:
+        findings = [finding for _, finding in self._findings.pairs()]
+        number = sum(finding.verdict != "not decided" for finding in findings)
+        confirmed = sum(finding.verdict == "confirmed" for finding in findings)
+        spent = max((finding.spent for finding in findings), default=0.0)
+        decided = f"{number} of {counted(len(self._findings.candidates), 'candidate')} decided"
+        return f"{decided}, {confirmed} confirmed, {spent:.0f} of {self._budget:.0f} s"
 
 
 def run_sessions(

@@ -16,7 +16,7 @@ from django.db import DatabaseError, models, transaction
 from django.test import Client
 
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.record.requests import FORCED_USER
+from django_lockstep.lab.finder.record.interception import FORCED_USER
 
 __all__ = ["KnownUser", "UserClone", "clone_user", "renamed", "session_of", "session_user"]
 

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Run
 from django_lockstep.lab.explorer.effects.statement_text import read_statement
-from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, RequestActor
 from django_lockstep.lab.finder.confirm.judging import Attempts, is_known, subject_of, subjects_taken
 from django_lockstep.lab.finder.confirm.pairings import (
@@ -25,8 +24,9 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_earlier,
     with_itself,
 )
-from django_lockstep.lab.finder.confirm.reproduction import TestPlace, with_test_file
-from django_lockstep.lab.finder.derive.candidates import KINDS, Candidate, Witness
+from django_lockstep.lab.finder.confirm.remedies import REMEDIES
+from django_lockstep.lab.finder.confirm.witnesses import TestPlace, with_test_file
+from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import (
     ANOTHER_OBJECT,
@@ -40,9 +40,7 @@ from django_lockstep.lab.finder.findings import (
     Findings,
     Place,
 )
-from django_lockstep.lab.finder.record.calls import intercept_calls
 from django_lockstep.lab.finder.record.redaction import mask_message
-from django_lockstep.lab.finder.record.requests import intercept
 
 __all__ = ["Confirmation"]
 
@@ -58,7 +56,7 @@ SECONDS_EACH = 20.0
 GROWTH = 4
 """How many times more that is in each further round, which begins its tries again: so little is run twice."""
 _SHOWN_AGAINST: Mapping[Against, Collection[str]] = {
-    ANOTHER_USER: KINDS,
+    ANOTHER_USER: REMEDIES,
     # They may be about how many objects a user may have, or all objects count for one row.
     ANOTHER_OBJECT: ("check-then-insert", "write-skew", "read-modify-write", "check-then-act"),
     OTHER_ORDER: ("lock-order",),
@@ -73,21 +71,13 @@ _Item = TypeVar("_Item")
 class Confirmation:
     """Decides where to fork which tests, and adds what the forks say to the findings; runners of tests drive it."""
 
-    def __init__(
-        self,
-        findings: Findings,
-        *,
-        budget: float,
-        only: Collection[str] | None = None,
-        values: bool = False,
-        on_finding: Callable[[Finding], None] = lambda finding: None,
-    ) -> None:
-        """Try what is undecided, of the ids ``only`` if given; findings show long strings only with ``values``."""
+    def __init__(self, findings: Findings, *, budget: float, values: bool = False) -> None:
+        """Try what is undecided of the findings' share; they show long strings only with ``values``."""
         self.budget = budget
         """Seconds that all forks together may take."""
         self._findings = findings
         self.mark_running = findings.mark_running
-        self._candidates = [candidate for candidate in findings.undecided() if only is None or candidate.id in only]
+        self._candidates = findings.undecided()
         self._round = self._candidates
         """Those of this round."""
         self._chosen: set[str] = set()
@@ -96,10 +86,9 @@ class Confirmation:
         self._tries = 0
         self._seconds_each = SECONDS_EACH
         self._values = values
-        self._on_finding = on_finding
         self._spent = findings.spent
         self._attempts: dict[str, Attempts] = {}
-        self._points = Points(self._reach, self._leave)
+        self._points = Points(self._reach)
         self._test = ""
         self._places: dict[str, TestPlace] = {}
         self._earlier: list[Earlier] = []
@@ -153,12 +142,6 @@ class Confirmation:
         return self._spent >= self.budget
 
     @contextmanager
-    def installed(self) -> Iterator[Callable[[], None]]:
-        """Have tests commit, and their requests seen; yields what closes the copies of a test that is interrupted."""
-        with committed_tests() as close_copies, intercept(self._points.on_request):
-            yield close_copies
-
-    @contextmanager
     def running(self, test: str, place: TestPlace) -> Iterator[None]:
         """Fork while the body of this test runs."""
         self._places[test] = place
@@ -166,7 +149,7 @@ class Confirmation:
             self._passed.add(test)
         self._begin(test)
         try:
-            with intercept_calls(self._calls(), self._points.on_call):
+            with self._points.watched(self._calls()):
                 yield
         finally:
             self._begin("")
@@ -181,7 +164,9 @@ class Confirmation:
         before = {finding.candidate for _, finding in self._findings.pairs() if finding.verdict == "not decided"}
         for candidate in self._candidates:
             if candidate.id not in {*self._attempts, *before}:
-                reason = _obstacle(candidate) or self._why_not_reached(candidate)
+                failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
+                message = next((f"its test failed before it came to it: {text}" for text in failed if text), "")
+                reason = _obstacle(candidate) or message or (TIME_OVER if self._is_over else NOT_REACHED)
                 self._add(Finding(candidate=candidate.id, verdict="not tried", reason=reason))
 
     # Which candidates
@@ -198,12 +183,6 @@ class Confirmation:
         candidates = [candidate for candidate, _ in self._open(self._test)]
         partners = {peer.unit for candidate in candidates for peer in candidate.partners if peer.kind == "call"}
         return {candidate.unit for candidate in candidates if candidate.unit_kind == "call"} | partners
-
-    def _why_not_reached(self, candidate: Candidate) -> str:
-        failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
-        if (message := next(filter(None, failed), None)) is not None:
-            return f"its test failed before it came to it: {message}"
-        return TIME_OVER if self._is_over else NOT_REACHED
 
     def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
         for candidate in self._round:
@@ -245,11 +224,11 @@ class Confirmation:
 
     # Forks
 
-    def _reach(self, point: Point) -> None:
-        """Fork here if that is wanted, and nothing else is being forked."""
+    def _reach(self, point: Point) -> Callable[[], None] | None:
+        """Fork here if that is wanted, and nothing else is being forked; return what is to be noted behind it."""
         # Not waited for: the thread that forks may wait for an answer of this one.
         if self._is_over or not self._forking.acquire(blocking=False):
-            return
+            return None
         begun = time.monotonic()
         place = Place(test=self._test, number=point.number, call=point.call)
         changed: Iterable[str] = ()
@@ -259,10 +238,7 @@ class Confirmation:
             self._spent += time.monotonic() - begun
             self._report(changed, place)
             self._forking.release()
-
-    def _leave(self, point: Point) -> None:
-        for earlier in self._earlier:
-            earlier.leave(point)
+        return next((earlier.leave for earlier in self._earlier if earlier.point is point), None)
 
     def _fork(self, point: Point, place: Place, *, until: float) -> list[str]:
         """Fork if a candidate was recorded here, or may race with what a candidate did before, or in another test.
@@ -386,9 +362,7 @@ class Confirmation:
     def _add(self, finding: Finding) -> None:
         # Without a reason, there was no try at its place.
         reason = finding.reason or (TIME_OVER if self._is_over else "its partner was not reached there")
-        finding = replace(finding, reason=reason, spent=round(self._spent, 1))
-        self._findings.add(finding)
-        self._on_finding(finding)
+        self._findings.add(replace(finding, reason=reason, spent=round(self._spent, 1)))
 
     def _keep(self, point: Point, shown: Sequence[tuple[Candidate, Witness]], related: Sequence[Candidate]) -> None:
         """Keep what later points, of this test and of others, may be paired with."""

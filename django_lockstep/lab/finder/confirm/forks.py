@@ -23,10 +23,9 @@ from django.urls import Resolver404, resolve
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Response, Run, Scenario, explore, replay
 from django_lockstep.lab.explorer.requests import location_of
 from django_lockstep.lab.finder.derive.candidates import Witness
-from django_lockstep.lab.finder.record.calls import Call
-from django_lockstep.lab.finder.record.requests import CallNext, buffer_body
+from django_lockstep.lab.finder.record.interception import Call, CallNext, buffer_body, intercept, intercept_calls
 
-__all__ = ["IGNORED", "Actor", "Fork", "Point", "Points", "RequestActor", "apart_from_the_test", "require_committed"]
+__all__ = ["IGNORED", "Actor", "Fork", "Point", "Points", "RequestActor", "answer_alone", "require_committed"]
 
 IGNORED = ("django_session.*", "django_admin_log.*", "auth_user.last_login")
 """Tables and columns that every request may write, and whose rows nobody counts."""
@@ -174,6 +173,25 @@ def apart_from_the_test() -> Iterator[None]:
         yield
 
 
+def answer_alone(actor: Callable[[Any], Any], note: Callable[[Any, Any, bool, Any], None]) -> Any:
+    """Return what a request or call answers; ``note`` is called behind each statement with its text and parameters.
+
+    As an execute wrapper is, also with whether there are many, and the context. What the actor writes stays there, and
+    its errors are raised.
+    """
+
+    def noted(execute: Callable[..., Any], *statement: Any) -> Any:
+        result = execute(*statement)
+        note(*statement)
+        return result
+
+    with ExitStack() as stack:
+        stack.enter_context(apart_from_the_test())
+        for connection in connections.all():
+            stack.enter_context(connection.execute_wrapper(noted))
+        return actor(None)
+
+
 # Points of a running test at which it can be forked: the requests that it sends, and its calls of functions.
 
 
@@ -205,11 +223,10 @@ class Point:
 
 
 class Points:
-    """Has ``reach`` called at each point of a test, then the test goes on, and ``leave`` is called behind the point."""
+    """Has ``reach`` called at each point of a test, then the test goes on, and what it returned is called behind it."""
 
-    def __init__(self, reach: Callable[[Point], None], leave: Callable[[Point], None] = lambda point: None) -> None:
+    def __init__(self, reach: Callable[[Point], Callable[[], None] | None]) -> None:
         self._reach = reach
-        self._leave = leave
         self._is_within = False
         self.restart()
 
@@ -217,6 +234,12 @@ class Points:
         """Begin to count, when a test's fixtures are there and its body begins: as the recorder counts."""
         self._requests = count()
         self._calls: Counter[str] = Counter()
+
+    @contextmanager
+    def watched(self, names: Collection[str]) -> Iterator[None]:
+        """See all requests of the process, and this thread's calls of the functions with these names."""
+        with intercept(self.on_request), intercept_calls(names, self.on_call):
+            yield
 
     def on_request(self, handler: object, environ: dict[str, Any], call_next: CallNext) -> Any:
         """Have a request reached, then let the test send it; `intercept` calls this."""
@@ -233,10 +256,11 @@ class Points:
 
     @contextmanager
     def _at(self, point: Point) -> Iterator[None]:
-        self._reach(point)
+        leave = self._reach(point)
         was_within, self._is_within = self._is_within, True
         try:
             yield
         finally:
             self._is_within = was_within
-            self._leave(point)
+            if leave is not None:
+                leave()

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, svg, timeline
@@ -20,7 +20,7 @@ from django_lockstep.lab.finder.confirm.pairings import Pairing
 from django_lockstep.lab.finder.confirm.remedies import ends_as, try_lock, try_patches
 from django_lockstep.lab.finder.consequences import CONSEQUENCES, consequence_of, subjects_of
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
-from django_lockstep.lab.finder.findings import Finding, Place, Verdict
+from django_lockstep.lab.finder.findings import Finding, Opponent, Place, Verdict
 from django_lockstep.lab.finder.record.redaction import hide_strings, redact
 from django_lockstep.lab.wording import counted, listed
 
@@ -174,12 +174,6 @@ class Attempts:
             fault=breaking.source if breaking else "",
             pairing=str(pairing),
             actors=self.actors,
-            after=pairing.after,
-            after_call=pairing.after_call,
-            against=pairing.against,
-            partner_test=pairing.partner_test,
-            partner_number=pairing.partner_number,
-            partner_call=pairing.partner if pairing.partner_kind == "call" else "",
             schedule=outcome.schedule,
             differences=outcome.differences,
             consequence=consequence_of(outcome.differences),
@@ -188,6 +182,7 @@ class Attempts:
             run=run_data(run),
             timeline=timeline(run),
             drawing=svg(run, ident=f"race-{self.candidate.id}", styled=False),
+            **{field.name: getattr(pairing, field.name) for field in fields(Opponent)},
             **common,
         )
 

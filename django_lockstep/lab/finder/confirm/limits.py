@@ -12,7 +12,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -21,10 +21,10 @@ from unittest.mock import patch
 
 import django
 from django.conf import settings
-from django.db import connections
 from django.test import override_settings
 
-from django_lockstep.lab.finder.confirm.forks import Actor, apart_from_the_test
+from django_lockstep.lab.finder.confirm.forks import Actor, answer_alone
+from django_lockstep.lab.finder.confirm.row_updates import is_on
 from django_lockstep.lab.finder.errors import CannotClone
 
 __all__ = ["Limit", "find_limit"]
@@ -62,18 +62,12 @@ def find_limit(actor: Actor) -> Limit:
     """
     limits: list[Limit] = []
 
-    def note(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
-        result = execute(sql, params, many, context)
+    def note(sql: Any, params: Any, many: bool, context: Any) -> None:
         answer = getattr(context["cursor"].cursor, "pgresult", None)
         if _COUNT.match(str(sql)) and answer is not None and answer.ntuples == 1:
             limits.extend(_limits(sys._getframe(1), int(answer.get_value(0, 0))))
-        return result
 
-    with ExitStack() as stack:
-        stack.enter_context(apart_from_the_test())
-        for connection in connections.all():
-            stack.enter_context(connection.execute_wrapper(note))
-        actor(None)
+    answer_alone(actor, note)
     if not limits:
         raise CannotClone(
             "what is counted is compared with no larger constant or setting: have it count up to one below the limit"
@@ -100,7 +94,7 @@ def _compared(frame: FrameType) -> Iterator[ast.expr]:
     except (OSError, SyntaxError):  # no file, or not a statement by itself, such as a lambda in a call
         return
     line = frame.f_lineno - first + 1
-    here = [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt) and _is_on(node, line)]
+    here = [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt) and is_on(node, line)]
     assigned = {
         target.id
         for node in here
@@ -113,10 +107,6 @@ def _compared(frame: FrameType) -> Iterator[ast.expr]:
         is_of_variable = any(isinstance(operand, ast.Name) and operand.id in assigned for operand in operands)
         if comparison in here or is_of_variable:
             yield from operands
-
-
-def _is_on(node: ast.expr | ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _constant(operand: ast.expr, frame: FrameType, count: int) -> Limit | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,8 +18,15 @@ from django_lockstep.lab.finder.confirm.limits import find_limit
 from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, for_another_object, in_other_order
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.findings import ANOTHER_OBJECT, ANOTHER_USER, LOWER_LIMIT, OTHER_ORDER, Against
-from django_lockstep.lab.finder.record.requests import current_request
+from django_lockstep.lab.finder.findings import (
+    ANOTHER_OBJECT,
+    ANOTHER_USER,
+    LOWER_LIMIT,
+    OTHER_ORDER,
+    Against,
+    Opponent,
+)
+from django_lockstep.lab.finder.record.interception import Call, current_request
 
 __all__ = [
     "AGAINST",
@@ -34,7 +41,6 @@ __all__ = [
     "with_itself",
     "with_lower_limit",
     "with_moved",
-    "with_other_order",
 ]
 
 
@@ -46,25 +52,16 @@ _IN_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairing:
+@dataclass(frozen=True, kw_only=True)
+class Pairing(Opponent):
     """With what a request or a call is raced."""
 
     kind: str
     """``request`` or ``call``."""
-    after: int | None = None
-    """The number of an earlier one of the test; None if it is raced with itself."""
-    after_call: str = ""
-    """The name of the function that the earlier one is a call of; empty if it is a request."""
-    against: Against = ""
-    """What differs in the second one, if it is raced with itself."""
     unit: str = ""
     """The name of what is raced, where it is raced with one of another test."""
     partner: str = ""
     """The name of that one's unit."""
-    partner_kind: str = ""
-    partner_test: str = ""
-    partner_number: int = 0
 
     def __str__(self) -> str:
         if self.partner:
@@ -92,16 +89,14 @@ class Earlier:
         require_committed()
         return cls(point, DatabaseCopy(copied_databases()))
 
-    def leave(self, point: Point) -> None:
-        """Note what it has inserted, if this is its point: rows that are new later are the test's."""
-        if point is self.point:
-            self.own_rows = self.before.new_keys()
+    def leave(self) -> None:
+        """Note what it has inserted: rows that are new later are the test's."""
+        self.own_rows = self.before.new_keys()
 
 
-@contextmanager
-def with_itself(actor: Actor) -> Iterator[Fork]:
+def with_itself(actor: Actor) -> AbstractContextManager[Fork]:
     """Pair two of the same: a double click, a client that tries again, two workers with one task."""
-    yield Fork({"A": actor, "B": actor})
+    return nullcontext(Fork({"A": actor, "B": actor}))
 
 
 @contextmanager
@@ -117,13 +112,6 @@ def with_another_user(request: RequestActor) -> Iterator[Fork]:
     with put_back():
         environ = clone_user(request.environ, user, using=DEFAULT_DB_ALIAS)
         yield Fork({"A": request, "B": replace(request, environ=environ, is_copy=True)})
-
-
-@contextmanager
-def with_other_order(request: RequestActor) -> Iterator[Fork]:
-    """Pair the request with the same one for the same rows in the other order. Raises `CannotClone` as that does."""
-    with _tried_alone(request) as trial:
-        yield Fork({"A": request, "B": in_other_order(request, trial)})
 
 
 @contextmanager
@@ -158,7 +146,7 @@ def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
 
 @contextmanager
 def with_moved(move: Callable[[Any, DryRun], Actor], actor: Actor) -> Iterator[Fork]:
-    """Pair it with what ``move`` makes for it and its trial: one of another test, or for another object.
+    """Pair it with what ``move`` makes for it and its trial: one of another test, for another object, or other order.
 
     Raises `CannotClone` as ``move`` does, and if that one is refused here, or has nothing to do with it.
     """
@@ -186,7 +174,7 @@ def _tried_alone(actor: Actor) -> Iterator[DryRun]:
 AGAINST: Mapping[Against, Callable[[Any], AbstractContextManager[Fork]]] = {
     ANOTHER_USER: with_another_user,
     ANOTHER_OBJECT: partial(with_moved, for_another_object),
-    OTHER_ORDER: with_other_order,
+    OTHER_ORDER: partial(with_moved, in_other_order),
     LOWER_LIMIT: with_lower_limit,
 }
 """How a request is paired with itself where something differs; a call only with those of `OF_CALLS`."""
@@ -240,7 +228,7 @@ class Partners:
                     kind=point.kind,
                     unit=name,
                     partner=partner_name,
-                    partner_kind=partner.kind,
+                    partner_call=partner_name if isinstance(partner.actor, Call) else "",
                     partner_test=partner.test,
                     partner_number=partner.number,
                 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,10 @@ from django.apps import apps
 from django.db import models
 from django.db.models.signals import post_save, pre_save
 
-from django_lockstep.lab.finder.confirm.edits import Edit, end_of, is_on, offset, start_of
+__all__ = ["Edit", "edited", "end_of", "is_on", "offset", "row_update"]
 
-__all__ = ["row_update"]
-
+Edit = tuple[int, int, str]
+"""Where the replaced text starts and ends, the same for an insertion, and what stands there instead."""
 # The others choose a database, a lock or columns, or are the project's own, which may have conditions.
 _QUERIES = {"get", "first", "last", "earliest", "latest", "all", "filter", "exclude", "order_by", "select_related"}
 _FALSE: dict[type[models.Field[Any, Any]], str] = {
@@ -220,3 +220,34 @@ def _fields(manager: str, table: str) -> dict[str, models.Field[Any, Any]]:
         return {}
     plain = [f for f in fields if isinstance(f, tuple(_FALSE)) and type(f).__module__.startswith("django.db.")]
     return {name: field for field in plain for name in (field.name, field.attname)}
+
+
+# Replacements in a source text, at the places that `ast` names.
+
+
+def offset(source: str, line: int, column: int = 0) -> int:
+    """Return the place of a column, which `ast` counts in UTF-8, of a line."""
+    lines = source.splitlines(keepends=True)
+    return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
+
+
+def start_of(source: str, node: ast.expr | ast.stmt) -> int:
+    """Return the place where a node starts."""
+    return offset(source, node.lineno, node.col_offset)
+
+
+def end_of(source: str, node: ast.expr | ast.stmt) -> int:
+    """Return the place behind a node."""
+    return offset(source, node.end_lineno or node.lineno, node.end_col_offset or 0)
+
+
+def is_on(node: ast.expr | ast.stmt, line: int) -> bool:
+    """Whether the line is one of the node's."""
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def edited(source: str, edits: Iterable[Edit]) -> str:
+    """Return the source with the edits, which do not overlap."""
+    for start, end, text in sorted(edits, reverse=True):
+        source = source[:start] + text + source[end:]
+    return source

@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, repeat
@@ -22,12 +22,12 @@ from django_lockstep.lab.explorer import Response
 from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.effects.operations import text_of
 from django_lockstep.lab.finder.confirm.clones import KnownUser
-from django_lockstep.lab.finder.confirm.forks import Actor, RequestActor, apart_from_the_test
+from django_lockstep.lab.finder.confirm.forks import Actor, RequestActor, answer_alone
 from django_lockstep.lab.finder.derive.history import History, Row, UnitStep
 from django_lockstep.lab.finder.derive.pair_races import lock_pairs
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.record.calls import Call
 from django_lockstep.lab.finder.record.fingerprints import NULL, Fingerprints
+from django_lockstep.lab.finder.record.interception import Call
 from django_lockstep.lab.finder.record.reader import StatementReader, instances, is_of_interest
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Table, Unit
 from django_lockstep.lab.finder.record.units import Transactions
@@ -56,21 +56,15 @@ class DryRun:
         statements: list[RecordedStatement] = []
         transactions = Transactions()
 
-        def note(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
-            result = execute(sql, params, many, context)
+        def note(sql: Any, params: Any, many: bool, context: Any) -> None:
             driver = context["connection"].connection
             text = text_of(sql, driver)
             if is_of_interest(text) and hasattr(driver, "pgconn"):
                 transaction = transactions.current(context["connection"])
                 statements.append(reader.read(text, params, context, keys={}, many=many, transaction=transaction))
-            return result
 
-        with ExitStack() as stack:
-            stack.enter_context(apart_from_the_test())
-            stack.enter_context(transactions.counted())
-            for connection in connections.all():
-                stack.enter_context(connection.execute_wrapper(note))
-            answer = actor(None)
+        with transactions.counted():
+            answer = answer_alone(actor, note)
         unit = Unit(test="", kind="request", name="", number=0, statements=tuple(statements))
         return cls(answer, History(unit, tables))
 
@@ -137,10 +131,6 @@ class Captured:
     actor: Actor
     trial: DryRun
     user: KnownUser | None
-
-    @property
-    def kind(self) -> str:
-        return "call" if isinstance(self.actor, Call) else "request"
 
     @classmethod
     def of(cls, actor: Actor, *, test: str = "", number: int = 0) -> Captured:
@@ -225,7 +215,10 @@ def _other_row(trial: DryRun, row: Row) -> Identity:
     table, identity = trial.history.table(row[0]), trial.met[row]
     name, (key,) = ".".join(map(quote_name, table.name.split("."))), map(quote_name, table.key)
     columns, this = ", ".join(f"{quote_name(column)}::text" for column in identity), [identity[table.key[0]]]
-    copied = _copied_values(table)
+    # What is unique has a number behind it.
+    unique = {index.columns[0] for index in table.unique if len(index.columns) == 1}
+    names = {column: quote_name(column) for column in table.types if column not in table.key}
+    copied = {column: f"{text} || '2'" if column in unique else text for column, text in names.items()}
     copy = f"INSERT INTO {name} ({', '.join(map(quote_name, copied))}) SELECT {', '.join(copied.values())}"
     with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
         cursor.execute(f"SELECT {columns} FROM {name} WHERE {key}::text <> %s ORDER BY 1 LIMIT 1", this)
@@ -235,13 +228,6 @@ def _other_row(trial: DryRun, row: Row) -> Identity:
                 cursor.execute(f"{copy} FROM {name} WHERE {key}::text = %s RETURNING {columns}", this)
                 other = cursor.fetchone()
     return dict(zip(identity, other, strict=True)) if other else {}
-
-
-def _copied_values(table: Table) -> Mapping[str, str]:
-    """Return what each column of a row's copy has, as SQL: what is unique has a number behind it."""
-    unique = {index.columns[0] for index in table.unique if len(index.columns) == 1}
-    names = {column: quote_name(column) for column in table.types if column not in table.key}
-    return {column: f"{name} || '2'" if column in unique else name for column, name in names.items()}
 
 
 def _is_same(left: Actor, right: Actor) -> bool:

@@ -6,20 +6,8 @@ from dataclasses import dataclass
 
 from django_lockstep.lab.finder.record.recording import RecordedStatement
 
-__all__ = ["KINDS", "Candidate", "Partner", "Witness"]
+__all__ = ["Candidate", "Partner", "Witness"]
 
-KINDS = {
-    "read-modify-write": "A value is written that was computed from one read before without a lock.",
-    "check-then-act": "A row's state is set, or a number raised in place, after it was read without a lock.",
-    "check-then-insert": "A row is inserted after a look that found none, or counted, and nothing keeps two apart.",
-    "whole-row-write": "A row is saved with columns as they were read, which another unit writes.",
-    "deleted-row-write": "A row is saved after it was read, which another unit deletes.",
-    "write-skew": "Two transactions read what the other one changes.",
-    "lock-order": "Rows are locked in different orders, so that two transactions may wait for each other.",
-    "late-lock": "A row is locked only after it was read, and then written.",
-    "effect-before-commit": "Something leaves the process before its transaction is committed.",
-}
-"""What each kind means."""
 _WITH_PARTNER = frozenset({"whole-row-write", "deleted-row-write"})
 """Kinds that no unit shows beside itself."""
 
@@ -56,7 +44,7 @@ class Candidate:
     id: str
     """Of kind, table, write site and unit: the same in every run, also after lines above the site were edited."""
     kind: str
-    """One of `KINDS`."""
+    """One of those of which `REMEDIES` says what fits."""
     table: str
     columns: tuple[str, ...] = ()
     """Those that are written, where only some are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -37,7 +37,9 @@ def find_candidates(recording: Recording) -> list[Candidate]:
     histories = [History(unit, recording.tables) for unit in recording.writers]
     writers, trails = _writers(histories), _Trails(recording.units)
     groups: dict[_Key, list[Hit]] = defaultdict(list)
-    for hit in _hits(histories):
+    alone = ((row_races(it), insert_races(it), messages_before_commit(it)) for it in histories)
+    together = whole_row_races(histories), write_skews(histories), lock_orders(histories)
+    for hit in chain.from_iterable(chain(*alone, together)):
         groups[hit.kind, hit.table, _place(hit.write), hit.unit.name].append(hit)
     # By line, so that the same write has the same number in its function, and thereby the same id, in every run.
     numbers, counts = dict[tuple[Any, ...], int](), Counter[tuple[str, ...]]()
@@ -61,14 +63,6 @@ def _by_turns(candidates: Iterable[Candidate]) -> list[Candidate]:
         ranked.append(replace(candidate, rank=candidate.rank + _FURTHER * turns[write]))
         turns[write] += 1
     return sorted(ranked, key=lambda candidate: candidate.rank)
-
-
-def _hits(histories: Sequence[History]) -> Iterator[Hit]:
-    for history in histories:
-        yield from chain(row_races(history), insert_races(history), messages_before_commit(history))
-    yield from whole_row_races(histories)
-    yield from write_skews(histories)
-    yield from lock_orders(histories)
 
 
 def _place(write: UnitStep) -> _Place:

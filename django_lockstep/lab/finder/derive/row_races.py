@@ -44,7 +44,11 @@ def row_races(history: History) -> Iterator[Hit]:
     for write in history.writes("UPDATE", "DELETE"):
         column = min(_conditions(history, write), default="")
         if write.template.verb == "DELETE":
-            yield from _use_of_deleted(history, write)
+            read = _read_of(history, write)
+            # What Django reads to delete a row is read in the same line. Looks at several rows are for `write_skews`.
+            if read and read[0].statement.site != write.statement.site and not read[0].sees_many:
+                rank = RANK_DELETED_TWICE if history.unit.name.startswith("DELETE ") else RANK_DELETED
+                yield history.hit("check-then-act", _DELETED, rank=rank, read=read[0], write=write)
         elif not column:
             # No other transaction can change a row that this one has made.
             rows = history.changed_rows(write) - history.inserted_rows
@@ -52,14 +56,6 @@ def row_races(history: History) -> Iterator[Hit]:
         # It matters whether the count of changed rows is looked at, if more is written whatever it is.
         elif write.place < last and (read := _read_of(history, write, column)):
             yield history.hit("check-then-act", _UNREAD, rank=RANK_UNREAD, column=column, read=read[0], write=write)
-
-
-def _use_of_deleted(history: History, write: UnitStep) -> Iterator[Hit]:
-    read = _read_of(history, write)
-    # What Django reads to delete a row is read in the same line. Looks at several rows are for `write_skews`.
-    if read and read[0].statement.site != write.statement.site and not read[0].sees_many:
-        rank = RANK_DELETED_TWICE if history.unit.name.startswith("DELETE ") else RANK_DELETED
-        yield history.hit("check-then-act", _DELETED, rank=rank, read=read[0], write=write)
 
 
 def _read_of(history: History, write: UnitStep, column: str = "") -> tuple[UnitStep, RowRead, Row] | None:

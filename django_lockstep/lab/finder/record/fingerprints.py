@@ -102,14 +102,10 @@ def _json(value: Any) -> str:
 _READERS: dict[int, Callable[[str], str]] = {
     16: lambda text: str(text == "t"),
     17: lambda text: text.removeprefix("\\x"),
-    114: lambda text: _json(json.loads(text)),
-    3802: lambda text: _json(json.loads(text)),
-    700: _number,
-    701: _number,
-    1700: _number,
+    **dict.fromkeys((114, 3802), lambda text: _json(json.loads(text))),
+    **dict.fromkeys((700, 701, 1700), _number),
     1083: lambda text: str(time.fromisoformat(text)),
-    1114: lambda text: _moment(datetime.fromisoformat(text)),
-    1184: lambda text: _moment(datetime.fromisoformat(text)),
+    **dict.fromkeys((1114, 1184), lambda text: _moment(datetime.fromisoformat(text))),
 }
 """How the server writes values, by the type's OID, which is the same in every PostgreSQL."""
 _AS_THEY_ARE = frozenset({18, 19, 20, 21, 23, 25, 26, 1042, 1043, 1082, 2950})

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from itertools import count
 from types import FrameType
 from typing import Any
@@ -22,21 +23,16 @@ from django.db.backends.signals import connection_created
 from django_lockstep.lab.explorer.effects.operations import caller_of, text_of
 from django_lockstep.lab.explorer.tables.databases import is_test_database
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
-from django_lockstep.lab.finder.record.reader import StatementReader, instances, is_of_interest
-from django_lockstep.lab.finder.record.recording import (
-    PASSED_ROW,
-    RecordedStatement,
-    RecordingWriter,
-    Site,
-)
-from django_lockstep.lab.finder.record.redaction import mask_message
-from django_lockstep.lab.finder.record.requests import (
+from django_lockstep.lab.finder.record.interception import (
     CallNext,
     buffer_body,
     current_request,
     intercept,
     intercept_async,
 )
+from django_lockstep.lab.finder.record.reader import StatementReader, instances, is_of_interest
+from django_lockstep.lab.finder.record.recording import PASSED_ROW, RecordedStatement, RecordingWriter, Site
+from django_lockstep.lab.finder.record.redaction import mask_message
 from django_lockstep.lab.finder.record.senders import Senders
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.record.units import (
@@ -81,7 +77,7 @@ class Recorder:
             stack.enter_context(intercept(self._on_request))
             stack.enter_context(intercept_async(self._on_async_request))
             stack.enter_context(self._transactions.counted())
-            self._senders = stack.enter_context(Senders(self._note_sent))
+            self._senders = stack.enter_context(Senders(partial(self._safely, self._note_sent)))
             stack.enter_context(self._calls.letting_go())
             connection_created.connect(self._attach)
             stack.callback(connection_created.disconnect, self._attach)
@@ -177,11 +173,7 @@ class Recorder:
         return True
 
     def _note_sent(self, what: str) -> None:
-        if self._test:
-            self._safely(self._note_message, what)
-
-    def _note_message(self, what: str) -> None:
-        draft, site = self._locate(sys._getframe(4))
+        draft, site = self._locate(sys._getframe(3)) if self._test else (None, None)
         if draft is None:
             return
         connected = connections.all(initialized_only=True)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -155,8 +156,7 @@ class RecordingWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._lock = threading.Lock()
-        self._templates: dict[str, int] = {}
-        self._sites: dict[Site, int] = {}
+        self._numbers: dict[str, dict[str | Site, int]] = {"sql": {}, "site": {}}
         self._file = path.open("w", encoding="utf-8")
         self._write({"recording": _VERSION})
 
@@ -172,9 +172,8 @@ class RecordingWriter:
         """Append tables; of one that was written before, what is true now."""
         with self._lock:
             for table in tables:
-                unique = [{"columns": index.columns, "predicate": index.predicate} for index in table.unique]
                 keys = [{"column": key.columns[0], "table": key.parent} for key in table.foreign_keys]
-                self._write({"table": {**asdict(table), "unique": unique, "foreign_keys": keys}})
+                self._write({"table": {**asdict(table), "foreign_keys": keys}})
 
     def close(self, *, tests: int, notes: Iterable[str] = ()) -> None:
         """Append what is known at the end, and close the file."""
@@ -182,22 +181,20 @@ class RecordingWriter:
             self._write({"end": {"tests": tests, "notes": list(notes)}})
 
     def _statement(self, statement: RecordedStatement) -> dict[str, Any]:
-        # Once: a suite sends few texts, but each of them very often.
-        if statement.sql not in self._templates:
-            self._templates[statement.sql] = len(self._templates)
-            self._write({"sql": statement.sql})
-        short: dict[str, Any] = {**_set_fields(statement), "sql": self._templates[statement.sql]}
+        short = {**_set_fields(statement), "sql": self._number("sql", statement.sql, statement.sql)}
         if statement.site is not None:
-            short["site"] = self._site(statement.site)
+            short["site"] = self._number("site", statement.site, asdict(statement.site))
         if statement.read:
             short["read"] = [_set_fields(row) for row in statement.read]
         return short
 
-    def _site(self, site: Site) -> int:
-        if site not in self._sites:
-            self._sites[site] = len(self._sites)
-            self._write({"site": asdict(site)})
-        return self._sites[site]
+    def _number(self, kind: str, value: str | Site, data: object) -> int:
+        """Return the number of a template or a site, written once: a suite sends few, but each of them very often."""
+        numbers = self._numbers[kind]
+        if value not in numbers:
+            numbers[value] = len(numbers)
+            self._write({kind: data})
+        return numbers[value]
 
     def _write(self, record: dict[str, Any]) -> None:
         self._file.write(json.dumps(record, separators=(",", ":")) + "\n")
@@ -216,74 +213,60 @@ def _defaults(kind: Any) -> list[tuple[str, Any]]:
 
 def read_recording(path: Path) -> Recording:
     """Return what the file holds. Raises `FinderError` unless this version wrote it."""
-    reader = _Reader()
+    tables: dict[str, Table] = {}
+    units: list[Unit] = []
+    notes: dict[str, None] = {}
+    tests = 0
+    templates, sites = list[str](), list[Site]()
     for record in _records(path):
-        for kind, value in record.items():
-            reader.take(kind, value)
-    return Recording(tables=reader.tables, units=tuple(reader.units), tests=reader.tests, notes=tuple(reader.notes))
+        match record:
+            case {"recording": _}:  # of another process: templates and sites are numbered anew
+                templates, sites = [], []
+            case {"sql": text}:
+                templates.append(text)
+            case {"site": site}:
+                sites.append(Site(**site))
+            case {"unit": unit}:
+                units.append(_unit(unit, templates, sites))
+            case {"table": table}:
+                tables[table["name"]] = _table(table)
+            case {"end": end}:
+                tests += end["tests"]
+                notes |= dict.fromkeys(end["notes"])
+    return Recording(tables=tables, units=tuple(units), tests=tests, notes=tuple(notes))
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
+    is_recording = False
     # A killed run may have cut its last character in two.
     with path.open(encoding="utf-8", errors="replace") as file:
-        records = filter(None, map(_decoded, file))
-        if (first := next(records, {})).get("recording") != _VERSION:
-            raise FinderError(
-                f"{path} is not a recording of version {_VERSION}: record the tests again with --find-races"
-            )
-        yield from (first, *records)
+        for line in file:
+            with suppress(ValueError):
+                record = json.loads(line)
+                is_recording = is_recording or (isinstance(record, dict) and record.get("recording") == _VERSION)
+                if not is_recording:
+                    break
+                yield record
+    if not is_recording:
+        raise FinderError(f"{path} is not a recording of version {_VERSION}: record the tests again with --find-races")
 
 
-def _decoded(line: str) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
-
-
-class _Reader:
-    def __init__(self) -> None:
-        self.tables: dict[str, Table] = {}
-        self.units: list[Unit] = []
-        self.notes: dict[str, None] = {}
-        self.tests = 0
-        self._templates: list[str]
-        self._sites: list[Site]
-
-    def take(self, kind: str, value: Any) -> None:
-        """Add a record of the file, in the order in which they stand there."""
-        match kind:
-            case "recording":  # of another process: templates and sites are numbered anew
-                self._templates, self._sites = [], []
-            case "sql":
-                self._templates.append(value)
-            case "site":
-                self._sites.append(Site(**value))
-            case "unit":
-                self.units.append(self._unit(value))
-            case "table":
-                self.tables[value["name"]] = _table(value)
-            case "end":
-                self.tests += value["tests"]
-                self.notes |= dict.fromkeys(value["notes"])
-
-    def _unit(self, value: dict[str, Any]) -> Unit:
-        statements = tuple(self._statement(statement) for statement in value["statements"])
-        order = tuple(value.get("key_order", ()))
-        return Unit(**{**value, "inputs": frozenset(value["inputs"]), "statements": statements, "key_order": order})
-
-    def _statement(self, value: dict[str, Any]) -> RecordedStatement:
-        site = value.get("site")
-        members = {
-            **value,
-            "sql": self._templates[value["sql"]],
-            "site": None if site is None else self._sites[site],
-            "params": tuple(value.get("params", ())),
-            "types": tuple(value.get("types", ())),
-            "read": tuple(RowRead(**row) for row in value.get("read", ())),
-        }
-        return RecordedStatement(**members)
+def _unit(value: dict[str, Any], templates: Sequence[str], sites: Sequence[Site]) -> Unit:
+    statements = tuple(
+        RecordedStatement(
+            **{
+                **statement,
+                "sql": templates[statement["sql"]],
+                "site": sites[statement["site"]] if "site" in statement else None,
+                "params": tuple(statement.get("params", ())),
+                "types": tuple(statement.get("types", ())),
+                "read": tuple(RowRead(**row) for row in statement.get("read", ())),
+            }
+        )
+        for statement in value["statements"]
+    )
+    order = tuple(value.get("key_order", ()))
+    return Unit(**{**value, "inputs": frozenset(value["inputs"]), "statements": statements, "key_order": order})
 
 
 def _table(value: Mapping[str, Any]) -> Table:

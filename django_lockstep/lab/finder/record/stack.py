@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import sysconfig
 from dataclasses import replace
-from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 from django.apps import apps
 
@@ -30,11 +30,7 @@ _TEST_MODULE = re.compile(
 )
 
 
-class _Kind(Enum):
-    PROJECT = "project"
-    APP = "app"
-    TEST = "test"
-    OTHER = "other"
+_Kind = Literal["project", "app", "test", "other"]
 
 
 class CodeMap:
@@ -47,7 +43,7 @@ class CodeMap:
 
     def add_test_file(self, path: Path) -> None:
         """Note a file that holds tests, whatever it is called."""
-        self._kinds[str(path)] = _Kind.TEST
+        self._kinds[str(path)] = "test"
 
     def walk(self, frame: FrameType | None, *, whole: bool) -> tuple[Site | None, FrameType | None]:
         """Return the innermost line of the project, and if ``whole`` its outermost call below the test's code.
@@ -60,19 +56,19 @@ class CodeMap:
         while frame is not None:
             kind = self._kind(frame.f_code.co_filename)
             # What is further out runs the test.
-            if kind is _Kind.TEST:
+            if kind == "test":
                 break
-            if kind is not _Kind.OTHER:
+            if kind != "other":
                 (overrides if is_override(frame) else sites).setdefault(kind, frame)
                 # A lambda or a comprehension cannot be called by its name.
                 if not frame.f_code.co_name.startswith("<"):
                     calls[kind] = frame
-                if _Kind.PROJECT in sites and not whole:
+                if "project" in sites and not whole:
                     break
             frame = frame.f_back
-        places = (frames.get(kind) for kind in (_Kind.PROJECT, _Kind.APP) for frames in (sites, overrides))
+        places = (frames.get(kind) for kind in ("project", "app") for frames in (sites, overrides))
         site = next(filter(None, places), None)
-        return self._site(site) if site else None, calls.get(_Kind.PROJECT) or calls.get(_Kind.APP)
+        return self._site(site) if site else None, calls.get("project") or calls.get("app")
 
     def definition(self, frame: FrameType) -> Site:
         """Return the first line of the frame's function."""
@@ -93,28 +89,27 @@ class CodeMap:
         return filename
 
     def _kind(self, filename: str) -> _Kind:
-        kind = self._kinds.get(filename)
-        if kind is None:
-            kind = self._kinds[filename] = self._classify(filename)
-        return kind
+        if filename not in self._kinds:
+            self._kinds[filename] = self._classify(filename)
+        return self._kinds[filename]
 
     def _classify(self, filename: str) -> _Kind:
         path = Path(filename)
         is_installed = filename.startswith(_INSTALLED)
         if not path.is_absolute() or path.is_relative_to(_LAB):
-            return _Kind.OTHER
+            return "other"
         if path.is_relative_to(_LIBRARY):  # in its own checkout it is tested
-            return _Kind.APP if _LIBRARY.is_relative_to(self._root) and not is_installed else _Kind.OTHER
+            return "app" if _LIBRARY.is_relative_to(self._root) and not is_installed else "other"
         # The innermost: an app's folder may be inside of another one's.
         folders = [folder for folder in self._apps if path.is_relative_to(folder)]
         app = max(folders, default=None, key=lambda folder: len(folder.parts))
         in_root = path.is_relative_to(self._root) and not is_installed
         if app is None and not in_root:
-            return _Kind.OTHER
+            return "other"
         inside = path.relative_to(app if app and (not in_root or app.is_relative_to(self._root)) else self._root)
         if _TEST_MODULE.fullmatch(path.stem) or any(map(_TEST_FOLDER.fullmatch, inside.parts[:-1])):
-            return _Kind.TEST
-        return _Kind.PROJECT if in_root else _Kind.APP
+            return "test"
+        return "project" if in_root else "app"
 
     @cached_property
     def _apps(self) -> list[Path]:

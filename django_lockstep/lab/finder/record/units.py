@@ -74,9 +74,8 @@ class Draft:
         if not any(_MATTERS.search(statement.sql) for statement in self.statements):
             return replace(unit, statements=(), only_read=unit.digest)
         # Numbers before texts: the two cannot be compared.
-        order = sorted(self.keys.items(), key=lambda item: (isinstance(item[1], str), item[1]))
-        fingerprints = tuple(fingerprint for fingerprint, _ in order)
-        return replace(unit, inputs=frozenset(self.inputs), key_order=fingerprints)
+        order = sorted(self.keys, key=lambda fingerprint: (isinstance(key := self.keys[fingerprint], str), key))
+        return replace(unit, inputs=frozenset(self.inputs), key_order=tuple(order))
 
 
 @dataclass(slots=True)
@@ -108,7 +107,12 @@ class Calls:
         if call is None or call.frame is not frame:
             if call is not None:
                 self._finish(call)
-            call = self._open[thread] = self._opened(frame)
+            key = (str(frame.f_globals.get("__name__")), frame.f_code.co_qualname)
+            with self._lock:
+                number = self._counts[key]
+                self._counts[key] += 1
+            draft = self._begin(frame, number) if number < _MOST_CALLS else None
+            call = self._open[thread] = _OpenCall(frame, draft)
         return call.draft
 
     @contextmanager
@@ -136,13 +140,6 @@ class Calls:
         while self._open:
             self._finish(self._open.popitem()[1])
         self._counts.clear()
-
-    def _opened(self, frame: FrameType) -> _OpenCall:
-        key = (str(frame.f_globals.get("__name__")), frame.f_code.co_qualname)
-        with self._lock:
-            number = self._counts[key]
-            self._counts[key] += 1
-        return _OpenCall(frame, self._begin(frame, number) if number < _MOST_CALLS else None)
 
     def _finish(self, call: _OpenCall) -> None:
         if call.draft is not None:
@@ -207,15 +204,6 @@ def plain_values(arguments: Iterable[object]) -> Iterator[object]:
             yield from value if isinstance(value, list | tuple) else (value,)
 
 
-_LEVELS = {
-    # In PostgreSQL the same as the next.
-    IsolationLevel.READ_UNCOMMITTED: "read committed",
-    IsolationLevel.READ_COMMITTED: "read committed",
-    IsolationLevel.REPEATABLE_READ: "repeatable read",
-    IsolationLevel.SERIALIZABLE: "serializable",
-}
-
-
 class Transactions:
     """Numbers the transactions of connections, as production has them.
 
@@ -262,7 +250,7 @@ class Transactions:
             return level
         driver: Any = connection.connection
         chosen = driver.isolation_level
-        return _LEVELS[IsolationLevel(chosen)] if chosen is not None else self._default(driver)
+        return self._default(driver) if chosen is None else IsolationLevel(chosen).name.lower().replace("_", " ")
 
     def _default(self, driver: Any) -> str:
         if driver not in self._defaults:

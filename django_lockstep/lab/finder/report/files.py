@@ -100,11 +100,14 @@ def _check_results(report: Report) -> Iterator[CheckResult]:
     for entry in report.entries:
         candidate, finding = entry.candidate, entry.finding
         decided = finding.verdict in {"confirmed", "not confirmed"}
+        end = f"{finding.verdict.capitalize()}: {finding.reason}"
+        if finding.verdict == "confirmed":
+            end = f"It ends like no serial order: {entry.difference}"
         yield CheckResult(
             name=f"{candidate.kind} in {candidate.unit}, table {candidate.table} ({candidate.id})",
             ok=finding.verdict != "confirmed",
             kind=candidate.kind if finding.verdict != "not confirmed" else "",
-            message=_message(entry),
+            message=f"{candidate.sentence} {end}",
             location=_location(candidate.write),
             details=finding.timeline,
             steps=tuple(_steps(entry)),
@@ -112,12 +115,6 @@ def _check_results(report: Report) -> Iterator[CheckResult]:
             skipped="" if decided else f"{finding.verdict}: {finding.reason}",
             seconds=finding.seconds,
         )
-
-
-def _message(entry: Entry) -> str:
-    if entry.finding.verdict == "confirmed":
-        return f"{entry.candidate.sentence} It ends like no serial order: {entry.difference}"
-    return f"{entry.candidate.sentence} {entry.finding.verdict.capitalize()}: {entry.finding.reason}"
 
 
 def _steps(entry: Entry) -> Iterator[CheckStep]:

@@ -10,10 +10,10 @@ import tempfile
 import unittest
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -21,11 +21,11 @@ from django.db import connections
 from django.test.runner import iter_test_cases  # type: ignore[attr-defined]
 from django.test.utils import get_runner
 
+from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.confirmation import Confirmation
-from django_lockstep.lab.finder.confirm.reproduction import TestPlace
+from django_lockstep.lab.finder.confirm.witnesses import TestPlace
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.progress import Progress
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter
@@ -33,7 +33,7 @@ from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.report.files import require_report, write_reports
 from django_lockstep.lab.finder.report.races import NOT_DECIDED, NOTHING_TRIED, Report, read_suppressions, report_on
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
-from django_lockstep.lab.finder.sessions import LocalSession, run_sessions
+from django_lockstep.lab.finder.sessions import LocalSession, Progress, run_sessions
 from django_lockstep.lab.finder.shares import Share, parse_budget
 from django_lockstep.lab.output import require_writable
 
@@ -81,33 +81,34 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             budget = parse_budget(options["budget"])
-            self._require_processes(options)
-            if options["report"]:
-                require_report(options["report"], option="--report")
-            if options["fix"]:
-                require_writable(options["fix"], option="--fix")
-            status = self._search(budget, options)
+            if options["share"]:
+                status = self._try_share(budget, options)
+            else:
+                if options["report"]:
+                    require_report(options["report"], option="--report")
+                if options["fix"]:
+                    require_writable(options["fix"], option="--fix")
+                self._require_processes(budget, options)
+                status = self._search(budget, options)
         except (FinderError, ValueError, OSError) as error:
             raise CommandError(str(error), returncode=2) from error
         if status:
             # `explore` ends with 1 to 3
             raise SystemExit({NOTHING_TRIED: 4, NOT_DECIDED: 5}.get(status, status))
 
-    def _require_processes(self, options: dict[str, Any]) -> None:
+    def _require_processes(self, budget: float, options: dict[str, Any]) -> None:
         number = options["processes"]
         if number < 1:
             raise ValueError(f"--processes: there must be at least 1, not {number}")
-        if number == 1 or options["share"]:
-            return
-        if options["confirm"]:
+        if number > 1 and options["confirm"]:
             raise ValueError(f"--processes: {number} try candidates of a new recording only; --confirm goes on in one")
-        if not self._argv or sys.orig_argv[-len(self._argv) :] != self._argv:
-            raise ValueError(f"--processes: {number} can be started from the command line only, not by call_command()")
+        if budget and not self._argv:
+            raise ValueError(
+                "--budget: processes that try are started from the command line only, not by call_command()"
+            )
 
     def _search(self, budget: float, options: dict[str, Any]) -> int:
         path = options["confirm"] or options["record"] or Path(tempfile.mkdtemp(prefix="races-")) / "recording.jsonl"
-        if options["share"]:
-            return self._confirm(path, Findings.on(path), budget=budget, options=options)
         # Refused now rather than after all tests.
         suppressed = read_suppressions(Path.cwd(), options["baseline"])
         if not options["confirm"]:
@@ -122,9 +123,8 @@ class Command(BaseCommand):
         result, status = write(), 0
         self.stdout.write(summary_of(result))
         if budget and findings.candidates:
-            confirm = self._confirm if options["processes"] == 1 else self._confirm_in_processes
             try:
-                status = confirm(path, findings, budget=budget, options=options)
+                status = self._confirm(path, findings, budget=budget, processes=options["processes"])
             finally:  # also of a search that fails
                 result = write()
         self.stdout.write(as_text(result) if budget else list_candidates(result))
@@ -137,74 +137,52 @@ class Command(BaseCommand):
         record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"], **runner)
         self.stdout.write(f"recording: {path}; --confirm tries its candidates")
 
-    def _confirm(self, path: Path, findings: Findings, *, budget: float, options: dict[str, Any]) -> int:
-        """Try the candidates, or those of the share, and return the exit status: 0 if that came to its end."""
-        share = Share.parse(options["share"] or "1/1")
-        if options["share"]:
-            findings.go_on(options["share"])
-            _separate_test_databases(share)
-        # An earlier process that died has left its test database.
-        interactive = not (options["share"] or findings.record_deaths())
-        progress = self._progress(findings, budget)
-        confirmation = Confirmation(
-            findings,
-            budget=budget,
-            only=share.of(findings.candidates.values()),
-            values=options["values"],
-            on_finding=lambda finding: progress.update([finding]),
-        )
-        progress.update([])
-        # The dots of the tests would stand in the line that is rewritten.
-        verbosity = 0 if self.stdout.isatty() else options["verbosity"]
-        runner = self._for_runner(options)
-        # Failures that only the repeated requests cause belong in the log, which has all that is printed for a share.
-        log = nullcontext() if options["share"] else Share().log(path).open("w", encoding="utf-8")
-        try:
-            with closing(progress), log as stream:
-                confirm_tests(
-                    options["labels"],
-                    confirmation,
-                    stream=stream,
-                    verbosity=verbosity,
-                    interactive=interactive,
-                    **runner,
-                )
-        except KeyboardInterrupt:
-            self.stdout.write(f"Interrupted; --confirm={path} goes on from here")
-            return _INTERRUPTED
-        return 0
-
-    def _confirm_in_processes(self, path: Path, findings: Findings, *, budget: float, options: dict[str, Any]) -> int:
+    def _confirm(self, path: Path, findings: Findings, *, budget: float, processes: int) -> int:
         """Have processes try a share each, and return the exit status: 0 if all came to their end."""
-        program = [sys.executable, *sys.orig_argv[1 : -len(self._argv)]]
+        findings.record_deaths()
+        findings.mark_running("")  # an earlier search has used up a budget of its own
+        started = sys.orig_argv[-len(self._argv) :] == self._argv
+        # manage.py does what the project needs, unless another program has called it.
+        program = sys.orig_argv[1 : -len(self._argv)] if started else ["-m", "django"]
         name, *words = self._argv
 
         def start() -> Iterator[LocalSession]:
-            for number in range(1, options["processes"] + 1):
-                share = Share(number, options["processes"])
+            for number in range(1, processes + 1):
+                share = Share(number, processes)
                 # Before the other words, among which may be `--`.
-                command = [*program, name, f"--confirm={path}", f"--share={share}", *words]
+                command = [sys.executable, *program, name, f"--confirm={path}", f"--share={share}", *words]
                 yield LocalSession(command, path, share=share)
+
+        def show(text: str) -> None:
+            self.stdout.write(text, ending="")
+            self.stdout.flush()
 
         return run_sessions(
             start(),
             findings,
-            progress=self._progress(findings, budget),
+            progress=Progress(findings, show, budget=budget, is_terminal=self.stdout.isatty()),
             write_line=self.stdout.write,
             completed=(0,),
             interrupted=_INTERRUPTED,
             option=f"--confirm={path}",
         )
 
-    def _progress(self, findings: Findings, budget: float) -> Progress:
-        return Progress(findings, self._print, budget=budget, is_terminal=self.stdout.isatty())
+    def _try_share(self, budget: float, options: dict[str, Any]) -> int:
+        """Try the candidates of the share, and return the exit status: 0 if that came to its end."""
+        findings = Findings.on(options["confirm"])
+        findings.go_on(options["share"])
+        _separate_test_databases(Share.parse(options["share"]))
+        confirmation = Confirmation(findings, budget=budget, values=options["values"])
+        # An earlier process that died has left its test database.
+        runner = {**self._for_runner(options), "verbosity": options["verbosity"], "interactive": False}
+        try:
+            confirm_tests(options["labels"], confirmation, **runner)
+        except KeyboardInterrupt:
+            return _INTERRUPTED
+        return 0
 
     def _for_runner(self, options: dict[str, Any]) -> dict[str, Any]:
         return {name: options[name] for name in self._runner_options if name in options}
-
-    def _print(self, text: str) -> None:
-        self.stdout.write(text, ending="")
-        self.stdout.flush()
 
 
 def _separate_test_databases(share: Share) -> None:
@@ -261,7 +239,7 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
     @contextmanager
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
         chosen = confirmation.choose(iter_test_cases(suite), unittest.TestCase.id)
-        with confirmation.installed():
+        with committed_tests():
             rounds = chain.from_iterable(confirmation.rounds(chosen, unittest.TestCase.id))
             yield _Rounds(test for test in rounds if confirmation.is_wanted(test.id()))
         if not is_interrupted:
@@ -298,13 +276,9 @@ def _run(
     around: _Around,
     body: _Body,
     on_interrupt: Callable[[int, object], None] | None = None,
-    stream: TextIO | None = None,
     **options: Any,
 ) -> int:
-    """Run the project's tests by its runner: with ``around`` about all of them, and ``body`` about each.
-
-    Results are written to ``stream``, or where the runner writes them.
-    """
+    """Run the project's tests by its runner: with ``around`` about all of them, and ``body`` about each."""
     chosen: Any = get_runner(settings)
 
     class Runner(chosen):  # type: ignore[misc]
@@ -317,10 +291,6 @@ def _run(
 
         def get_resultclass(self) -> Any:
             return _result_class(super().get_resultclass() or unittest.TextTestResult, body)
-
-        def get_test_runner_kwargs(self) -> dict[str, Any]:
-            kwargs: dict[str, Any] = super().get_test_runner_kwargs()
-            return kwargs if stream is None else {**kwargs, "stream": stream}
 
         def run_suite(self, suite: unittest.TestSuite, **kwargs: Any) -> Any:
             with around(suite) as changed:

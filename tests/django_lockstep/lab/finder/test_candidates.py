@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.finder.derive.candidates import KINDS
+from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Unit
 from django_lockstep.lab.finder.record.senders import SENT_MAIL
 from tests.django_lockstep.lab.finder.builders import (
@@ -174,11 +174,8 @@ IN_PLACE = 'UPDATE "seat" SET "price" = ("seat"."price" - %s) WHERE "seat"."id" 
 IF_ENOUGH = 'UPDATE "seat" SET "price" = ("seat"."price" - %s) WHERE ("seat"."id" = %s AND "seat"."price" >= %s)'
 
 
-def test_a_change_in_place_without_a_condition_is_one() -> None:
+def test_a_change_in_place_is_one_without_a_condition_or_lock_and_if_it_was_read() -> None:
     assert kinds(unit(read_seat(), sent(IN_PLACE, 1, 7))) == ["check-then-act"]
-
-
-def test_a_change_in_place_with_a_condition_under_a_lock_or_unread_is_none() -> None:
     assert kinds(unit(read_seat(), sent(IF_ENOUGH, 1, 7, 1))) == []
     assert kinds(unit(read_seat(LOCK), sent(IN_PLACE, 1, 7))) == []
     assert kinds(unit(sent(IN_PLACE, 1, 7))) == []
@@ -269,11 +266,7 @@ def test_locks_in_both_orders_are_one_and_in_one_order_are_none() -> None:
     assert kinds(transfer(7, 8, 0), transfer(8, 7, 1)) == ["lock-order"]
     assert kinds(transfer(7, 8, 0), transfer(7, 8, 1)) == []
     assert kinds(transfer(7, 8, 0)) == ["lock-order"]  # seen once
-
-
-def test_locks_in_a_loop_may_be_in_any_order() -> None:
     loop = [sent(IN_PLACE, 1, key, site=site(1)) for key in (7, 8, 9)]
-
     assert kinds(unit(*loop)) == ["lock-order"]
 
 
@@ -376,23 +369,16 @@ def test_a_test_that_does_more_afterwards_comes_first() -> None:
     assert not last.shows_no_more_than(alone)
 
 
-def test_another_unit_that_writes_what_is_read_is_its_partner() -> None:
-    set_price = unit(sent(WRITE, 5, 7, site=site(20, "reprice")), name="POST price/", number=2)
-
-    (candidate,) = derive(unit(read_seat(), sent(WRITE, 20, 7)), set_price)
-
-    (partner,) = candidate.partners
-    assert (partner.unit, partner.kind) == ("POST price/", "request")
-    assert [witness.number for witness in partner.witnesses] == [2]
-
-
 def test_one_that_deletes_what_is_read_is_its_last_partner() -> None:
     edit = unit(read_seat(), sent(WRITE, 20, 7))
-    set_price = unit(sent(WRITE, 5, 7, site=site(20, "reprice")), sent(SELL, True, 8), name="POST price/")
+    writes = sent(WRITE, 5, 7, site=site(20, "reprice")), sent(SELL, True, 8)
+    set_price = unit(*writes, name="POST price/", number=2)
     remove = unit(sent("DELETE FROM seat WHERE id = %s", 7, site=site(30, "remove")), name="POST remove/")
 
     assert partners(derive(edit, remove)[0]) == ("POST remove/",)
-    assert partners(derive(edit, remove, set_price)[0]) == ("POST price/", "POST remove/")
+    candidate = derive(edit, remove, set_price)[0]
+    assert partners(candidate) == ("POST price/", "POST remove/")
+    assert (candidate.partners[0].kind, candidate.partners[0].witnesses[0].number) == ("request", 2)
 
 
 def test_partners_are_three_and_those_of_its_kind_come_first() -> None:
@@ -415,11 +401,11 @@ def test_an_id_stays_when_lines_move() -> None:
     assert len(ids(0)) == 2
 
 
-def test_every_kind_that_is_found_is_explained() -> None:
+def test_every_kind_that_is_found_has_remedies() -> None:
     units = [
         unit(read_seat(sold=False), sent(WRITE, 20, 7), sent(SELL, True, 7), look(), insert(), sent(SENT_MAIL)),
         transfer(7, 8, 0),
         transfer(8, 7, 1),
     ]
 
-    assert {*kinds(*units)} <= set(KINDS)
+    assert {*kinds(*units)} <= set(REMEDIES)

@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +16,8 @@ from tests.django_lockstep.lab.finder.test_plugin import DEADLY, FEW, FILES, LEA
 
 @pytest.fixture
 def project(tmp_path: Path, db: None) -> Project:
-    cinema = Project(tmp_path, postgresql())
     settings = FILES["settings.py"].replace('["cinema"]', '["cinema", "django_lockstep.lab"]')
-    (tmp_path / "settings.py").write_text(settings)
-    return cinema
+    return Project(tmp_path, postgresql(), **{"settings.py": settings})
 
 
 def run(project: Project, *options: str, terminal: bool) -> tuple[int, str]:
@@ -82,18 +79,8 @@ def test_where_nothing_is_tried_the_last_line_and_the_status_say_so(project: Pro
     assert "\nNOTHING WAS LOOKED AT: nothing that a test writes was recorded. Database 'default'" in shown
 
 
-def test_a_command_that_died_goes_on_behind_the_test_that_ended_it(project: Project) -> None:
-    (project.folder / "cinema/services.py").write_text(FILES["cinema/services.py"] + LEAVE)
-    (project.folder / "cinema/test_deadly.py").write_text(DEADLY)
-    status, _ = run(project, "--record=races.jsonl", terminal=False)
-    assert status == -signal.SIGSEGV
-    status, shown = run(project, "--confirm=races.jsonl", terminal=False)
-    assert status == 1, shown
-    assert "cinema.test_deadly.DeadlyTests.test_it: the session that tries candidates died in it" in shown
-
-
 LEAVES = """
-import os, signal, sys
+import os, signal
 from pathlib import Path
 from django.db import connection
 from django.test import TestCase
@@ -118,8 +105,7 @@ INTERRUPTED = """
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing)
-        is_share = any(word.startswith("--share") for word in sys.argv)
-        os.kill(os.getppid() if is_share else os.getpid(), signal.SIGINT)
+        os.kill(os.getppid(), signal.SIGINT)
         os.read(reading, 1)  # until the interrupt is here
         signal.set_wakeup_fd(-1)
         if Path("impatient").exists():
@@ -162,7 +148,7 @@ def test_two_processes_find_what_one_finds_each_in_a_database_of_its_own(project
     assert databases(project) == []
 
 
-@pytest.mark.parametrize(("processes", "is_impatient"), [(1, False), (1, True), (2, False)])
+@pytest.mark.parametrize(("processes", "is_impatient"), [(1, True), (2, False)])
 def test_an_interrupted_search_drops_its_databases_and_can_be_continued(
     project: Project, processes: int, is_impatient: bool
 ) -> None:
@@ -180,12 +166,14 @@ def test_an_interrupted_search_drops_its_databases_and_can_be_continued(
     assert set(verdicts(project, "races.jsonl").values()) == {"confirmed"}
 
 
-def test_a_process_that_dies_goes_on_behind_the_test_that_ended_it(project: Project) -> None:
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_process_that_dies_goes_on_behind_the_test_that_ended_it(project: Project, processes: int) -> None:
     add_leave(project, DEADLY)
-    status, shown = run(project, "--record=races.jsonl", "--processes=2", terminal=False)
+    status, shown = run(project, "--record=races.jsonl", f"--processes={processes}", terminal=False)
 
     assert status == 1, shown
-    assert "\nHow a session died: races.jsonl.log, races.jsonl.2.log\n" in shown
+    assert f"\nHow a session died: races.jsonl.log{', races.jsonl.2.log' * (processes - 1)}\n" in shown
+    assert "cinema.test_leave.DeadlyTests.test_it: the session that tries candidates died in it" in shown
     assert verdicts(project, "races.jsonl") == {
         "cinema.services.book": "confirmed",
         "cinema.services.leave": "not tried",
@@ -204,9 +192,17 @@ def test_a_process_that_fails_is_shown_and_its_status_is_that_of_the_command(pro
 
 
 def manage(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", *arguments]
+    command = [sys.executable, *arguments]
     env = {**project.env, "PYTHONPATH": f"{project.env['PYTHONPATH']}:.", "DJANGO_SETTINGS_MODULE": "settings"}
     return subprocess.run(command, cwd=project.folder, env=env, capture_output=True, text=True, check=False)
+
+
+def test_where_another_program_calls_the_command_processes_try_all_the_same(project: Project) -> None:
+    call = "from django.core.management import execute_from_command_line as call; call(['it', 'find_races', 'cinema'])"
+    done = manage(project, "-c", call)
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "\n1. CONFIRMED: cinema.Show ends with " in done.stdout
 
 
 def test_a_kept_test_is_run_by_djangos_runner_and_by_pytest(project: Project) -> None:
@@ -215,21 +211,16 @@ def test_a_kept_test_is_run_by_djangos_runner_and_by_pytest(project: Project) ->
     (candidate,) = json.loads((project.folder / "races.json").read_text())["candidates"]
     (project.folder / "cinema" / "test_kept.py").write_text(candidate["test_file"])
 
-    for command in (
-        ["django", "test", "cinema.test_kept"],
-        ["pytest", "cinema/test_kept.py", "-p", "no:cacheprovider"],
-    ):
-        done = manage(project, *command)
+    commands = ["-m django test cinema.test_kept", "-m pytest cinema/test_kept.py -p no:cacheprovider"]
+    for command in commands:
+        done = manage(project, *command.split())
         assert done.returncode == 1, done.stdout + done.stderr
         assert "It races (broken): " in done.stdout + done.stderr
     fixed = FILES["cinema/services.py"].replace("show.free -= seats", 'Show.objects.update(free=F("free") - seats)')
     fixed = f"from django.db.models import F\n{fixed}".replace("    show.save()\n", "")
     (project.folder / "cinema" / "services.py").write_text(fixed)
-    for command in (
-        ["django", "test", "cinema.test_kept"],
-        ["pytest", "cinema/test_kept.py", "-p", "no:cacheprovider"],
-    ):
-        done = manage(project, *command)
+    for command in commands:
+        done = manage(project, *command.split())
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -241,4 +232,4 @@ def test_it_takes_what_the_projects_runner_takes(project: Project) -> None:
     assert "Preserving test database" in shown
 
     assert "Ran 1 test" in (project.folder / "races.jsonl.log").read_text()
-    assert manage(project, "django", "test", "cinema", "--noinput").returncode == 0  # removes the database
+    assert manage(project, "-m", "django", "test", "cinema", "--noinput").returncode == 0  # removes the database

@@ -158,20 +158,6 @@ def test_a_test_whose_fixtures_fail_leaves_nothing(base: Any) -> None:
     assert "there-is-no-such-fixture" in message
 
 
-def test_a_class_whose_data_fail_leaves_nothing() -> None:
-    class Broken(TestCase):
-        @classmethod
-        def setUpTestData(cls) -> None:
-            Product.objects.create(name="Of the class")
-            raise LookupError
-
-        def test_it(self) -> None:
-            """Not reached."""
-
-    (message,) = run(Broken)
-    assert "LookupError" in message
-
-
 def test_only_databases_of_tests_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     assert copied_databases() == ["default"]
 

@@ -148,20 +148,15 @@ def test_that_fails():
 
 @pytest.fixture
 def project(tmp_path: Path, db: None) -> Project:
-    cinema = Project(tmp_path, postgresql())
-    fixture = [{"model": "cinema.show", "pk": 77, "fields": {"title": "Macbeth"}}]
     files = {
         "settings.py": SETTINGS,
         "cinema/api.py": API,
         "cinema/urls.py": URLS,
         "cinema/services.py": SERVICES,
         "cinema/test_services.py": TESTS,
-        "cinema/fixtures/shows.json": json.dumps(fixture),
+        "cinema/fixtures/shows.json": json.dumps([{"model": "cinema.show", "pk": 77, "fields": {"title": "Macbeth"}}]),
     }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    return cinema
+    return Project(tmp_path, postgresql(), **files)
 
 
 def test_each_is_confirmed_and_its_test_file_fails(project: Project) -> None:

@@ -110,11 +110,7 @@ def test_a_line_that_was_cut_off_costs_only_itself(tmp_path: Path) -> None:
     findings(tmp_path, "a", "c").add(confirmed("c"))
 
     assert [item.id for item, _ in findings(tmp_path, "a", "b", "c").pairs()] == ["a", "c"]
-
-
-def test_findings_on_candidates_that_are_gone_are_left_out(tmp_path: Path) -> None:
-    findings(tmp_path, "a").add(confirmed("a"))
-
+    # Those on candidates that are not derived any more are left out.
     assert findings(tmp_path, "b").pairs() == []
 
 
@@ -212,14 +208,9 @@ def test_a_death_is_that_of_the_test_which_a_session_began_and_did_not_end(tmp_p
     assert as_text(report_on(parent, [], root=tmp_path)).startswith(note)
     parent.go_on("1/2")
     assert parent.spent == 2.5
-
-
-def test_one_that_goes_on_beside_another_worker_has_not_died(tmp_path: Path) -> None:
-    store = findings(tmp_path, "a")
-    store.go_on("1/2")
-    store.mark_running("test_a")
+    # One that goes on beside another worker has not died.
+    parent.mark_running("test_c")
     findings(tmp_path, "a").go_on("1/2")
-
     assert not findings(tmp_path, "a").record_deaths()
 
 

@@ -1,27 +1,38 @@
-"""Rows that are looked for and then inserted, and beside them what keeps two of them apart."""
+"""Rows that are looked for and then inserted, saved as a whole, or used and deleted, as candidates."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from django_lockstep.lab.finder.record.recording import RecordedStatement, Table
+from django_lockstep.lab.finder.record.recording import RecordedStatement, Table, Unit
 from tests.django_lockstep.lab.finder.builders import (
     ADVISORY,
     BOOKING,
     INSERT,
     LOCK_EVENT,
+    SEAT,
     derive,
     insert,
     kinds,
     lock_event,
     look,
+    partners,
     row,
     sent,
+    site,
     unit,
     with_index,
 )
+from tests.django_lockstep.lab.finder.test_candidates import LOCK, READ, read_seat
 
 COUNT = 'SELECT COUNT(*) AS "n" FROM "booking" WHERE "booking"."event_id" = %s'
+COUNT_ALL = 'SELECT COUNT(*) AS "n" FROM "booking"'
+LOOK_FOR_KEY = 'SELECT 1 AS "a" FROM "booking" WHERE "booking"."id" = %s LIMIT 1'
+TRY = "SELECT pg_try_advisory_lock(%s)"
+UNLOCK = "SELECT pg_advisory_unlock(%s)"
+LEVEL = "repeatable read"
 LAST = 'SELECT MAX("booking"."place") AS "m" FROM "booking" WHERE "booking"."event_id" = %s'
 
 
@@ -47,15 +58,16 @@ def test_a_row_that_the_look_would_have_found_is_one(read: RecordedStatement) ->
             ],
             id="the unit made the parent",
         ),
+        pytest.param([insert(), sent(LOOK_FOR_KEY, 9), insert()], id="nobody else looks for what was made here"),
+        pytest.param(
+            [sent(TRY, 5), sent(TRY, 6), sent(UNLOCK, 6), look(), insert(), sent(UNLOCK, 5, in_=None)],
+            id="the advisory lock of a session is given back after the COMMIT",
+        ),
+        pytest.param([sent(TRY, 5), look(in_=None), insert(in_=None), sent(UNLOCK, 5, in_=None)], id="after the write"),
     ],
 )
 def test_what_is_no_doubled_row(statements: list[RecordedStatement]) -> None:
     assert kinds(unit(*statements)) == []
-
-
-COUNT_ALL = 'SELECT COUNT(*) AS "n" FROM "booking"'
-TRY = "SELECT pg_try_advisory_lock(%s)"
-UNLOCK = "SELECT pg_advisory_unlock(%s)"
 
 
 @pytest.mark.parametrize(
@@ -68,36 +80,13 @@ UNLOCK = "SELECT pg_advisory_unlock(%s)"
         pytest.param([sent(TRY, 5), look(), insert(), sent(UNLOCK, 5)], id="given back before COMMIT"),
         pytest.param([sent(TRY, 5), look(), insert(), sent("SELECT pg_advisory_unlock_all()")], id="all of them"),
         pytest.param([sent(TRY, 5), look(), sent(UNLOCK, 5), insert(in_=None)], id="given back before the write"),
+        # In a fresh test database both keys begin with 1.
+        pytest.param([look(), sent(INSERT, 3, "x", 1, read=[row("booking", 3)])], id="a row with its parent's number"),
+        pytest.param([look(isolation=LEVEL), insert(isolation=LEVEL)], id="a snapshot, which does not see new rows"),
     ],
 )
 def test_what_protects_from_nobody(statements: list[RecordedStatement]) -> None:
     assert kinds(unit(*statements)) == ["check-then-insert"]
-
-
-def test_the_advisory_lock_of_a_session_protects_until_it_is_given_back() -> None:
-    other = [sent(TRY, 6), sent(UNLOCK, 6)]
-
-    assert kinds(unit(sent(TRY, 5), *other, look(), insert(), sent(UNLOCK, 5, in_=None))) == []
-    assert kinds(unit(sent(TRY, 5), look(in_=None), insert(in_=None), sent(UNLOCK, 5, in_=None))) == []
-
-
-def test_the_new_row_may_have_the_number_of_its_parent() -> None:
-    # In a fresh test database both keys begin with 1.
-    third = sent(INSERT, 3, "x", 1, read=[row("booking", 3)])
-
-    assert kinds(unit(look(), third)) == ["check-then-insert"]
-
-
-def test_a_row_that_was_made_here_is_looked_for_in_vain_by_nobody_else() -> None:
-    again = sent('SELECT 1 AS "a" FROM "booking" WHERE "booking"."id" = %s LIMIT 1', 9)
-
-    assert kinds(unit(insert(), again, insert())) == []
-
-
-def test_repeatable_read_does_not_see_what_was_inserted_in_between() -> None:
-    level = "repeatable read"
-
-    assert kinds(unit(look(isolation=level), insert(isolation=level))) == ["check-then-insert"]
 
 
 ON_CODE, ON_PLACE = with_index(BOOKING, "event_id", "code"), with_index(BOOKING, "event_id", "place")
@@ -125,3 +114,72 @@ def test_a_unique_index_over_what_was_looked_for_refuses_the_second_row(
 
     assert candidate.kind == "check-then-insert"
     assert ("a unique index refuses one" in candidate.sentence) is is_refused
+
+
+# Rows that are saved as a whole, used and deleted, or changed on a condition, as candidates.
+
+
+GUEST = 'UPDATE "seat" SET "guest" = %s WHERE "seat"."id" = %s'
+SAVE = 'UPDATE "seat" SET "price" = %s, "guest" = %s WHERE "seat"."id" = %s'
+DELETE = 'DELETE FROM "seat" WHERE "seat"."id" IN (%s)'
+FULL = {"price": 10, "guest": "Ada"}
+COLUMNS = {"id": "bigint", "price": "numeric", "guest": "character varying"}
+
+
+def saving(*before: RecordedStatement, sql: str = READ, name: str = "POST price/") -> Unit:
+    return unit(*before, read_seat(sql, **FULL), sent(SAVE, 20, "Ada", 7, site=site(9)), name=name)
+
+
+def test_a_row_that_is_saved_as_a_whole_is_one_with_who_changes_or_deletes_it() -> None:
+    table = replace(SEAT, types=COLUMNS)
+    change, again, remove = (
+        unit(sent(sql, *params, site=site(1, "other")), name=name)
+        for sql, params, name in (
+            (GUEST, ("Bob", 7), "POST guest/"),
+            (GUEST, ("Bob", 7), "POST price/"),
+            (DELETE, (7,), "POST remove/"),
+        )
+    )
+
+    def of_rows(*units: Unit) -> list[tuple[Any, ...]]:
+        candidates = derive(*units, seat=table)
+        return [(item.kind, item.columns, *partners(item)) for item in candidates if "-row-write" in item.kind]
+
+    whole, deleted = ("whole-row-write", ("guest",), "POST guest/"), ("deleted-row-write", (), "POST remove/")
+    assert of_rows(saving(), change, remove) == [whole, deleted]
+    # Two that change the same column and write back the others, and one unit beside itself.
+    assert of_rows(saving(), saving(name="POST discount/")) == of_rows(saving(), again) == []
+    assert of_rows(saving(sql=LOCK), saving(lock_event(), sql=LOCK), change, remove) == []
+    assert of_rows(replace(saving(), kind="call"), change) == [whole]
+
+
+def test_a_row_that_is_read_used_and_deleted_is_one_and_deleted_by_that_method_the_last() -> None:
+    used, by_method = (
+        unit(read_seat(), sent(DELETE, 7, site=site(place)), name=name)
+        for name, place in (("POST use/", 9), ("DELETE seats/", 8))
+    )
+
+    assert [(item.kind, item.unit) for item in derive(by_method, used)] == [
+        ("check-then-act", "POST use/"),
+        ("check-then-act", "DELETE seats/"),
+    ]
+    assert kinds(unit(read_seat(LOCK), sent(DELETE, 7))) == []
+    # As Django reads what it is about to delete.
+    assert kinds(unit(replace(read_seat(), site=site(9)), sent(DELETE, 7, site=site(9)))) == []
+
+
+def test_a_condition_whose_count_may_be_ignored_is_one_if_more_is_written() -> None:
+    sell = 'UPDATE "seat" SET "sold" = %s WHERE ("seat"."id" = %s AND NOT "seat"."sold")'
+
+    assert kinds(unit(read_seat(sold=False), sent(sell, True, 7), insert())) == ["check-then-act"]
+    assert kinds(unit(read_seat(sold=False), sent(sell, True, 7))) == []
+    assert kinds(unit(sent(sell, True, 7), insert())) == []
+
+
+def test_rows_that_are_added_are_raced_with_their_deletion() -> None:
+    every = sent('SELECT "seat"."id" FROM "seat"', read=[row("seat", 7), row("seat", 8)])
+    add = sent('INSERT INTO "seat" ("price") VALUES (%s) RETURNING "seat"."id"', 5, read=[row("seat", 9)])
+
+    (clear,) = derive(unit(every, sent('DELETE FROM "seat"')), unit(add, name="POST add/"))
+
+    assert (clear.kind, *partners(clear)) == ("write-skew", "POST add/")

@@ -147,12 +147,9 @@ APPROVE, CANCEL = "POST orders/<int:pk>/approve/", "POST orders/<int:pk>/cancel/
 
 @pytest.fixture
 def project(tmp_path: Path, db: None) -> Project:
-    cinema = Project(tmp_path, postgresql())
-    texts = {"settings.py": SETTINGS, "models.py": MODELS, "urls.py": VIEWS, "test_services.py": TESTS}
-    for name, text in texts.items():
-        (tmp_path / ("" if name == "settings.py" else "cinema") / name).write_text(text)
-    (tmp_path / "cinema" / "services.py").unlink()
-    return cinema
+    files = {"models.py": MODELS, "urls.py": VIEWS, "services.py": "", "test_services.py": TESTS}
+    texts = {f"cinema/{name}": text for name, text in files.items()}
+    return Project(tmp_path, postgresql(), **{"settings.py": SETTINGS, **texts})
 
 
 def decided(project: Project, kind: str) -> dict[str, Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils.functional import SimpleLazyObject
 
-from django_lockstep.lab.finder.confirm.patches import Patch, patches_for
+from django_lockstep.lab.finder.confirm.remedies import Patch, patches_for
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
 from tests.django_lockstep.lab.finder.test_findings import candidate
 from tests.testapps.seeded_shop.racing.models import Wallet

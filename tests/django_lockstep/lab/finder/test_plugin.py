@@ -93,10 +93,11 @@ class Project:
     status: int
     """pytest's last exit status."""
 
-    def __init__(self, folder: Path, database: dict[str, str]) -> None:
+    def __init__(self, folder: Path, database: dict[str, str], **files: str) -> None:
+        """Write the project, with other texts for these ``files``."""
         self.folder = folder
         self.database = database
-        for name, text in FILES.items():
+        for name, text in {**FILES, **files}.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text.lstrip())
 
@@ -360,15 +361,6 @@ def test_where_no_candidate_is_tried_the_last_line_and_the_status_say_so(
     assert project.status == 11
 
 
-def test_what_is_not_a_recording_is_refused(tmp_path: Path) -> None:
-    project = Project(tmp_path, sqlite())
-
-    assert "ERROR: --race-candidates: pytest.ini is not a recording" in project.pytest(
-        "--race-candidates", "pytest.ini"
-    )
-    assert "ERROR: --race-candidates: [Errno 2]" in project.pytest("--race-candidates", "none")
-
-
 def test_a_report_on_candidates_has_them_not_tried(project: Project) -> None:
     project.pytest("--find-races", "--race-budget", "0", "--race-record", "races.jsonl", "--race-report", "first.json")
     project.pytest("--race-candidates", "races.jsonl", "--race-report", "second.json")
@@ -379,25 +371,30 @@ def test_a_report_on_candidates_has_them_not_tried(project: Project) -> None:
     assert first["candidates"][0]["write"]["path"] == "cinema/services.py"
 
 
-@pytest.mark.parametrize("option", ["--find-races", "--race-candidates=races.jsonl", "--race-confirm=races.jsonl"])
-def test_a_report_of_another_ending_is_refused_before_any_test_runs(tmp_path: Path, option: str) -> None:
-    printed = Project(tmp_path, sqlite()).pytest(option, "--race-report", "races.pdf")
-
-    assert "ERROR: --race-report races.pdf: the name of a report must end with one of .txt" in printed
-    assert "passed" not in printed
+ENDING = "--race-report races.pdf: the name of a report must end with one of .txt"
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--find-races", "--race-processes=0"], "there must be at least 1, not 0"),
-        (["--race-confirm=races.jsonl", "--race-processes=2"], "--race-confirm goes on in one"),
-        (["--find-races", "--race-processes=2", "--race-cluster=tcp://a:1"], "elsewhere: name one"),
+        (["--race-candidates", "pytest.ini"], "--race-candidates: pytest.ini is not a recording"),
+        (["--race-candidates", "none"], "--race-candidates: [Errno 2]"),
+        (["--find-races", "--race-report", "races.pdf"], ENDING),
+        (["--race-candidates=races.jsonl", "--race-report", "races.pdf"], ENDING),
+        (["--race-confirm=races.jsonl", "--race-report", "races.pdf"], ENDING),
+        (["--find-races", "--race-processes=0"], "--race-processes: there must be at least 1, not 0"),
+        (
+            ["--race-confirm=races.jsonl", "--race-processes=2"],
+            "--race-processes: several try candidates after --find-races only; --race-confirm goes on in one",
+        ),
+        (
+            ["--find-races", "--race-processes=2", "--race-cluster=tcp://a:1"],
+            "--race-processes: 2 try on this machine, and --race-cluster=tcp://a:1 elsewhere: name one",
+        ),
     ],
 )
-def test_a_number_of_processes_that_cannot_be_is_refused(tmp_path: Path, options: list[str], why: str) -> None:
+def test_what_cannot_be_is_refused_before_any_test_runs(tmp_path: Path, options: list[str], why: str) -> None:
     printed = Project(tmp_path, sqlite()).pytest(*options)
 
-    assert "ERROR: --race-processes: " in printed
-    assert why in printed
+    assert f"ERROR: {why}" in printed
     assert "passed" not in printed

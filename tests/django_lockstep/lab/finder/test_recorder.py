@@ -94,6 +94,9 @@ def test_a_request_is_a_unit_with_its_route_and_its_input(tape: Tape, seat: Plai
     assert (unit.test, unit.kind, unit.name, unit.number) == ("test_it", "request", "POST seats/<int:pk>/raise/", 0)
     assert {PLAIN.of(value) for value in (seat.pk, "query", Decimal("2.5"))} <= unit.inputs
     assert verbs(unit) == ["SELECT", "UPDATE"]
+    # The innermost line of the project.
+    places = [(statement.site.path, statement.site.function) for statement in unit.statements if statement.site]
+    assert places == [("tests/testapps/shop/office.py", "raise_price")] * 2
 
 
 def test_the_row_of_an_instance_that_is_passed_was_read_by_the_caller(tape: Tape, seat: PlainSeat) -> None:
@@ -182,16 +185,6 @@ def test_rows_that_were_read_are_known_with_their_values(tape: Tape, seat: Plain
     assert tape.units[0].key_order == (PLAIN.of(seat.pk),)
 
 
-def test_the_site_is_the_innermost_line_of_the_project(tape: Tape, seat: PlainSeat) -> None:
-    with tape():
-        Client().post(f"/seats/{seat.pk}/raise/", {"amount": "1"})
-
-    sites = [statement.site for statement in tape.units[0].statements]
-    assert [(site.path, site.function) for site in sites if site] == [
-        ("tests/testapps/shop/office.py", "raise_price")
-    ] * 2
-
-
 def test_the_site_of_a_models_own_save_is_its_callers(
     tape: Tape, seat: PlainSeat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,15 +264,9 @@ def test_comments_are_not_recorded(tape: Tape, seat: PlainSeat) -> None:
             office.raise_price_locked(seat.pk, Decimal(1))
 
     plain, tagged = ([(statement.sql, statement.site) for statement in unit.statements] for unit in tape.units)
-    assert tagged == plain != []
+    assert tagged == plain
+    assert plain[-1][0] == SENT_MAIL
     assert tape.units[1].statements[0].isolation == "serializable"
-
-
-def test_e_mail_stands_among_the_statements(tape: Tape, seat: PlainSeat) -> None:
-    with tape():
-        office.raise_price_locked(seat.pk, Decimal(1))
-
-    assert [(statement.sql, statement.transaction) for statement in tape.units[0].statements][-1] == (SENT_MAIL, 0)
 
 
 class Queue:

@@ -40,7 +40,7 @@ LONG = replace(
     results={"A": f"status 302 to /{NOTE}/", "B": "status 500 TransactionManagementError"},
     differences=(f"seat: note {NOTE} instead of {OTHER}, price 1 instead of 2", f"B returned status 302 to /{OTHER}/"),
     reason=f"ends with {NOTE}",
-    raised={"B": Raised(type="ValueError", message=f"not {NOTE}", source="box/office.py:3")},
+    raised={"B": Raised(type="ValueError", message=f"not {NOTE}, for 12", source="box/office.py:3")},
 )  # fmt: skip
 OUTCOME = Outcome(
     errors={}, results=LONG.results, state=LONG.state, holds=False, count=1, schedule="AB",
@@ -64,18 +64,22 @@ def test_columns_and_files_keep_their_names() -> None:
 
     assert hidden.source == source
     assert hidden.values == ({"a_column_with_a_long_name": "1", "path": "str#1"},)
+    # Also a table that is called like a value.
+    named = replace(LONG, steps=(step("A", 0, "seat_with_quite_a_long_name", "", "1"),))
+    assert redact(OUTCOME, named, ends=[])[1].steps[0].sql == named.steps[0].sql
 
 
-def test_no_long_string_is_left() -> None:
-    shown = everything(*redact(OUTCOME, LONG, ends=[(RIGHT.state, RIGHT.results)]))
+def test_no_long_string_is_left_and_equal_ones_have_one_name() -> None:
+    outcome, run = redact(OUTCOME, LONG, ends=[(RIGHT.state, RIGHT.results)])
+    shown, name = everything(outcome, run), run.steps[0].arguments[0]
 
     for secret in (NOTE, repr(NOTE)[1:-1], OTHER, "known only here"):
         assert secret not in shown
-
-
-def test_keys_times_numbers_and_short_strings_stay() -> None:
-    shown = everything(*redact(OUTCOME, LONG, ends=[(RIGHT.state, RIGHT.results)]))
-
+    assert name.startswith("str#")
+    assert run.steps[0].values[0]["note"] == name
+    assert run.raised["B"].message == f"not {name}, for #"
+    assert outcome.differences[0].startswith(f"seat: note {name} instead of str#")
+    assert outcome.differences[0].endswith(", price 1 instead of 2")
     for kept in (
         KEY,
         TIME,
@@ -86,23 +90,6 @@ def test_keys_times_numbers_and_short_strings_stay() -> None:
         '\\"seat_with_quite_a_long_name\\"',
     ):
         assert kept in shown
-
-
-def test_equal_strings_have_one_name() -> None:
-    outcome, run = redact(OUTCOME, LONG, ends=[(RIGHT.state, RIGHT.results)])
-    name = run.steps[0].arguments[0]
-
-    assert name.startswith("str#")
-    assert run.steps[0].values[0]["note"] == name
-    assert outcome.differences[0].startswith(f"seat: note {name} instead of str#")
-    assert outcome.differences[0].endswith(", price 1 instead of 2")
-
-
-def test_a_table_that_is_called_like_a_value_keeps_its_name() -> None:
-    named = replace(LONG, steps=(step("A", 0, "seat_with_quite_a_long_name", "", "1"),))
-    _, run = redact(OUTCOME, named, ends=[])
-
-    assert run.steps[0].sql == named.steps[0].sql
 
 
 def test_tables_and_columns_of_differences_keep_their_names() -> None:
@@ -139,13 +126,6 @@ def test_findings_show_them_only_if_values_are_asked_for(*, values: bool) -> Non
 )
 def test_messages_keep_neither_numbers_nor_what_is_quoted(message: str, shown: str) -> None:
     assert mask_message(message) == shown
-
-
-def test_the_message_of_an_actors_error_is_masked() -> None:
-    raised = {"A": Raised(type="ValueError", message=f"{NOTE} costs 12", source="box/office.py:3")}
-    _, run = redact(OUTCOME, replace(LONG, raised=raised), ends=[])
-
-    assert run.raised["A"].message == "str#1 costs #"
 
 
 @pytest.mark.parametrize("values", [False, True])

@@ -11,8 +11,7 @@ import pytest
 from django.db import models
 
 from django_lockstep.lab.finder.confirm.forks import Fork
-from django_lockstep.lab.finder.confirm.remedies import REMEDIES, try_lock, try_patches
-from django_lockstep.lab.finder.derive.candidates import KINDS
+from django_lockstep.lab.finder.confirm.remedies import try_lock, try_patches
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
 from tests.django_lockstep.lab.finder.test_findings import candidate
 from tests.testapps.seeded_club.models import Code, Stock
@@ -156,10 +155,6 @@ def test_the_changed_file_does_not_race(source: str, row: dict[str, int], lines:
     assert race.fork.explore(seconds=20).verdict == "nothing found"
 
 
-def test_each_kind_has_a_remedy() -> None:
-    assert REMEDIES.keys() == KINDS.keys()
-
-
 # A row that is locked before everything
 
 
@@ -201,6 +196,8 @@ def test_where_there_is_no_such_row_nothing_has_helped() -> None:
         return True
 
     assert tried(look_and_insert, Basket._meta.db_table) == ""
+    pk = Wallet.objects.create(balance=100).pk
+    assert tried(lambda fixture: spend(pk), "elsewhere") == ""  # a table without a model
 
 
 def test_candidates_of_one_fork_that_come_to_the_same_row_try_it_once() -> None:
@@ -223,8 +220,3 @@ def test_candidates_of_one_fork_that_come_to_the_same_row_try_it_once() -> None:
         != ""
     )
     assert len(spent) == runs
-
-
-def test_a_table_without_a_model_has_none() -> None:
-    pk = Wallet.objects.create(balance=100).pk
-    assert tried(lambda fixture: spend(pk), "elsewhere") == ""

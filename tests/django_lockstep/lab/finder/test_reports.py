@@ -1,9 +1,8 @@
-"""The report in five formats, on candidates and findings made by hand."""
+"""The report in five formats, on candidates and findings made by hand, and the races that a project accepts."""
 
 import json
 from dataclasses import replace
 from html.parser import HTMLParser
-from io import StringIO
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -14,14 +13,15 @@ from django.core.management import CommandError, call_command
 from django_lockstep.lab.explorer import Run, Step, svg, timeline
 from django_lockstep.lab.explorer.render.reports import run_data
 from django_lockstep.lab.finder.derive.candidates import Candidate, Partner, Witness
+from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RecordingWriter, Site
 from django_lockstep.lab.finder.report.files import require_report, write_reports
-from django_lockstep.lab.finder.report.races import Report, Suppression, entries_of, report_on
-from django_lockstep.lab.management.commands import find_races
+from django_lockstep.lab.finder.report.races import Report, Suppression, entries_of, read_suppressions, report_on
 from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, site, unit
 from tests.django_lockstep.lab.finder.test_findings import candidate as made_up
 from tests.django_lockstep.lab.finder.test_findings import confirmed as of_schedule
+from tests.django_lockstep.lab.finder.test_findings import findings
 
 SOURCE = """def sell(pk):
     seat = Seat.objects.get(pk=pk)
@@ -214,6 +214,12 @@ def test_the_page_shows_sites_timeline_remedies_and_test(report: Report) -> None
     assert "test_sell_does_not_race = raced" in page
 
 
+def test_a_file_that_is_gone_leaves_the_page_without_lines(report: Report) -> None:
+    (report.root / "box" / "office.py").unlink()
+
+    assert "<mark>" not in written(report, ".html")
+
+
 def test_the_page_needs_nothing_else(report: Report) -> None:
     page = Page(written(report, ".html"))
 
@@ -250,12 +256,6 @@ def test_what_comes_from_outside_is_escaped(report: Report) -> None:
     assert sum(poison in text for text in page.texts) > 15
 
 
-def test_a_file_that_is_gone_leaves_the_page_without_lines(report: Report) -> None:
-    (report.root / "box" / "office.py").unlink()
-
-    assert "<mark>" not in written(report, ".html")
-
-
 @pytest.fixture
 def recording(root: Path) -> Path:
     """A recording with one candidate."""
@@ -287,43 +287,100 @@ def test_what_has_no_finding_yet_is_not_tried(recording: Path, root: Path) -> No
     assert report_on(store, [], root=root, tried=False).entries[0].status == "not tried"
 
 
-def test_the_command_refuses_another_ending_before_any_test(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="--report races.doc: the name of a report must end") as refused:
-        call_command("find_races", "tests.none", report=Path("races.doc"))
-
-    assert refused.value.returncode == 2
-
-
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"processes": 0}, "there must be at least 1, not 0"),
-        ({"processes": 2, "confirm": Path("races.jsonl")}, "2 try candidates of a new recording only; --confirm goes"),
-        ({"processes": 2}, r"2 can be started from the command line only, not by call_command\(\)"),
+        ({"report": Path("races.doc")}, "--report races.doc: the name of a report must end"),
+        ({}, r"--budget: processes that try are started from the command line only, not by call_command\(\)"),
+        ({"processes": 0}, "--processes: there must be at least 1, not 0"),
+        (
+            {"processes": 2, "confirm": Path("races.jsonl")},
+            "--processes: 2 try candidates of a new recording only; --confirm goes",
+        ),
     ],
 )
-def test_the_command_refuses_a_number_of_processes_that_cannot_be(options: dict[str, Any], why: str) -> None:
-    with pytest.raises(CommandError, match=f"--processes: {why}") as refused:
+def test_the_command_refuses_before_any_test_what_cannot_be(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(CommandError, match=why) as refused:
         call_command("find_races", "tests.none", **options)
 
     assert refused.value.returncode == 2
 
 
-def test_the_command_writes_what_is_known_when_it_is_interrupted(
-    recording: Path, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(labels: Any, confirmation: Any, **options: Any) -> None:
-        store = Findings.on(recording)
-        confirmation._add(confirmed(next(iter(store.candidates))))
-        raise KeyboardInterrupt
+# Suppressed races in pyproject.toml.
 
-    monkeypatch.setattr(find_races, "confirm_tests", interrupted)
-    shown = StringIO()
-    with pytest.raises(SystemExit) as ended:
-        call_command("find_races", confirm=recording, report=root / "report.json", stdout=shown)
 
-    assert ended.value.code == 130
-    assert f"Interrupted; --confirm={recording} goes on from here" in shown.getvalue()
+def settings_of(folder: Path, text: str) -> Path:
+    (folder / "pyproject.toml").write_text(text)
+    return folder
 
-    (defaults,) = json.loads((root / "report.json").read_text())["candidates"]
-    assert defaults["verdict"] == "confirmed"
+
+def test_each_names_a_site_and_a_reason(tmp_path: Path) -> None:
+    settings_of(
+        tmp_path,
+        '[[tool.lockstep.races]]\nsite = "a.py sell"\nreason = "one cashier"\n'
+        '[[tool.lockstep.races]]\nsite = "b.py"\nreason = "a counter"\n',
+    )
+
+    assert read_suppressions(tmp_path) == [
+        Suppression(site="a.py sell", reason="one cashier"),
+        Suppression(site="b.py", reason="a counter"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "[tool.other]\na = 1", "[tool.lockstep]\na = 1"])
+def test_a_project_without_any(tmp_path: Path, text: str) -> None:
+    assert read_suppressions(tmp_path) == read_suppressions(settings_of(tmp_path, text)) == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        'site = "a.py"',
+        'site = "a.py"\nreason = ""',
+        'site = "a.py"\nreason = " "',
+        'reason = "because"',
+        "",
+        "site = 1\nreason = 2",
+    ],
+)
+def test_one_without_a_reason_is_refused(tmp_path: Path, entry: str) -> None:
+    with pytest.raises(FinderError, match="must have site and reason, not {"):
+        read_suppressions(settings_of(tmp_path, f"[[tool.lockstep.races]]\n{entry}"))
+    with pytest.raises(FinderError, match=r"must be tables \[\[tool.lockstep.races\]\]"):
+        read_suppressions(settings_of(tmp_path, f"[tool.lockstep.races]\n{entry}"))
+
+
+@pytest.mark.parametrize(
+    ("site", "covers"),
+    [
+        ("box/office.py", True),
+        ("box/office.py sell", True),
+        ("a1b2", True),
+        ("box/office.py refund", False),
+        ("office.py", False),
+        ("sell", False),
+    ],
+)
+def test_which_candidates_it_covers(site: str, covers: bool) -> None:
+    assert Suppression(site=site, reason="known").covers(candidate("a1b2")) is covers
+
+
+def test_a_baseline_accepts_what_an_earlier_report_confirmed(tmp_path: Path) -> None:
+    candidates = findings(tmp_path, "a1", "b2")
+    candidates.add(confirmed("a1"))
+    candidates.add(Finding(candidate="b2", verdict="not confirmed", reason="no"))
+    assert report_on(candidates, [], root=tmp_path).exit_status == 1
+    write_reports(report_on(candidates, [], root=tmp_path), tmp_path / "races.json", None)
+
+    accepted = read_suppressions(tmp_path, tmp_path / "races.json")
+
+    assert accepted == [Suppression(site="a1", reason="in the baseline races.json")]
+    assert report_on(candidates, accepted, root=tmp_path).exit_status == 0
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"candidates": [1]}'])
+def test_what_is_no_report_is_no_baseline(tmp_path: Path, text: str) -> None:
+    (tmp_path / "races.json").write_text(text)
+
+    with pytest.raises(FinderError, match="races.json is no report in JSON"):
+        read_suppressions(tmp_path, tmp_path / "races.json")

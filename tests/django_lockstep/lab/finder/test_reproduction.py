@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import TestCase
 
-from django_lockstep.lab.finder.confirm.reproduction import TestPlace, write_test_file
+from django_lockstep.lab.finder.confirm.witnesses import TestPlace, write_test_file
 from tests.django_lockstep.lab.finder.test_findings import candidate, confirmed
 
 PLACE = TestPlace("shop.tests.test_seats", "test_booking")
@@ -76,10 +76,6 @@ def test_test_cases_are_raced_by_a_test_case_which_djangos_runner_runs_too() -> 
     assert "class" in "".join(with_partner(replace(OTHER, is_case=True), place)[1:])
 
 
-def test_a_test_that_only_runs_where_it_is() -> None:
-    assert lines(TestPlace("shop.tests", "test_booking", is_complete=False)) == []
-
-
 OTHER = TestPlace("shop.tests.test_shows", "test_cancelling", "CancelTests", ("show",))
 
 
@@ -120,6 +116,7 @@ def test_a_request_of_a_test_in_the_same_module_and_in_one_of_the_same_name() ->
 )
 def test_a_test_that_cannot_be_run_before_another_one(partner: TestPlace) -> None:
     assert with_partner(partner, replace(PLACE, fixtures=("seat",))) == []
+    assert lines(replace(PLACE, is_complete=False)) == []
 
 
 # Items of pytest: those of this module

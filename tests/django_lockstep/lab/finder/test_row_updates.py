@@ -7,8 +7,7 @@ import pytest
 from django.db import models
 from django.db.models.signals import post_save, pre_save
 
-from django_lockstep.lab.finder.confirm.edits import edited
-from django_lockstep.lab.finder.confirm.row_updates import row_update
+from django_lockstep.lab.finder.confirm.row_updates import edited, row_update
 from tests.testapps.seeded_shop.racing.models import Product
 
 READ = "row = Product.objects.get(pk=pk)"

@@ -20,10 +20,10 @@ from django.urls import path
 
 from django_lockstep.lab.finder.confirm.clones import session_user
 from django_lockstep.lab.finder.confirm.forks import RequestActor
-from django_lockstep.lab.finder.confirm.pairings import with_moved, with_other_order
-from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, for_another_object
+from django_lockstep.lab.finder.confirm.pairings import with_moved
+from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, for_another_object, in_other_order
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.record.calls import Call
+from django_lockstep.lab.finder.record.interception import Call
 from tests.django_lockstep.lab.finder.builders import statements_tagged
 from tests.testapps.seeded_shop.racing.models import Article, Order, Product
 
@@ -379,7 +379,7 @@ def products() -> None:
     ids=["a list", "a query"],
 )
 def test_rows_that_are_locked_in_the_order_of_the_request_are_a_deadlock(basket: Callable[[], RequestActor]) -> None:
-    with with_other_order(basket()) as fork:
+    with with_moved(in_other_order, basket()) as fork:
         assert fork.explore(seconds=20).deadlocks
 
 
@@ -392,5 +392,5 @@ def test_rows_that_are_locked_in_the_order_of_the_request_are_a_deadlock(basket:
     ],
 )
 def test_other_requests_have_no_other_order(only: Callable[[], RequestActor], why: str) -> None:
-    with pytest.raises(CannotClone, match=why), with_other_order(only()):
+    with pytest.raises(CannotClone, match=why), with_moved(in_other_order, only()):
         pass

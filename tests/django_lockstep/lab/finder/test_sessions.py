@@ -1,4 +1,4 @@
-"""How the second session is started."""
+"""How sessions that try candidates are started, what each of them tries, and the line that says how far they are."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.finder.plugin import _test_id
+from django_lockstep.lab.finder.findings import Finding
 from django_lockstep.lab.finder.second_session import _arguments
+from django_lockstep.lab.finder.session_plugins import _test_id
+from django_lockstep.lab.finder.sessions import Progress
 from django_lockstep.lab.finder.shares import Share
+from tests.django_lockstep.lab.finder.test_findings import candidate, confirmed, findings
 
 ADDED = ["--rootdir=..", "--config-file=../pytest.ini", "--maxfail=0"]
 
@@ -76,3 +79,64 @@ def test_a_test_has_the_id_that_it_has_without_workers(nodeid: str, marks: list[
     item: Any = SimpleNamespace(nodeid=nodeid, iter_markers=lambda name: marks)
 
     assert _test_id(item) == "test_seats.py::test_it"
+
+
+# Candidates are dealt out to several processes: each to one, those of a unit together.
+
+
+CANDIDATES = [
+    candidate("mild", unit="GET c", rank=9),
+    candidate("bad", unit="POST a", rank=1),
+    candidate("worse", unit="POST b", rank=0),
+    candidate("late", unit="POST a", rank=7),
+]
+
+
+def test_the_worst_units_are_dealt_out_first_and_each_stays_whole() -> None:
+    assert Share(1, 2).of(CANDIDATES) == {"worse", "mild"}
+    assert Share(2, 2).of(CANDIDATES) == {"bad", "late"}
+    assert Share(2, 2).of(reversed(CANDIDATES)) == {"bad", "late"}
+    assert Share().of(CANDIDATES) == {item.id for item in CANDIDATES}
+    assert Share(4, 4).of(CANDIDATES) == set()
+
+
+@pytest.mark.parametrize("text", ["", "2", "0/2", "3/2", "1/2/3", "-1/2"])
+def test_a_share_is_read_as_it_is_written_and_other_texts_are_refused(text: str) -> None:
+    assert Share.parse(str(Share(2, 3))) == Share(2, 3)
+    with pytest.raises(ValueError, match="a share must be a text such as 1/2"):
+        Share.parse(text)
+
+
+# The line that says how far trying candidates has come.
+
+
+CONFIRMED = "confirmed: read-modify-write b in POST b/: seat: price 110 instead of 120\n"
+
+
+def shown(tmp_path: Path, *, is_terminal: bool) -> list[str]:
+    store, texts = findings(tmp_path, "a", "b", "c"), list[str]()
+    progress = Progress(store, texts.append, budget=300, is_terminal=is_terminal)
+    progress.update([])
+    for finding in (Finding(candidate="a", verdict="not tried", reason="no time"), confirmed("b", spent=12.4)):
+        store.add(finding)
+        progress.update([finding])
+    progress.close()
+    return texts
+
+
+def test_a_terminal_has_one_line_that_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    assert shown(tmp_path, is_terminal=True) == [
+        "\r\x1b[K0 of 3 candidates decided, 0 confirmed, 0 of 300 s",
+        "\r\x1b[K1 of 3 candidates decided, 0 confirmed, 0 of 300 s",
+        f"\r\x1b[K{CONFIRMED}",
+        "\r\x1b[K2 of 3 candidates decided, 1 confirmed, 12 of 300 s",
+        "\r\x1b[K",
+    ]
+    monkeypatch.setenv("COLUMNS", "20")
+    assert shown(tmp_path, is_terminal=True)[0] == "\r\x1b[K2 of 3 candidates d"
+
+
+def test_a_file_has_only_what_stays(tmp_path: Path) -> None:
+    assert "".join(shown(tmp_path, is_terminal=False)) == CONFIRMED
