@@ -219,12 +219,10 @@ def _attempt(
     # What nothing was left out of needs no audit, and what proves nothing has none.
     if not (exploration.verdict == "holds" and options.audit and options.reduction != "none"):
         return exploration
-    audit = audit_search(session, tally, walks=options.audit)
-    tally.audited = audit.walks
-    if audit.judged is not None:
+    if (missed := audit_search(session, tally, walks=options.audit)) is not None:
         strategy = Search(reduce=False)
-        tally.note_missed(audit.missed)
-        tally.add(audit.judged, (), traced=audit.traced)
+        tally.note_missed(missed[1])
+        tally.add(missed[0], ())
         trouble = _run_schedules(session, strategy, tally=tally, workers=None)
         failure, trouble = _confirm_broken(session, tally, trouble)
     return tally.exploration(session, strategy, failure=failure, trouble=trouble)
@@ -301,7 +299,7 @@ def _search(
             tally.start_over()
             first = before = None
             continue
-        tally.add(judged, schedule.states, traced=traced)
+        tally.add(judged, schedule.states)
         strategy.add(schedule)
     return first
 
@@ -316,10 +314,9 @@ def _confirm_broken(
     """Return the simplest wrong run, replayed with the values read, and what ended the search early."""
     if tally.broken is None or trouble is not None:
         return tally.broken and tally.broken[0], trouble
-    failure, judged, before = tally.broken
+    failure, judged = tally.broken
     try:
-        # Another process cannot send how it ended: its objects may be of any class.
-        before = before or follow(session, parse_schedule(failure.schedule, actors=len(session.names)))
+        before = judged.traced or follow(session, parse_schedule(failure.schedule, actors=len(session.names)))
         return _confirm(session, failure, judged=judged, before=before)
     except ScheduleError as error:
         return failure, Nondeterminism(f"Schedule {failure.schedule} could not be repeated: {error}\n{CAUSES}")
@@ -341,7 +338,7 @@ def _confirm(
         learn_differences(session, before, (ended, trace))
         again = session.judge(ended, trace)
         # With an invariant, only its answer is compared: passwords and the like may differ.
-        alike = session.scenario.invariant is not None or session.oracle.key(ended) == judged.key
+        alike = session.scenario.invariant is not None or (session.oracle.key(ended), again.holds) == judged.key
         if alike and not again.holds and (again.errors, again.schedule) == (failure.errors, failure.schedule):
             return again, None
     return failure, Nondeterminism(

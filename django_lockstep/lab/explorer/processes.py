@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.queues import SimpleQueue
 
 import django
@@ -313,7 +313,7 @@ class _Worker:
             return None
         self._before = trace
         ended = self._session.result(fixture, trace) if trace.complete else None
-        judged = judge_run(self._session, trace, ended)
+        judged = replace(judge_run(self._session, trace, ended), traced=None)
         # After each run, because no worker knows which one is the last.
         require_steered(self._session, trace)
         return judged

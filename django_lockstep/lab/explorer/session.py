@@ -30,8 +30,8 @@ from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions
 from django_lockstep.lab.explorer.oracle import Oracle, RunResult, describe_error, error_name
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
-from django_lockstep.lab.explorer.search.branches import Move
-from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, write_schedule
+from django_lockstep.lab.explorer.search.branches import Schedule
+from django_lockstep.lab.explorer.search.schedules import Follow, write_schedule
 from django_lockstep.lab.explorer.steps import Masker, build_raised, build_steps, build_swaps
 from django_lockstep.lab.explorer.tables.databases import (
     require_committed_data,
@@ -118,10 +118,9 @@ class ExplorationSession:
 
     def play(
         self,
-        chooser: Chooser,
+        schedule: Schedule,
         *,
         expected: Trace | None = None,
-        record: Callable[[Move], None] = lambda move: None,
         in_turn: bool = False,
     ) -> tuple[Any, Trace]:
         """Put everything back, set up, and run the actors; return what ``set_up`` returned, and the trace.
@@ -134,14 +133,7 @@ class ExplorationSession:
         fixture = self.set_up()
         functions = list(self.scenario.actors.values())
         try:
-            trace = self.controller.run(
-                functions,
-                fixture,
-                chooser=chooser,
-                expected=expected,
-                record=record,
-                in_turn=in_turn,
-            )
+            trace = self.controller.run(functions, fixture, schedule=schedule, expected=expected, in_turn=in_turn)
         except Nondeterminism as error:
             # What a statement touches is compared as well: it may have been learned in this run that it is more.
             if self.learned_facts > learned and not isinstance(error, Overtaken):
@@ -328,7 +320,7 @@ class ExplorationSession:
         limits = self.controller.limits
         self.controller.limits = replace(limits, deadline=None)
         try:
-            return self.controller.run(functions, fixture, chooser=Follow(()))
+            return self.controller.run(functions, fixture, schedule=Follow(()))
         finally:
             self.controller.limits = limits
 

@@ -94,8 +94,8 @@ class ExplorationTally:
     """Schedules beside the search that have ended as one of its own; see `django_lockstep.lab.explorer.audit`."""
     missed: str = ""
     """The outcome that a reduced search has missed, in words; empty if there is none."""
-    broken: tuple[Run, JudgedRun, TracedResult | None] | None = None
-    """The simplest wrong run; how it ended is known only where it was run in this process."""
+    broken: tuple[Run, JudgedRun] | None = None
+    """The simplest wrong run."""
     stopped: bool = False
     """Whether a run has ended the search."""
 
@@ -128,34 +128,30 @@ class ExplorationTally:
         self.start_over()
         self.missed, self.audited, self.tree = missed, 0, None
 
-    def add(self, judged: JudgedRun, states: Sequence[State], *, traced: TracedResult | None = None) -> None:
-        """Count a run that reached these states; ``traced`` is how it ended, where that is known."""
+    def add(self, judged: JudgedRun, states: Sequence[State]) -> None:
+        """Count a run that reached these states."""
         self.observed.add(judged.observed)
         if judged.unreached:
             self.unsteerable += 1
             return
         if self.tree is not None:
-            self.tree.add(states, judged.run and outcome_key(judged, judged.run))
-        if judged.run is None:
+            self.tree.add(states, judged.run and judged.key)
+        if (run := judged.run) is None:
             # Abandoned by a sleep set: the same up to the order of independent steps as a run that is complete.
             self.redundant += 1
-        else:
-            self._add_ended(judged.run, judged, traced)
-
-    def _add_ended(self, run: Run, judged: JudgedRun, traced: TracedResult | None) -> None:
+            return
         self.runs += 1
         self.deadlocks += bool(run.deadlocks)
         self.unsteerable += run.unsteerable
         self.schedules.add(run.schedule)
-        end = outcome_key(judged, run)
-        self.counts[end] += 1
-        self.ends[end] = min(run, self.ends.get(end, run), key=_simplicity)
+        self.counts[judged.key] += 1
+        self.ends[judged.key] = min(run, self.ends.get(judged.key, run), key=_simplicity)
         if callable(self.options.stop_on_first):
             self.stopped |= self.options.stop_on_first(run)
         elif self.options.stop_on_first:
             self.stopped |= not run.holds
         if not run.holds and (self.broken is None or _simplicity(run) < _simplicity(self.broken[0])):
-            self.broken = run, judged, traced
+            self.broken = run, judged
 
     def exploration(
         self,
@@ -276,11 +272,6 @@ class ExplorationTally:
         return ""
 
 
-def outcome_key(judged: JudgedRun, run: Run) -> tuple[object, ...]:
-    """Return what is equal for runs with the same outcome."""
-    return judged.key, run.holds
-
-
 def _serial_order(run: Run, names: Sequence[str]) -> str:
     """Return what to say of a wrong run in which no actor interrupts another; nothing of others."""
     order = serial_order(parse_schedule(run.schedule, actors=len(names)))
@@ -296,15 +287,17 @@ def _simplicity(run: Run) -> tuple[int, int, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
-    """A run without the objects of the code under test, which another process could not load."""
+    """A run, and what is said of it."""
 
     run: Run | None
     """None if it was abandoned, because an equivalent one is run elsewhere."""
     key: tuple[object, ...]
-    """Equal for equivalent results."""
+    """Equal for runs with the same outcome."""
     unreached: bool
     """Whether it could not be made, because the server never chose as it would have to."""
     observed: Observations
+    traced: TracedResult | None
+    """How it ended and went, with objects of the code under test: another process could not load, or send, them."""
 
 
 def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None) -> JudgedRun:
@@ -334,11 +327,13 @@ def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None
         failed=Counter(map(describe_error, errors.values())),
         succeeded=ended is not None and len(errors) < len(names),
     )
+    run = session.judge(ended, trace) if ended else None
     return JudgedRun(
-        run=session.judge(ended, trace) if ended else None,
-        key=session.oracle.key(ended) if ended else (),
+        run=run,
+        key=(session.oracle.key(ended), run.holds) if ended and run else (),
         unreached=trace.unreached,
         observed=observed,
+        traced=(ended, trace) if ended else None,
     )
 
 

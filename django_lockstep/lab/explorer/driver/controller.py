@@ -16,9 +16,8 @@ from django_lockstep.lab.explorer.effects.footprints import Commits
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken
-from django_lockstep.lab.explorer.search.branches import Move
+from django_lockstep.lab.explorer.search.branches import Move, Schedule
 from django_lockstep.lab.explorer.search.fairness import FairScheduler
-from django_lockstep.lab.explorer.search.schedules import Chooser
 from django_lockstep.lab.explorer.search.waits import Contest
 
 _LOCK_TABLE = re.compile(r"\s*LOCK\b[^;]*;?\s*", re.IGNORECASE)
@@ -104,16 +103,15 @@ class Controller:
         functions: Collection[Callable[[Any], Any]],
         argument: Any,
         *,
-        chooser: Chooser,
+        schedule: Schedule,
         expected: Trace | None = None,
-        record: Callable[[Move], None] = lambda move: None,
         in_turn: bool = False,
     ) -> Trace:
-        """Run the functions under the chooser's schedule; the trace is incomplete if the chooser abandons the run.
+        """Run the functions under the schedule; the trace is incomplete if that abandons the run.
 
         ``expected`` is the last run: as long as the moves are the same, the statements must be the same. Raises
         `Nondeterminism` if the statements are others, `Overtaken` if waiters must go on ``in_turn`` and do not, or if
-        the server lets another one go on first than the chooser, and `Stuck`.
+        the server lets another one go on first than the schedule, and `Stuck`.
         """
         self._reset(in_turn=in_turn)
         for actor, function in zip(self.actors, functions, strict=True):
@@ -124,19 +122,19 @@ class Controller:
             self._monitor.wait_until_settled()
         if self.look is not None:
             self.look(-1, self._state.ready.keys())
-        self._play(chooser, expected=expected, record=record)
+        self._play(schedule, expected=expected)
         if not self._trace.complete:
             self.abandon()
         return self._trace
 
-    def _play(self, chooser: Chooser, *, expected: Trace | None, record: Callable[[Move], None]) -> None:
-        """Make the chooser's moves, one after the other, until no actor is left or it abandons the run."""
+    def _play(self, schedule: Schedule, *, expected: Trace | None) -> None:
+        """Make the schedule's moves, one after the other, until no actor is left or it abandons the run."""
         contest: Contest | None = None
         # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
         while contest is not None or self._state.ready:
             enabled = sorted(self._fairness.enabled(self._state.ready)) if contest is None else contest.candidates
             over = self.limits.is_over(self._trace, self._names)
-            chosen = None if over else chooser.choose(enabled)
+            chosen = None if over else schedule.choose(enabled)
             if chosen is None:
                 self._trace.complete = False
                 return
@@ -155,7 +153,7 @@ class Controller:
             else:
                 raise Overtaken("The server let another waiter go on than the schedule says")
             self._trace.moves.append(move)
-            record(move)
+            schedule.record(move)
             if self.look is not None:
                 self.look(len(self._trace.moves) - 1, self._state.ready.keys())
 

@@ -18,8 +18,9 @@ from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions, Victim
 from django_lockstep.lab.explorer.results import Run
-from django_lockstep.lab.explorer.retries import follow, play_copy
-from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, parse_schedule
+from django_lockstep.lab.explorer.retries import follow, play
+from django_lockstep.lab.explorer.search.branches import Schedule
+from django_lockstep.lab.explorer.search.schedules import Follow, parse_schedule
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.spec.permutations import SCHEMA, Permutation, block
 from django_lockstep.lab.scenario import Scenario
@@ -41,7 +42,7 @@ class Spec:
 
 def write_spec(
     scenario: Scenario,
-    schedule: str | Chooser = "",
+    schedule: str | Schedule = "",
     *,
     victim: Victim = "last",
     step_timeout: float = STEP_TIMEOUT,
@@ -52,8 +53,8 @@ def write_spec(
 
     The spec is self-contained: it creates the tables that the run touched in its own schema, with their rows as
     ``set_up`` left them, and drops it at the end. Steps contain the SQL that was sent, with literals. A spec with a
-    deadlock must be run by a superuser, because it sets ``deadlock_timeout``. ``schedule`` may also be a `Chooser`; the
-    other options are those of `replay`.
+    deadlock must be run by a superuser, because it sets ``deadlock_timeout``. ``schedule`` may also be a `Schedule`.
+    The other options are those of `replay`.
 
     Raises `NotWritable`, naming the step, for what is not sent as a statement (server-side cursors, COPY), for other
     databases, views and partitions, and for columns of types that are not built in; otherwise as `replay` does.
@@ -82,14 +83,14 @@ class _Recorder:
         self._tables: set[str] = set()
         self._words: set[str] = set()
 
-    def spec(self, chooser: Chooser) -> Spec:
+    def spec(self, schedule: Schedule) -> Spec:
         with exploration_session(replace(self._scenario, set_up=self._set_up), self._options) as session:
-            return session.run_until_stable(lambda: self._record(session, chooser))
+            return session.run_until_stable(lambda: self._record(session, schedule))
 
-    def _record(self, session: ExplorationSession, chooser: Chooser) -> Spec:
+    def _record(self, session: ExplorationSession, schedule: Schedule) -> Spec:
         session.marks_keys = False
         session.warm_up()
-        trace = play_copy(session, chooser)
+        _, trace = play(session, schedule)
         self._tables.update(self._touched_tables(session, [step.operation for step in trace.steps]))
         self._words.update(word for step in trace.steps for word in _words(step.operation))
         session.keep_values()
