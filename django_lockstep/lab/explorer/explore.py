@@ -185,13 +185,13 @@ def runs_to_draw(scenario: Scenario, exploration: Exploration, *, most: int = 4,
 
 def _with_rows(run: Run, session: ExplorationSession, trace: Trace) -> Run:
     """Run the schedule once more, and add what is seen and locked after each move; nothing if it goes another way."""
-    with session.watching(trace) as (rows, locks):
+    with session.watching(trace) as watch:
         try:
             _, again = follow(session, trace.actors, expected=trace)
         except (Nondeterminism, ScheduleError):
             session.controller.abandon()
             return run
-    return replace(run, seen=rows.seen(), held=locks.held()) if again.actors == trace.actors else run
+    return replace(run, seen=watch.seen(), held=watch.held()) if again.actors == trace.actors else run
 
 
 def _workers(load: Callable[[], Scenario], options: ExploreOptions) -> Workers | None:

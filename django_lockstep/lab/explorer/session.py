@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -39,7 +39,7 @@ from django_lockstep.lab.explorer.tables.databases import (
     require_disposable,
 )
 from django_lockstep.lab.explorer.tables.final_state import StateRow
-from django_lockstep.lab.explorer.watches import LockWatch, RowWatch, written_tables
+from django_lockstep.lab.explorer.watches import Watch
 from django_lockstep.lab.scenario import Scenario
 
 _Result = TypeVar("_Result")
@@ -300,18 +300,12 @@ class ExplorationSession:
             actor.detailed = True
 
     @contextmanager
-    def watching(self, trace: Trace) -> Iterator[tuple[RowWatch, LockWatch]]:
+    def watching(self, trace: Trace) -> Iterator[Watch]:
         """In the block, note after each move which rows of the tables that this run has written are seen, and locks."""
-        rows = RowWatch(self.controller.actors, written_tables(trace), servers=self._by_alias)
-        locks = LockWatch(self.controller.actors, servers=self._by_alias)
-
-        def look(move: int, standing: Collection[int]) -> None:
-            locks.look(move)
-            rows.look(move, standing)
-
-        self.controller.look = look
+        watch = Watch(self.controller.actors, run=trace, servers=self._by_alias)
+        self.controller.look = watch.look
         try:
-            yield rows, locks
+            yield watch
         finally:
             self.controller.look = None
 
