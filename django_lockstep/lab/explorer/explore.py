@@ -199,10 +199,10 @@ def _workers(load: Callable[[], Scenario], options: ExploreOptions) -> Workers |
     if options.processes == 1 and options.cluster is None:
         return None
     # Here, because few explorations need what starts processes, and every one would import it.
-    from django_lockstep.lab.explorer.processes import ExplorerConfig, make_workers
+    from django_lockstep.lab.explorer.processes import ExplorerConfig, Workers
 
     config = ExplorerConfig(load=load, options=options.session)
-    return make_workers(config, size=options.processes, cluster=options.cluster)
+    return Workers(config, size=options.processes, cluster=options.cluster)
 
 
 def _attempt(
