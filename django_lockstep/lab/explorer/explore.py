@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import time
@@ -105,7 +106,7 @@ def explore(
         tree=tree,
         audit=conf.audit() if audit is None else audit,
     )
-    return _explore(scenario, options, load=load or functools.partial(_itself, scenario))
+    return _explore(scenario, options, load=load or functools.partial(copy.copy, scenario))
 
 
 def _explore(scenario: Scenario, options: ExploreOptions, *, load: Callable[[], Scenario]) -> Exploration:
@@ -345,7 +346,3 @@ def _confirm(
         f"Schedule {failure.schedule} ended differently when it was repeated.\nThen: {failure.in_words}\n"
         f"Now:  {again.in_words}\n{CAUSES}"
     )
-
-
-def _itself(scenario: Scenario) -> Scenario:
-    return scenario

@@ -408,7 +408,7 @@ def exploration_session(scenario: Scenario, options: SessionOptions) -> Iterator
         session.caches = RowCaches(database, session.server(database).catalog)
         stack.callback(session.caches.close)
         if options.virtual_sleep:
-            stack.enter_context(session.clock)
+            stack.enter_context(session.clock.replaced())
         yield session
 
 

@@ -38,7 +38,39 @@ def build_steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> tuple[S
     """Return every statement; a secret that one of them sent or read is masked in all."""
     for step in trace.steps:
         _note_secrets(step.operation, masker)
-    return tuple(_steps(trace, names, masker))
+    blocks: dict[tuple[int, str], int] = {}
+    counts: Counter[int] = Counter()
+    shared = _shared_steps(trace.steps)
+    steps = []
+    for step in trace.steps:
+        operation = step.operation
+        connection = (step.actor, operation.alias)
+        if connection not in blocks and (operation.in_transaction or not operation.ends_idle):
+            blocks[connection] = counts[step.actor]
+            counts[step.actor] += 1
+        transaction = blocks.get(connection)
+        if operation.ends_idle:
+            blocks.pop(connection, None)
+        built = Step(
+            actor=names[step.actor],
+            begun=step.number,
+            ended=len(trace.moves) - 1 if step.ended is None else step.ended,
+            sql=masker.mask(operation.template),
+            params="" if operation.params in (None, (), []) else masker.mask(str(operation.params)),
+            arguments=tuple(map(masker.mask, operation.arguments)),
+            transaction=transaction,
+            waited_for=tuple(names[index] for index in step.waited_for),
+            waited_on=masker.mask(step.waited_on),
+            woken_by=None if step.woken_by is None else names[step.woken_by],
+            sqlstate=None if operation.error is None else error_name(operation.error),
+            rows=operation.rows,
+            values=tuple(map(masker.mask_row, operation.values)),
+            source=line_of(operation.origin),
+            constraint=operation.constraint,
+            shared=step.number in shared,
+        )
+        steps.append(built)
+    return tuple(steps)
 
 
 def build_swaps(trace: Trace) -> tuple[Swap, ...]:
@@ -71,23 +103,6 @@ def _note_secrets(operation: Operation, masker: Masker) -> None:
             masker.note(column, values)
 
 
-def _steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> Iterator[Step]:
-    blocks: dict[tuple[int, str], int] = {}
-    counts: Counter[int] = Counter()
-    shared = _shared_steps(trace.steps)
-    for step in trace.steps:
-        operation = step.operation
-        connection = (step.actor, operation.alias)
-        if connection not in blocks and (operation.in_transaction or not operation.ends_idle):
-            blocks[connection] = counts[step.actor]
-            counts[step.actor] += 1
-        transaction = blocks.get(connection)
-        if operation.ends_idle:
-            blocks.pop(connection, None)
-        ended = len(trace.moves) - 1 if step.ended is None else step.ended
-        yield _step(step, names, masker, transaction=transaction, ended=ended, shared=step.number in shared)
-
-
 def _shared_steps(steps: Sequence[StepRecord]) -> set[int]:
     """Return the numbers of the steps that concern another actor; not understood ones are among them."""
     touched = {step.number: _touched(step.operation.statement) for step in steps}
@@ -108,36 +123,6 @@ def _touched(statement: Statement | None) -> Footprint | None:
     if statement is None or statement.kind in {"UNKNOWN", "COMMIT", "ROLLBACK", "ROLLBACK TO"}:
         return None
     return Footprint(reads=statement.reads, locks=statement.locks, publishes=statement.writes)
-
-
-def _step(
-    step: StepRecord,
-    names: tuple[str, ...],
-    masker: Masker,
-    *,
-    transaction: int | None,
-    ended: int,
-    shared: bool,
-) -> Step:
-    operation = step.operation
-    return Step(
-        actor=names[step.actor],
-        begun=step.number,
-        ended=ended,
-        sql=masker.mask(operation.template),
-        params="" if operation.params in (None, (), []) else masker.mask(str(operation.params)),
-        arguments=tuple(map(masker.mask, operation.arguments)),
-        transaction=transaction,
-        waited_for=tuple(names[index] for index in step.waited_for),
-        waited_on=masker.mask(step.waited_on),
-        woken_by=None if step.woken_by is None else names[step.woken_by],
-        sqlstate=None if operation.error is None else error_name(operation.error),
-        rows=operation.rows,
-        values=tuple(map(masker.mask_row, operation.values)),
-        source=line_of(operation.origin),
-        constraint=operation.constraint,
-        shared=shared,
-    )
 
 
 # Secrets: values of columns named like passwords and tokens are masked before anything is reported.

@@ -21,7 +21,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
-from django_lockstep.lab.explorer.driver.hooks import Hooks
+from django_lockstep.lab.explorer.driver.hooks import Gate, Hooks
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Event, next_event
 from django_lockstep.lab.explorer.effects.operations import Operation
@@ -29,13 +29,12 @@ from django_lockstep.lab.explorer.errors import Abandoned
 from django_lockstep.locking.conf import without_retry_waits
 
 
-class Actor:
+class Actor(Gate):
     """One actor: the controller calls `start` and `go`, the rest happens in the actor's own thread."""
 
     def __init__(self, index: int, name: str, *, events: SimpleQueue[Event], settings: str) -> None:
         self.index = index
         self.name = name
-        self.detailed = False
         self.waits = False
         """Set by the controller while the server says that the actor waits; the actor then holds when its step
         returns."""
@@ -124,7 +123,6 @@ class Actor:
             hooks.counters.begin()
 
     def before(self, operation: Operation) -> None:
-        """Wait at the gate until the controller says go."""
         if self.abandoned:
             return self._refuse(operation)
         self._events.put((self.index, "gate", operation))
