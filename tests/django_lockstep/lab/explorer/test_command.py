@@ -250,9 +250,7 @@ def test_progress_is_said_on_a_terminal_and_only_there() -> None:
     terminal, pipe = Terminal(), StringIO()
     for stderr in (terminal, pipe):
         run(f"{HERE}.LOCKED", stderr=stderr)
-    first, counted, *_ = terminal.getvalue().split("\r")
-    assert first == f"1/1 {HERE}.LOCKED"
-    assert counted == f"{first}: 1 schedule"
+    assert f"1/1 {HERE}.LOCKED: 1 schedule" in terminal.getvalue()
     assert pipe.getvalue() == ""
 
 
