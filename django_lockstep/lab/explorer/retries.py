@@ -49,11 +49,12 @@ def play_next(session: ExplorationSession, schedule: Schedule, before: Trace | N
 
 def require_steered(session: ExplorationSession, first: Trace) -> None:
     """Raise `Nondeterminism` if sessions were opened that the explorer does not control."""
-    still_open, ended = session.untracked_sessions()
+    still_open, ended = _untracked(session)
     if ended and not still_open:  # after one more run it is certain, since all sessions of ours are counted by then
-        session.mark_sessions_known()
+        for server in session.servers:
+            server.sessions.mark_known()
         follow(session, first.actors, expected=first)
-        still_open, ended = session.untracked_sessions()
+        still_open, ended = _untracked(session)
     if still_open or ended:
         raise Nondeterminism(
             f"{max(still_open, ended)} sessions were opened outside of Django (by the driver itself, asynchronously or "
@@ -82,3 +83,9 @@ def play(session: ExplorationSession, schedule: Schedule, *, expected: Trace | N
                 raise
         session.controller.abandon()
     raise in_vain or Overtaken("The server never let waiters go on as the schedule says")
+
+
+def _untracked(session: ExplorationSession) -> tuple[int, int]:
+    """Return how many sessions outside of Django are open, and how many seem to have been."""
+    counts = [server.sessions.untracked() for server in session.servers]
+    return sum(now for now, _ in counts), sum(gone for _, gone in counts)
