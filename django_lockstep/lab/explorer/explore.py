@@ -6,7 +6,7 @@ import copy
 import functools
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -106,12 +106,8 @@ def explore(
         tree=tree,
         audit=conf.audit() if audit is None else audit,
     )
-    return _explore(scenario, options, load=load or functools.partial(copy.copy, scenario))
-
-
-def _explore(scenario: Scenario, options: ExploreOptions, *, load: Callable[[], Scenario]) -> Exploration:
     begun = time.monotonic()
-    workers = _workers(load, options)
+    workers = _workers(load or functools.partial(copy.copy, scenario), options)
     with exploration_session(scenario, options.session) as session:
         return session.run_until_stable(lambda: _attempt(session, options, workers=workers, begun=begun))
 
@@ -210,7 +206,10 @@ def _attempt(
     session: ExplorationSession, options: ExploreOptions, *, workers: Workers | None, begun: float
 ) -> Exploration:
     """Explore from the beginning. Raises `RestartSearch` when something is learned that makes earlier runs invalid."""
-    strategy = _make_strategy(list(session.scenario.actors.values()), options)
+    strategy: SearchStrategy = Search(reduce=options.reduction != "none")
+    if options.directed:
+        tables = () if options.directed is True else options.directed
+        strategy = DirectedSearch(list(session.scenario.actors.values()), tables=tables)
     tree = TreeBuilder() if options.tree else None
     tally = ExplorationTally(options=options, begun=begun, names=session.names, tree=tree)
     session.controller.limits = Limits(max_steps=session.options.max_steps, deadline=tally.deadline)
@@ -227,12 +226,6 @@ def _attempt(
         trouble = _run_schedules(session, strategy, tally=tally, workers=None)
         failure, trouble = _confirm_broken(session, tally, trouble)
     return tally.exploration(session, strategy, failure=failure, trouble=trouble)
-
-
-def _make_strategy(actors: Sequence[object], options: ExploreOptions) -> SearchStrategy:
-    if options.directed:
-        return DirectedSearch(actors, tables=() if options.directed is True else options.directed)
-    return Search(reduce=options.reduction != "none")
 
 
 def _run_schedules(

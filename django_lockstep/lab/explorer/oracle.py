@@ -145,7 +145,8 @@ class Oracle:
         labelled = {name: label_text(text, end.labels) for name, text in results.items()}
         form = canonical_state(state, results, end.labels)
         shown_state, shown_results = self._shown.setdefault(form, (with_labels(state, end.labels), labelled))
-        return Comparable(state=shown_state, results=shown_results, errors=_error_names(end.errors))
+        errors = {name: error_name(error) for name, error in end.errors.items()}
+        return Comparable(state=shown_state, results=shown_results, errors=errors)
 
     def _plain(self, end: RunResult) -> dict[str, str]:
         """Return the results that are compared as text."""
@@ -256,10 +257,6 @@ class Oracle:
                 if order not in self._serial:
                     self._serial[order] = self.comparable(end)
                 yield self._serial[order]
-
-
-def _error_names(errors: Mapping[str, BaseException]) -> dict[str, str]:
-    return {name: error_name(error) for name, error in errors.items()}
 
 
 def plain_results(results: Mapping[str, Any]) -> dict[str, str]:

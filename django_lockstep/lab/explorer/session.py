@@ -155,21 +155,18 @@ class ExplorationSession:
         self.reset()
         self.caches.restore()
         self.clock.reset()
-        fixture = self._call_set_up()
+        self.monitor.before_actors = True
+        try:
+            with self._naming_holders("set_up"):
+                fixture = self.scenario.set_up()
+        finally:
+            self.monitor.before_actors = False
         # Not before: rows of the set-up have the keys that they would have anyway, and the same in every run.
         for server in self.servers if self.marks_keys else ():
             server.tables.mark_keys()
         # After set_up, which may have cleared them.
         self._leftovers = describe_leftovers()
         return fixture
-
-    def _call_set_up(self) -> Any:
-        self.monitor.before_actors = True
-        try:
-            with self._naming_holders("set_up"):
-                return self.scenario.set_up()
-        finally:
-            self.monitor.before_actors = False
 
     @contextmanager
     def _naming_holders(self, code: str) -> Iterator[None]:

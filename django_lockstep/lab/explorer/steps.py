@@ -167,9 +167,9 @@ class Masker:
                 text = text.replace(secret, MASK)
         return text
 
-    def mask_row(self, row: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return a row that was read, with its secrets masked."""
-        return {name: None if value is None else self.mask(value) for name, value in row.items()}
+    def mask_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row with the secrets in its texts masked."""
+        return {name: self.mask(value) if isinstance(value, str) else value for name, value in row.items()}
 
     def mask_state(self, state: FinalState) -> FinalState:
         """Return the final state with its secrets masked."""
@@ -179,7 +179,4 @@ class Masker:
             for row in rows:
                 for name, value in row.items():
                     self.note(name, [value])
-        return {table: [self._values(row) for row in rows] for table, rows in state.items()}
-
-    def _values(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self.mask(value) if isinstance(value, str) else value for name, value in row.items()}
+        return {table: list(map(self.mask_row, rows)) for table, rows in state.items()}

@@ -16,7 +16,7 @@ from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, RunE
 from django_lockstep.lab.explorer.search.branches import State
 from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.schedules import SearchStrategy, parse_schedule, serial_order
-from django_lockstep.lab.explorer.search.tree import TreeBuilder, TreeLine
+from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.wording import counted
 
@@ -168,6 +168,10 @@ class ExplorationTally:
         if (self.deadlocks or trouble is not None) and any(actor.cannot_set for actor in session.controller.actors):
             reason = f"{reason.rstrip('.')}. {_CANNOT_SET}"
         outcomes = self._outcomes()
+        tree = None
+        if self.tree is not None and isinstance(strategy, Search):
+            positions: dict[Hashable, int] = {end: position for position, end in enumerate(outcomes)}
+            tree = self.tree.build(positions, finished=not strategy.left)
         return Exploration(
             verdict=verdict,
             reason=reason,
@@ -189,14 +193,8 @@ class ExplorationTally:
             seconds=time.monotonic() - self.begun,
             failure=failure,
             not_compared=session.oracle.not_compared,
-            tree=self._build_tree(strategy, list(outcomes)),
+            tree=tree,
         )
-
-    def _build_tree(self, strategy: SearchStrategy, ends: Sequence[tuple[object, ...]]) -> tuple[TreeLine, ...] | None:
-        if self.tree is None or not isinstance(strategy, Search):
-            return None
-        positions: dict[Hashable, int] = {end: position for position, end in enumerate(ends)}
-        return self.tree.build(positions, finished=not strategy.left)
 
     def _verdict(
         self, strategy: SearchStrategy, failure: Run | None, trouble: Nondeterminism | Stuck | None

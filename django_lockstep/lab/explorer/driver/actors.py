@@ -112,15 +112,12 @@ class Actor(Gate):
         if wrapper.alias in self.hooks:
             self.hooks.pop(wrapper.alias).remove()
         hooks = Hooks(wrapper, self, counts=True)
-        self._set_up(hooks)
-        self.hooks[wrapper.alias] = hooks
-
-    def _set_up(self, hooks: Hooks) -> None:
         # Each of them, also after one that this role may not set.
         taken = [hooks.send_out_of_band(part) for part in self._settings.split(";")]
         self.cannot_set = not all(taken)
         if hooks.counters is not None:
             hooks.counters.begin()
+        self.hooks[wrapper.alias] = hooks
 
     def before(self, operation: Operation) -> None:
         if self.abandoned:

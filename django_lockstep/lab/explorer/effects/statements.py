@@ -43,7 +43,9 @@ class InsertedKeys:
             if any(number >= len(arguments) for number in numbers):
                 return None
             values = [None if number == _NULL else arguments[number] for number in numbers]
-            if not all(value is None or _is_exact(value) for value in values):
+            # Of these types alone, whose subclasses may be sent as something else; the server reads 0x10 as 16.
+            types = {type(value) for value in values} - {type(None)}
+            if not types <= {int, str, UUID} or any(_OTHER_BASE.match(str(value)) for value in values):
                 return None
             if not (index.nulls_distinct and None in values):
                 number = zlib.crc32("|".join(map(_normalized, values)).encode())
@@ -77,11 +79,6 @@ def _operands(index: UniqueIndex, values: Mapping[str, Any]) -> tuple[int, ...] 
     numbers = [_NULL if isinstance(node, exp.Null) else parameter(node) for node in nodes]
     complete = tuple(number for number in numbers if number is not None)
     return complete if complete and len(complete) == len(numbers) else None
-
-
-def _is_exact(value: Any) -> bool:
-    # Of these types alone, whose subclasses may be sent as something else; the server reads 0x10 as 16.
-    return type(value) in (int, str, UUID) and not _OTHER_BASE.match(str(value))
 
 
 def _normalized(value: Any) -> str:

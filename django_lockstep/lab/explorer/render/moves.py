@@ -51,7 +51,8 @@ def moves_of(run: Run) -> Iterator[ShownMove]:
     names = {run.schedule[step.begun]: actor_title(step.actor, run) for step in run.steps}
     for number, letter in enumerate(run.schedule):
         step = sent.get(number)
-        held = {actor: _locks(run, actor, number) for actor in actors_of(run)}
+        locks = [(lock.actor, f"{lock.what} ({lock.strength})") for lock in run.held if lock.move == number]
+        held = {actor: [text for holder, text in locks if holder == actor] for actor in actors_of(run)}
         yield ShownMove(
             number=number + 1,
             letter=letter,
@@ -62,14 +63,10 @@ def moves_of(run: Run) -> Iterator[ShownMove]:
             result=describe_result(step, run) if step else "",
             wait=describe_wait(step) if step and step.waited_for else "",
             woken=tuple(ended.actor for ended in run.steps if ended.begun < number == ended.ended),
-            held={actor: locks for actor, locks in held.items() if locks},
+            held={actor: texts for actor, texts in held.items() if texts},
             seen=_seen(run, number),
             swaps=tuple(swap for swap in run.swaps if swap.later == number),
         )
-
-
-def _locks(run: Run, actor: str, move: int) -> list[str]:
-    return [f"{lock.what} ({lock.strength})" for lock in run.held if (lock.move, lock.actor) == (move, actor)]
 
 
 def _seen(run: Run, move: int) -> dict[str, str]:

@@ -99,7 +99,11 @@ class Search:
                 # Fewest preemptions first: explanations of simple schedules are short.
                 actor = min(candidates, key=lambda actor: (node.cost(actor), actor))
                 node.running.add(actor)
-                return self._run_from(node, _beginning(node, actor))
+                path = itertools.pairwise(node.path)
+                before = [State(enabled=earlier.enabled, chosen=after.previous) for earlier, after in path]
+                # Branches that were taken earlier sleep in this one, until a move that they depend on wakes them.
+                fork = State(enabled=node.enabled, chosen=actor, sleep={**node.sleep, **node.done})
+                return self._run_from(node, [*before, fork])
         return None
 
     def add(self, branch: Branch) -> None:
@@ -181,13 +185,6 @@ class Search:
 
 def _open(node: _Node) -> set[int]:
     return node.backtrack - node.done.keys() - node.running - node.sleep.keys()
-
-
-def _beginning(node: _Node, actor: int) -> list[State]:
-    """Return the states from the first one to the node, at which this actor moves."""
-    before = [State(enabled=earlier.enabled, chosen=after.previous) for earlier, after in itertools.pairwise(node.path)]
-    # Branches that were taken earlier sleep in this one, until a move that they depend on wakes them.
-    return [*before, State(enabled=node.enabled, chosen=actor, sleep={**node.sleep, **node.done})]
 
 
 def _known_orders(path: Sequence[_Node], states: Sequence[State]) -> list[int]:
