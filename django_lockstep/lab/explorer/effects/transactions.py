@@ -234,8 +234,10 @@ class Transaction:
         if operation.refused and not waited:
             # The end of its transaction releases only what was taken before.
             return replace(touched, tried=touched.locks, locks=frozenset()), replace(statement, locks=frozenset())
-        if self._comes_too_late(statement, operation):
-            # Refused the row because of what was committed before, it has no part in any conflict.
+        alone = not (self._has_written or self._nested or _commits(statement, operation))
+        if operation.found_row_changed and alone and statement.only_row is not None:
+            # Refused the one row that it wanted because of what was committed before: at one snapshot it is so in every
+            # order, and it has no part in any conflict.
             row = {statement.only_row}
             access = self._access(operation)
             access = replace(access, read_set=frozenset(), dangerous=self._is_in_danger(self._named - row))
@@ -243,11 +245,6 @@ class Transaction:
             touched = replace(touched, locks=touched.locks - statement.row_locks, accesses=accesses)
             return touched, _without_effect(statement)
         return touched, statement
-
-    def _comes_too_late(self, statement: Statement, operation: Operation) -> bool:
-        """Whether the step was refused the one row that it wanted: at one snapshot it is so in every order."""
-        alone = not (self._has_written or self._nested or _commits(statement, operation))
-        return operation.found_row_changed and alone and statement.only_row is not None
 
     def _with_keys(self, operation: Operation) -> Statement:
         """Return the step's statement, of an INSERT with the unique keys that it adds instead of any key."""
@@ -270,19 +267,15 @@ class Transaction:
             return OPAQUE
         deferred = self._deferred if statement.kind == "COMMIT" else LOCAL
         serializable = self._is_serializable(operation)
+        # The order in which it places rows, of tables in which that is seen.
+        placed = {table for table, _ in statement.writes if statement.kind != "DELETE"}
+        order = ((((table, None), Mode.ORDER)) for table in placed & self._catalog.noted("unordered"))
         return Footprint(
             reads=statement.reads | deferred.reads,
-            locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)) | self._places(statement),
+            locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)).union(order),
             snapshot=self._is_first(statement) and self.at_one_snapshot(operation),
             accesses=frozenset({self._access(operation)}) if serializable else frozenset(),
         )
-
-    def _places(self, statement: Statement) -> frozenset[LockedKey]:
-        """Return what stands for the order in which it places rows, of tables in which that is seen."""
-        if statement.kind == "DELETE":
-            return frozenset()
-        tables = {table for table, _ in statement.writes} & self._catalog.noted("unordered")
-        return frozenset(((table, None), Mode.ORDER) for table in tables)
 
     def _access(self, operation: Operation) -> SerializableAccess:
         # As a whole, even if it found nothing or failed: elsewhere among the others it might not.

@@ -118,7 +118,12 @@ class Command(BaseCommand):
                 for number, (name, race) in enumerate(zip(names, races, strict=True), start=1)
             ]
             # Inside the block: the spec replays the schedule, for which the scratch database must still exist.
-            spec = _spec(races[0], reports[0], **common) if options["spec"] else ""
+            spec = ""
+            if options["spec"]:
+                # Of the given schedule, of the simplest wrong one, or of the one without preemption.
+                exploration = reports[0].exploration
+                wrong = exploration.failure if exploration else reports[0].runs[0]
+                spec = write_spec(races[0].scenario, wrong.schedule if wrong else "", **common).text
         self._show(reports, options)
         if options["spec"]:
             write_atomically(options["spec"], spec)
@@ -212,13 +217,6 @@ class Command(BaseCommand):
             self.stdout.write(text)
         else:
             write_atomically(path, text)
-
-
-def _spec(race: Race, report: RaceReport, **common: Any) -> str:
-    """Return the spec of the given schedule, of the simplest wrong one, or of the one without preemption."""
-    failure = report.exploration.failure if report.exploration else report.runs[0]
-    schedule = failure.schedule if failure else ""
-    return write_spec(race.scenario, schedule, **common).text
 
 
 @contextmanager
