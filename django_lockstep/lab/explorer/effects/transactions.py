@@ -269,7 +269,7 @@ class Transaction:
         serializable = self._is_serializable(operation)
         # The order in which it places rows, of tables in which that is seen.
         placed = {table for table, _ in statement.writes if statement.kind != "DELETE"}
-        order = ((((table, None), Mode.ORDER)) for table in placed & self._catalog.noted("unordered"))
+        order = (((table, None), Mode.ORDER) for table in placed & self._catalog.noted("unordered"))
         return Footprint(
             reads=statement.reads | deferred.reads,
             locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)).union(order),

@@ -165,5 +165,6 @@ def _circumstances(report: LoadReport) -> str:
     server = report.environment["database"] + (f" ({isolation})" if isolation != "read committed" else "")
     return (
         f"{', '.join([server, *report.versions])}. Each account opens with {load['opening_balance']} and may go "
-        f"{load['overdraft_limit']} below zero; amounts from {' to '.join(load['amounts'])}; seed {load['seed']}{think}."
+        f"{load['overdraft_limit']} below zero; "
+        f"amounts from {' to '.join(load['amounts'])}; seed {load['seed']}{think}."
     )
