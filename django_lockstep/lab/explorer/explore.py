@@ -220,8 +220,10 @@ def _attempt(
     if not (exploration.verdict == "holds" and options.audit and options.reduction != "none"):
         return exploration
     if (missed := audit_search(session, tally, walks=options.audit)) is not None:
+        # Forget the runs of the search that has missed it; the next one leaves nothing out, and has no tree.
         strategy = Search(reduce=False)
-        tally.note_missed(missed[1])
+        tally.start_over()
+        tally.missed, tally.audited, tally.tree = missed[1], 0, None
         tally.add(missed[0], ())
         trouble = _run_schedules(session, strategy, tally=tally, workers=None)
         failure, trouble = _confirm_broken(session, tally, trouble)

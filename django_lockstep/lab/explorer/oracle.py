@@ -49,11 +49,6 @@ class RunResult:
     labels: Labels = field(default_factory=dict)
     """What stands for keys that the database generated in this run: they depend on the schedule."""
 
-    @property
-    def shows_keys(self) -> bool:
-        """Whether one of these is in what an actor returned."""
-        return any(label_text(text, self.labels) != text for text in plain_results(self.results).values())
-
 
 @dataclass(frozen=True, slots=True)
 class Objection:

@@ -27,7 +27,7 @@ from django_lockstep.lab.explorer.errors import (
     TooManySteps,
 )
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions
-from django_lockstep.lab.explorer.oracle import Oracle, RunResult, describe_error, error_name
+from django_lockstep.lab.explorer.oracle import Oracle, RunResult, describe_error, error_name, plain_results
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.search.branches import Schedule
@@ -38,7 +38,7 @@ from django_lockstep.lab.explorer.tables.databases import (
     require_connections,
     require_disposable,
 )
-from django_lockstep.lab.explorer.tables.final_state import StateRow
+from django_lockstep.lab.explorer.tables.final_state import StateRow, label_text
 from django_lockstep.lab.explorer.watches import Watch
 from django_lockstep.lab.scenario import Scenario
 
@@ -226,8 +226,9 @@ class ExplorationSession:
             results={actor.name: actor.result for actor in actors if actor.error is None},
             errors={actor.name: actor.error for actor in actors if actor.error is not None},
         )
-        # To an invariant the order of the numbers may matter.
-        if self.scenario.judges_results and result.shows_keys:
+        # To an invariant that is given keys of new rows, the order of the numbers may matter.
+        texts = plain_results(result.results).values()
+        if self.scenario.judges_results and any(label_text(text, result.labels) != text for text in texts):
             for server in self.servers:
                 server.catalog.note("read", None)
         return result
@@ -385,7 +386,7 @@ def exploration_session(scenario: Scenario, options: SessionOptions) -> Iterator
         await_actors()
         # From here on every session that Django did not open counts as untracked.
         _for_servers(session, lambda server: server.sessions.mark_known())
-        session.controller.set_step_timeout(options.step_timeout)
+        session.controller.monitor.step_timeout = options.step_timeout
         session.caches = RowCaches(database, session.server(database).catalog)
         stack.callback(session.caches.close)
         if options.virtual_sleep:

@@ -17,7 +17,7 @@ from django_lockstep.lab.explorer.effects.statement_text import columns_of
 from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.oracle import error_name
 from django_lockstep.lab.explorer.results import Raised, Step, Swap
-from django_lockstep.lab.explorer.search.dpor import swapped_orders
+from django_lockstep.lab.explorer.search.dpor import Races
 from django_lockstep.lab.explorer.search.schedules import write_schedule
 from django_lockstep.lab.explorer.tables.final_state import FinalState
 
@@ -77,7 +77,7 @@ def build_swaps(trace: Trace) -> tuple[Swap, ...]:
     """Return the pairs of moves that can come in the other order, as far as it is known that an actor can move then."""
     swapped = (
         (earlier, later, actors)
-        for earlier, later, actors in swapped_orders(trace.moves)
+        for earlier, later, actors in Races((), trace.moves).swapped()
         if actors[earlier] in trace.enabled[earlier]
     )
     swaps = sorted([*swapped, *_other_winners(trace)])

@@ -120,13 +120,7 @@ class ExplorationTally:
         self.runs = self.redundant = self.deadlocks = self.unsteerable = 0
         self.observed = Observations()
         self.ends, self.counts, self.schedules, self.broken = {}, Counter(), set(), None
-        if self.tree is not None:
-            self.tree.clear()
-
-    def note_missed(self, missed: str) -> None:
-        """Forget the runs of a search that has missed this outcome; the next one leaves nothing out."""
-        self.start_over()
-        self.missed, self.audited, self.tree = missed, 0, None
+        self.tree = self.tree and TreeBuilder()
 
     def add(self, judged: JudgedRun, states: Sequence[State]) -> None:
         """Count a run that reached these states."""

@@ -128,9 +128,6 @@ class Store:
         if run is not None and run.active and run.token == token:
             self.put("stop", token)
 
-    def is_stopped(self, token: str) -> bool:
-        return bool(self.get("stop") == token)
-
     # What runs came to
 
     def keep(self, shown: ShownRace, *, schedule: str = "") -> None:

@@ -52,17 +52,17 @@ class Controller:
         self.polling: set[str] = set()
         """Statements of loops that poll, over all runs."""
         self._unwinding = Unwinding(self.actors, events=self.events, server=server)
-        self._monitor = WaitMonitor(
+        self.monitor = WaitMonitor(
             self.actors,
             events=self.events,
             server=server,
             on_wait=self._deadlock_policy.note_wait,
         )
-        self._monitor.step_timeout = step_timeout
+        self.monitor.step_timeout = step_timeout
         self._reset()
 
     def _reset(self, *, in_turn: bool = False) -> None:
-        self._state = self._monitor.state = RunState()
+        self._state = self.monitor.state = RunState()
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._commits = Commits()
         self._deadlock_policy.reset()
@@ -81,10 +81,6 @@ class Controller:
         """Whether several actors waited at a time in this run, or went on in an order that only the server knows."""
         return self._state.contended
 
-    def set_step_timeout(self, seconds: float) -> None:
-        """Set how many seconds one step may take without waiting for another actor."""
-        self._monitor.step_timeout = seconds
-
     def connect(self, alias: str) -> Callable[[], None]:
         """Start opening every actor's connection, all at the same time; return a function that waits for that.
 
@@ -94,7 +90,7 @@ class Controller:
             actor.start(actor.connect, alias)
             self._state.running.add(actor.index)
 
-        return self._monitor.wait_until_settled
+        return self.monitor.wait_until_settled
 
     # One run
 
@@ -119,7 +115,7 @@ class Controller:
             self._state.running.add(actor.index)
             # One after the other: code before the first statement runs without concurrency, in the same order each
             # time.
-            self._monitor.wait_until_settled()
+            self.monitor.wait_until_settled()
         if self.look is not None:
             self.look(-1, self._state.ready.keys())
         self._play(schedule, expected=expected)
@@ -168,7 +164,7 @@ class Controller:
         # A copy: the move is described by how it changed the waits.
         waiting = dict(self._state.waiting)
         self._begin(chosen, operation)
-        self._monitor.wait_until_settled()
+        self.monitor.wait_until_settled()
         move, contest = self._builder.build(chosen, was_waiting=waiting)
         touched = move.footprint if contest is None else move.footprint | contest.turn.footprint
         self._trace.yields += self._fairness.note(

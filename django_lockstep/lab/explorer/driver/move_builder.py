@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.driver.wait_monitor import RunState
-from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, FootprintKey, dependent
+from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, FootprintKey, Mode, dependent
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.errors import Overtaken
@@ -56,7 +56,10 @@ class MoveBuilder:
             actor=chosen,
             footprint=_union(parts),
             writes=statement.may_change,
-            tables=statement.changed_tables,
+            # But for those that an inserted row refers to.
+            tables=frozenset(table for (table, _), mode in statement.locks if mode is not Mode.KEY_SHARE).union(
+                table for table, _ in statement.writes
+            ),
             woken=woken if contest is None else woken | contest.contenders,
             contested=contest is not None,
             meets=meets,

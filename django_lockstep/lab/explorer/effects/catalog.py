@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -243,7 +243,8 @@ class Catalog:
         self.sequences: frozenset[str] = frozenset()
         """The names of all sequences."""
         self.functions = functions
-        self._facts: dict[str, set[Fact]] = defaultdict(set)
+        self.facts: dict[str, set[Fact]] = defaultdict(set)
+        """What statements do beyond their texts, by these without what differs from run to run."""
         self.most_row_locks = 2
         """How many rows of a table a SERIALIZABLE transaction locks singly, before the server locks pages, or all."""
         self._notes: dict[str, set[str]] = defaultdict(set)
@@ -291,7 +292,7 @@ class Catalog:
     @property
     def learned(self) -> frozenset[LearnedFact]:
         """What runs have shown: a word for what, the table of which it is true, and the statement, if it is of one."""
-        of_statements = {(*fact, template) for template, group in self._facts.items() for fact in group}
+        of_statements = {(*fact, template) for template, group in self.facts.items() for fact in group}
         return frozenset(of_statements.union((what, name, "") for what in _LEARNED for name in self.noted(what)))
 
     def learn(self, what: str, name: str, template: str = "") -> None:
@@ -299,21 +300,17 @@ class Catalog:
         for part in _LEARNED.get(what, ()):
             self.note(part, {name})
         if what not in _LEARNED:
-            self._facts[template].add((what, name))
+            self.facts[template].add((what, name))
         if what == "numbers":
             self.shared_sequences |= {name}
             self.parsed.clear()
-
-    def facts_of(self, template: str) -> Collection[Fact]:
-        """Return what the statement does beyond its text."""
-        return self._facts.get(template, ())
 
     def forget_learned(self) -> None:
         """Forget what runs have shown, for a new exploration with other statements."""
         if self._notes["rekeyed"] or self.shared_sequences != self._numbering_several:
             self.parsed.clear()
         self._notes.clear()
-        self._facts.clear()
+        self.facts.clear()
         self.shared_sequences = self._numbering_several
 
 

@@ -80,10 +80,6 @@ class Functions:
         """One whose effects the counters do not show, and that any statement may call; empty if there is none."""
         return min((self.uncounted[oid] for oid in self.unnamed & self.uncounted.keys()), default="")
 
-    def uncounted_among(self, names: Set[str]) -> list[str]:
-        """Return those of the functions that are called whose effects the counters do not show."""
-        return sorted(names & self.servers.union(self.uncounted.values()))
-
     def run_any(self, functions: Mapping[int, str], names: Set[str] = frozenset()) -> bool:
         """Whether one of these functions runs, because a statement calls it by its name or without that."""
         return not (self.unnamed.isdisjoint(functions) and names.isdisjoint(functions.values()))

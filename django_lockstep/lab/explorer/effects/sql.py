@@ -55,7 +55,7 @@ def parse_cached(operation: Operation, catalog: Catalog) -> Statement:
     """Return the operation's statement, parsed once."""
     if operation.statement is None:
         statement = _parse_remembered(operation, catalog)
-        discoveries = catalog.facts_of(operation.template)
+        discoveries = catalog.facts.get(operation.template)
         operation.statement = widened(statement, discoveries, catalog=catalog) if discoveries else statement
     return operation.statement
 
@@ -109,7 +109,8 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
         return _CHANGES_SESSION
     calls = {quoted or bare.lower() for quoted, bare in _CALL.findall(text)}
     functions = catalog.functions
-    uncounted = functions.uncounted_among(calls) or list(filter(None, [functions.hidden]))
+    uncounted = sorted(calls & functions.servers.union(functions.uncounted.values()))
+    uncounted = uncounted or list(filter(None, [functions.hidden]))
     counted = COUNTED.match(text)
     if counted is None or ";" in text or is_uncounted(text) or uncounted:
         return replace(UNKNOWN, reasons=frozenset(f"a statement calls {name}()" for name in uncounted[:1]))

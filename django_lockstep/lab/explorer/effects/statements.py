@@ -144,17 +144,6 @@ class Statement:
         """Whether it writes or locks, or may do so because it is not understood."""
         return self.kind == "UNKNOWN" or bool(self.writes or self.locks)
 
-    @property
-    def may_run_code(self) -> bool:
-        """Whether functions of the database's own that touch tables may run along with it, by triggers or otherwise."""
-        return self.kind == "UNKNOWN" or self.hidden or self.runs_code
-
-    @property
-    def changed_tables(self) -> frozenset[str]:
-        """The tables whose rows it writes or locks, but for those that an inserted row refers to."""
-        locked = {table for (table, _), mode in self.locks if mode is not Mode.KEY_SHARE}
-        return frozenset(locked | {table for table, _ in self.writes})
-
     @cached_property
     def locks_only_rows(self) -> bool:
         """Whether it locks nothing but `row_locks`, and those rows that these refer to."""

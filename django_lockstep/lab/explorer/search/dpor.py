@@ -38,7 +38,7 @@ class _Node:
     preempted: int
     """Preemptions before this state."""
     order: int = 0
-    """Which moves happen before the one that led here; see `_Races`."""
+    """Which moves happen before the one that led here; see `Races`."""
     running: set[int] = field(default_factory=set)
     """Actors of branches that are being run and begin here."""
     done: dict[int, Move] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Search:
         for reached, move in zip(nodes, moves, strict=False):
             reached.done.setdefault(move.actor, move)
         if self._reduce:
-            _Races(nodes, moves, orders=orders).add_backtracks(fresh)
+            Races(nodes, moves, orders=orders).add_backtracks(fresh)
         self._drop_finished(nodes)
 
     def _run_from(self, node: _Node | None, beginning: list[State]) -> Branch:
@@ -195,7 +195,7 @@ def _known_orders(path: Sequence[_Node], states: Sequence[State]) -> list[int]:
     return [node.order for node, _ in zip(path[1:], repeated, strict=False)]
 
 
-class _Races:
+class Races:
     """The happens-before relation of one run, and the races in it that could go the other way round.
 
     For each move a number has a bit set for every move that happens before it. ``orders`` are those of the first moves,
@@ -276,11 +276,3 @@ class _Races:
                 if self._reversible(earlier, later):
                     rest = [*range(earlier), *self._without(earlier, later)]
                     yield earlier, later, [self._moves[index].actor for index in rest]
-
-
-def swapped_orders(moves: Sequence[Move]) -> Iterator[tuple[int, int, list[int]]]:
-    """Yield the pairs of moves whose order may matter, with the actors of the moves that make the later one first.
-
-    They are those of one run. What follows the later move is left open.
-    """
-    return _Races((), moves).swapped()
