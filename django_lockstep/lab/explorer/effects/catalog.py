@@ -208,12 +208,8 @@ class TableFacts:
     """Sequences that number its rows."""
     hidden: frozenset[str] = frozenset()
     """Verbs along with which triggers, references or defaults may write other tables, or take any number."""
-    touching: frozenset[str] = frozenset()
-    """Verbs along with which triggers may touch tables."""
-    guards: frozenset[str] = frozenset()
-    """Verbs before which a trigger may change the row, or skip it."""
-    opaque: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
-    """Sentences on why a verb may do anything, by verb; other verbs are missing."""
+    triggers: TableTriggers = field(default_factory=TableTriggers, hash=False)
+    """What its triggers may do."""
     special: bool = False
     """Whether it is a view, has partitions or heirs, or rules."""
 
@@ -334,8 +330,6 @@ def _table(*row: Any, triggers: TableTriggers) -> TableFacts:
         children=frozenset(child for child, *_ in references),
         sequences=frozenset(sequences),
         hidden=frozenset({"INSERT", "UPDATE", "DELETE"} if computes else triggers.writing | acts),
-        touching=frozenset(triggers.touching),
-        guards=frozenset(triggers.guards),
-        opaque={verb: frozenset(sentences) for verb, sentences in triggers.anything.items()},
+        triggers=triggers,
         special=special,
     )

@@ -174,7 +174,7 @@ def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:
     if len(in_catalog) < len(tables) or any(table.special for table in in_catalog):
         return None
     verbs = ("INSERT", "UPDATE") if query.on_conflict else (query.verb,)
-    reasons = frozenset().union(*(table.opaque.get(verb, frozenset()) for table in in_catalog for verb in verbs))
+    reasons = frozenset().union(*(table.triggers.opaque.get(verb, ()) for table in in_catalog for verb in verbs))
     if reasons:
         return replace(UNKNOWN, reasons=reasons)
     keys = _keys(query, in_catalog[0], key, catalog) if len(in_catalog) == 1 else {None}
@@ -201,8 +201,8 @@ def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:
         unordered=_unordered(query, in_catalog) if None in keys else frozenset(),
         limit=query.limit,
         hidden=bool(in_catalog) and not in_catalog[0].hidden.isdisjoint(verbs),
-        guarded=bool(in_catalog) and not in_catalog[0].guards.isdisjoint(verbs),
-        runs_code=bool(in_catalog) and not in_catalog[0].touching.isdisjoint(verbs),
+        guarded=bool(in_catalog) and not in_catalog[0].triggers.guards.isdisjoint(verbs),
+        runs_code=bool(in_catalog) and not in_catalog[0].triggers.touching.isdisjoint(verbs),
         lookups=tuple(table for table, pk in rows if pk is not None),
         several_keys=len(keys) > 1,
     )

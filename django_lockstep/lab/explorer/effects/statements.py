@@ -56,7 +56,7 @@ class InsertedKeys:
 def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
     """Return the keys that an INSERT of one row into the table adds; None if they are not certain."""
     # A deferred constraint is checked, and waited for, at COMMIT. A trigger may set any key.
-    if table.indexes is None or table.deferred or "INSERT" in table.guards:
+    if table.indexes is None or table.deferred or "INSERT" in table.triggers.guards:
         return None
     if query.on_conflict or not query.inserts_one_row:
         return None
@@ -309,7 +309,7 @@ def _parent_locks(
 ) -> Locks:
     """Return the locks on the rows to which assigned values of columns refer; any row where they do not say which."""
     # A trigger may set another value than the statement says.
-    values = {} if verb in table.guards else dict(assigned)
+    values = {} if verb in table.triggers.guards else dict(assigned)
     locks = set()
     for reference in foreign_keys:
         node = values.get(reference.columns[0]) if reference.to_key and len(reference.columns) == 1 else None
