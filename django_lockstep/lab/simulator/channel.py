@@ -8,13 +8,12 @@ block this barrier: unlike ``multiprocessing.Barrier`` it has no lock that a kil
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import time
 from collections.abc import Callable, MutableSequence
 from multiprocessing.connection import Connection
 from typing import Any, Literal
-
-from django_lockstep.lab.workers.processes import parent_lives
 
 __all__ = ["Cancelled", "Message", "Task", "WorkerChannel", "idle"]
 
@@ -79,7 +78,9 @@ class WorkerChannel:
         if (now := time.monotonic()) < self._next_check:
             return False
         self._next_check = now + _PARENT_CHECK
-        return not parent_lives()
+        # The process that started this one; the fork server's own parent does not count.
+        parent = multiprocessing.parent_process()
+        return parent is not None and not parent.is_alive()
 
     def pause(self, seconds: float) -> None:
         """Sleep, but wake up for a request to stop."""
