@@ -23,7 +23,7 @@ __all__ = ["RaceProgress", "RacesRequest", "start_races"]
 
 _TIMEOUT = 15.0
 """Seconds after which a page's exploration starts no further schedule."""
-_MAX_SCHEDULES = 2000
+MAX_SCHEDULES = 2000
 """Schedules that a page's exploration runs at most."""
 
 
@@ -58,6 +58,8 @@ class RacesRequest:
     names: tuple[str, ...]
     schedule: str = ""
     """Empty to explore."""
+    max_schedules: int
+    """Schedules of each race."""
     specs: bool = True
     """Whether specs for isolationtester are made, each of which runs its schedule once more."""
     most: int = 4
@@ -87,6 +89,7 @@ def start_races(store: Store, names: Sequence[str], *, schedule: str = "", specs
         races=(ANOMALIES, *conf.races()),
         names=tuple(names),
         schedule=schedule,
+        max_schedules=MAX_SCHEDULES,
         specs=specs,
         most=most,
     )
@@ -123,7 +126,11 @@ class _RaceRun:
 
     def _explore(self, race: Race) -> None:
         exploration = explore(
-            race.scenario, max_schedules=_MAX_SCHEDULES, timeout=_TIMEOUT, stop_on_first=self._count, tree=True
+            race.scenario,
+            max_schedules=self.request.max_schedules,
+            timeout=_TIMEOUT,
+            stop_on_first=self._count,
+            tree=True,
         )
         runs = self._runs(race, exploration)
         serial: tuple[Run, ...] = ()
