@@ -102,7 +102,7 @@ class Watch:
         self._queries = {
             (alias, table): copy.first_rows_sql(_MOST_ROWS)
             for alias, table in written
-            if (copy := servers[alias].tables.copy_of(table)) is not None
+            if (copy := servers[alias].tables.copies.get(table)) is not None
         }
         self._held: list[HeldLock] = []
         self._seen: list[SeenRows] = []

@@ -19,6 +19,7 @@ from django_lockstep.lab.explorer.effects.footprints import (
     LockedKey,
     Mode,
     SerializableAccess,
+    any_same_row,
     dependent,
 )
 from django_lockstep.lab.explorer.effects.operations import Operation
@@ -94,7 +95,7 @@ class Transaction:
         self._named: frozenset[FootprintKey] = frozenset()
         """What it has read, before the server locks pages instead of rows."""
         self._since = 0
-        """When its snapshot was taken."""
+        """How many COMMITs there were when its snapshot was taken."""
         self._row_locks: dict[FootprintKey, Mode] = {}
         """Rows that are locked until the transaction ends, with the strength."""
         self._opaque = False
@@ -113,7 +114,7 @@ class Transaction:
         runs_code = statement.kind == "UNKNOWN" or statement.hidden or statement.runs_code
         operation.may_catch = self._catalog.functions.catch and runs_code
         if self._is_first(statement):
-            self._since = self._commits.count
+            self._since = len(self._commits.written)
         self._named |= _rows_read(statement)
         self._commits.may_be_any |= statement.kind == "UNKNOWN"
         self._catalog.note("read", statement.tables_read)
@@ -295,7 +296,8 @@ class Transaction:
         )
 
     def _is_in_danger(self, read: frozenset[FootprintKey]) -> bool:
-        return self._commits.have_written(self._locked(read), since=self._since)
+        rows, commits = self._locked(read), self._commits
+        return commits.may_be_any or any(any_same_row(written, rows) for written in commits.written[self._since :])
 
     @property
     def _has_written(self) -> bool:
@@ -350,7 +352,7 @@ class Transaction:
         # One that has failed would have published before the others; see `waiting`.
         publishes = self._writes if committed or _commits(statement, operation) else frozenset()
         if committed and publishes and self._is_serializable(operation):
-            self._commits.add(self._entered)
+            self._commits.written.append(self._entered)
         # ROLLBACK TO SAVEPOINT releases only what was locked since the savepoint, which is not told apart here. A
         # dependence too many costs a schedule, one too few a verdict.
         return Footprint(publishes=publishes, releases=self._locks)
