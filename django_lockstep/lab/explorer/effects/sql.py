@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from django_lockstep.lab.explorer.effects.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.effects.counted import COUNTED, widened
-from django_lockstep.lab.explorer.effects.footprints import ADVISORY, FootprintKey, LockedKey, Mode
+from django_lockstep.lab.explorer.effects.footprints import ADVISORY, FootprintKey, Mode
 from django_lockstep.lab.explorer.effects.introspection import is_uncounted
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.queries import Query, identifier, only, parameter, read_text
@@ -192,7 +192,12 @@ def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:
     # A row that is joined may come back several times, and one that a subquery locks not at all.
     plain = query.verb == "SELECT" and query.tree.args.get("locks") and len(modes) == 1 and not query.joins
     row_locks = locks if plain else frozenset() if modes else statement.row_locks
-    locks |= statement.locks | _advisory_locks(query, key)
+    # Advisory locks are row locks of one table; those of names, which the server hashes, may be any.
+    locks |= statement.locks.union(
+        ((ADVISORY, key(arguments[0]) if len(arguments) == 1 else None), _ADVISORY[name])
+        for name, arguments in query.calls
+        if name in _ADVISORY
+    )
     return replace(
         statement,
         locks=locks,
@@ -205,15 +210,6 @@ def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:
         runs_code=bool(in_catalog) and not in_catalog[0].triggers.touching.isdisjoint(verbs),
         lookups=tuple(table for table, pk in rows if pk is not None),
         several_keys=len(keys) > 1,
-    )
-
-
-def _advisory_locks(query: Query, key: Key) -> frozenset[LockedKey]:
-    """Return advisory locks as row locks of one table; those of names, which the server hashes, may be any."""
-    return frozenset(
-        ((ADVISORY, key(arguments[0]) if len(arguments) == 1 else None), _ADVISORY[name])
-        for name, arguments in query.calls
-        if name in _ADVISORY
     )
 
 
