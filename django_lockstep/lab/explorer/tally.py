@@ -158,7 +158,11 @@ class ExplorationTally:
         """Return the verdict; ``failure`` is the simplest wrong run, ``trouble`` what ended the search early."""
         verdict, reason = self._verdict(strategy, failure, trouble)
         if verdict == "broken" and failure is not None and session.scenario.invariant is not None:
-            reason += _serial_order(failure, session.names)
+            order = serial_order(parse_schedule(failure.schedule, actors=len(session.names)))
+            if len(order) > 1:  # no actor interrupts another
+                turns = " then ".join(session.names[actor] for actor in order)
+                why = "the invariant or the set-up is wrong, or no race is needed"
+                reason += f". {turns}, one after the other, ends so: {why}"
         if (self.deadlocks or trouble is not None) and any(actor.cannot_set for actor in session.controller.actors):
             reason = f"{reason.rstrip('.')}. {_CANNOT_SET}"
         outcomes = self._outcomes()
@@ -262,15 +266,6 @@ class ExplorationTally:
         if self.runs and not observed.succeeded:
             return f"nothing was raced: no actor succeeded: they raised {_listed(observed.failed)} in {everywhere}"
         return ""
-
-
-def _serial_order(run: Run, names: Sequence[str]) -> str:
-    """Return what to say of a wrong run in which no actor interrupts another; nothing of others."""
-    order = serial_order(parse_schedule(run.schedule, actors=len(names)))
-    if len(order) < 2:
-        return ""
-    turns = " then ".join(names[actor] for actor in order)
-    return f". {turns}, one after the other, ends so: the invariant or the set-up is wrong, or no race is needed"
 
 
 def _simplicity(run: Run) -> tuple[int, int, str]:

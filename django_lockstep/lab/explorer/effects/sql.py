@@ -148,7 +148,10 @@ def _parse_parts(parts: Iterable[Query], key: Key, catalog: Catalog) -> Statemen
         # Which rows the name of a part means depends on its place if a table has it, too.
         if catalog.get(query.name) is not None or not query.verb:
             return None
-        if _outlives(query):
+        # It makes a table, or changes a setting beyond the transaction.
+        settings = [arguments[2:] for name, arguments in query.calls if name == "set_config"]
+        lasts = any(not (len(args) == 1 and isinstance(args[0], exp.Boolean) and args[0].this) for args in settings)
+        if lasts or query.tree.find(exp.Into) is not None:
             return UNKNOWN
         statement = _parse_query(query, key, catalog)
         if statement is None:
@@ -158,13 +161,6 @@ def _parse_parts(parts: Iterable[Query], key: Key, catalog: Catalog) -> Statemen
         return statements[0]
     kind = next((part.kind for part in statements if part.kind != "SELECT"), "SELECT")
     return merge(kind, statements) if statements else None
-
-
-def _outlives(query: Query) -> bool:
-    """Whether it makes a table, or changes a setting beyond the transaction."""
-    values = [arguments[2:] for name, arguments in query.calls if name == "set_config"]
-    lasts = any(not (len(args) == 1 and isinstance(args[0], exp.Boolean) and args[0].this) for args in values)
-    return lasts or query.tree.find(exp.Into) is not None
 
 
 def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:

@@ -124,7 +124,11 @@ class Search:
             return
         # Races between the moves before were looked for after earlier runs.
         fresh = max(0, len(nodes) - 1)
-        orders = _known_orders(nodes, branch.states)
+        # What earlier runs have shown of the happens-before relation between the moves on the path.
+        repeated = itertools.takewhile(
+            lambda step: step[0].done.get(step[1].chosen) == step[1].move, zip(nodes, branch.states, strict=False)
+        )
+        orders = [node.order for node, _ in zip(nodes[1:], repeated, strict=False)]
         if node is not None:
             node.running.remove(branch.states[fresh].chosen)
         for state in branch.states[len(nodes) :]:
@@ -185,14 +189,6 @@ class Search:
 
 def _open(node: _Node) -> set[int]:
     return node.backtrack - node.done.keys() - node.running - node.sleep.keys()
-
-
-def _known_orders(path: Sequence[_Node], states: Sequence[State]) -> list[int]:
-    """Return what earlier runs have shown of the happens-before relation between the moves on a path."""
-    repeated = itertools.takewhile(
-        lambda step: step[0].done.get(step[1].chosen) == step[1].move, zip(path, states, strict=False)
-    )
-    return [node.order for node, _ in zip(path[1:], repeated, strict=False)]
 
 
 class Races:
