@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Any
 
@@ -263,16 +262,21 @@ def race_name(anomaly: str, level: str) -> str:
 
 
 def _race(anomaly: Anomaly, level: str) -> Race:
+    def not_shown(_: None, results: Mapping[str, Any], errors: Mapping[str, BaseException]) -> None:
+        # A transaction that failed for another reason was never exposed to the anomaly.
+        others = {name: error for name, error in errors.items() if sqlstate_of(error) not in REFUSALS}
+        if others:
+            raise AssertionError(f"transactions failed with {others}")
+        if anomaly.shown_by(results, items_at_the_end()):
+            raise AssertionError(f"{anomaly.name}, {anomaly.title}: {anomaly.text}")
+
     return Race(
         name=race_name(anomaly.name, level),
         text=f"{anomaly.title}: {anomaly.text}",
         scenario=Scenario(
             set_up=make_items,
-            actors={
-                name: _transaction(program, level=level)
-                for name, program in zip(ascii_uppercase, anomaly.programs, strict=False)
-            },
-            invariant=_not_shown(anomaly),
+            actors=[_transaction(program, level=level) for program in anomaly.programs],
+            invariant=not_shown,
             observe=lambda _: items_at_the_end(),
             prepare=make_table,
         ),
@@ -292,18 +296,6 @@ def _transaction(program: Program, *, level: str) -> Callable[[None], Any]:
             return None
 
     return act
-
-
-def _not_shown(anomaly: Anomaly) -> Callable[[None, Mapping[str, Any], Mapping[str, BaseException]], None]:
-    def check(_: None, results: Mapping[str, Any], errors: Mapping[str, BaseException]) -> None:
-        # A transaction that failed for another reason was never exposed to the anomaly.
-        others = {name: error for name, error in errors.items() if sqlstate_of(error) not in REFUSALS}
-        if others:
-            raise AssertionError(f"transactions failed with {others}")
-        if anomaly.shown_by(results, items_at_the_end()):
-            raise AssertionError(f"{anomaly.name}, {anomaly.title}: {anomaly.text}")
-
-    return check
 
 
 RACES: Mapping[str, Race] = MappingProxyType(

@@ -94,7 +94,11 @@ class Scenario:
         try:
             held = self.invariant(*arguments)
         except AssertionError as error:
-            return f"The invariant does not hold: {_message(error)}"
+            # Without a message, its line of code. Addresses, which pytest's messages name, differ between runs; what
+            # two runs say of one schedule must not.
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            message = _ADDRESS.sub("", str(error)) or frame.line or type(error).__name__
+            return f"The invariant does not hold: {message}"
         return "" if held is None or held else "The invariant does not hold"
 
 
@@ -129,10 +133,3 @@ def _takes_three(invariant: Invariant) -> bool:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     # Parameters with defaults are often used to bind the variable of a loop.
     return sum(parameter.kind in positional and parameter.default is parameter.empty for parameter in parameters) == 3
-
-
-def _message(error: AssertionError) -> str:
-    """Return the assertion's message, or its line of code if it has none."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    # Addresses, which pytest's messages name, differ between runs; what two runs say of one schedule must not.
-    return _ADDRESS.sub("", str(error)) or frame.line or type(error).__name__

@@ -18,10 +18,10 @@ from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import RestartSearch, TooManySteps
 from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.retries import follow, learn_differences, play_next
-from django_lockstep.lab.explorer.search.branches import Move, State, related
+from django_lockstep.lab.explorer.search.branches import Schedule, related
 from django_lockstep.lab.explorer.search.schedules import parse_schedule
 from django_lockstep.lab.explorer.session import ExplorationSession
-from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, judge_run, outcome_key
+from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, judge_run
 
 _MOST_PAIRS = 3
 """Pairs of steps that a report names."""
@@ -54,13 +54,11 @@ class _Node:
         return is_new
 
 
-class RandomWalk:
+class RandomWalk(Schedule):
     """Chooses any of the actors that can move, at each step; the same ones again for the same seed.
 
     As far as it can it goes where not every schedule was run: ``runs`` are those until now.
     """
-
-    states: Sequence[State] = ()
 
     def __init__(self, seed: str, *, runs: _Node) -> None:
         self._seed = seed
@@ -68,63 +66,44 @@ class RandomWalk:
         self.begin()
 
     def begin(self) -> None:
-        """Start the walk, or start it again."""
         self._random = random.Random(self._seed)
         self._node = self._runs
 
     def choose(self, enabled: Collection[int]) -> int:
-        """Return the actor that moves."""
         after = self._node.after
         fresh = [actor for actor in sorted(enabled) if actor not in after or not after[actor].exhausted]
         chosen = self._random.choice(fresh or sorted(enabled))
         self._node = after.get(chosen, _Node())
         return chosen
 
-    def record(self, move: Move) -> None:
-        """Do nothing: the trace has all moves."""
 
-    def give_up(self) -> None:
-        """Do nothing: another walk takes its place."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
-    """What the walks have shown."""
-
-    walks: int
-    """Schedules that the search had not run, and that ended as one of its own."""
-    missed: str = ""
-    """An outcome that the search does not have, with its schedule and why that was left out; empty if there is none."""
-    judged: JudgedRun | None = None
-    """The walk that ended so."""
-    traced: TracedResult | None = None
-    """How it ended."""
-
-
-def audit_search(session: ExplorationSession, tally: ExplorationTally, *, walks: int) -> Audit:
+def audit_search(session: ExplorationSession, tally: ExplorationTally, *, walks: int) -> tuple[JudgedRun, str] | None:
     """Walk through schedules that the search has not run, until so many are found or twice as many were tried.
 
-    Raises `RestartSearch` if a walk shows something on which the search's footprints depend.
+    Those that have ended as one of its own are counted in the tally. Returns the first other one, with its schedule in
+    words and why that was left out. Raises `RestartSearch` if a walk shows something on which the search's footprints
+    depend.
     """
     # The same search is audited by the same walks each time: a verdict must not change from run to run.
     seed = f"{len(session.names)} actors, {tally.runs} schedules"
     runs = _Node()
     for schedule in tally.schedules:
         runs.add(parse_schedule(schedule, actors=len(session.names)))
-    ended = 0
     for number in range(2 * walks):
         out_of_time = tally.deadline is not None and time.monotonic() >= tally.deadline
-        if ended == walks or runs.exhausted or out_of_time:
+        if tally.audited == walks or runs.exhausted or out_of_time:
             break
         walk = RandomWalk(f"{seed}, walk {number}", runs=runs)
-        result = _walk(session, walk)
-        if result is None or not runs.add(result[1].actors, result[1].enabled):
+        traced = _walk(session, walk)
+        if traced is None or not runs.add(traced[1].actors, traced[1].enabled):
             continue
-        if (judged := _judge_unknown(session, tally, *result)) is not None:
-            missed = _describe(session, judged, result[1], seed=f"{seed}, walk {number}")
-            return Audit(walks=ended, missed=missed, judged=judged, traced=result)
-        ended += 1
-    return Audit(walks=ended)
+        judged = judge_run(session, traced[1], traced[0])
+        if judged.key not in tally.ends:
+            # What differs when the walk is repeated differs without any race.
+            learn_differences(session, traced, follow(session, traced[1].actors))
+            return judged, _describe(session, judged, traced[1], seed=f"{seed}, walk {number}")
+        tally.audited += 1
+    return None
 
 
 def _walk(session: ExplorationSession, walk: RandomWalk) -> tuple[RunResult, Trace] | None:
@@ -140,18 +119,6 @@ def _walk(session: ExplorationSession, walk: RandomWalk) -> tuple[RunResult, Tra
     if session.learned_facts > trace.learned_facts:
         raise RestartSearch
     return result, trace
-
-
-def _judge_unknown(
-    session: ExplorationSession, tally: ExplorationTally, result: RunResult, trace: Trace
-) -> JudgedRun | None:
-    """Return the run, judged, if the search does not have its outcome; None if it has."""
-    judged = judge_run(session, trace, result)
-    if judged.run is None or outcome_key(judged, judged.run) in tally.ends:
-        return None
-    # What differs when the walk is repeated differs without any race.
-    learn_differences(session, (result, trace), follow(session, trace.actors))
-    return judged
 
 
 def _describe(session: ExplorationSession, judged: JudgedRun, trace: Trace, *, seed: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -105,12 +106,8 @@ def explore(
         tree=tree,
         audit=conf.audit() if audit is None else audit,
     )
-    return _explore(scenario, options, load=load or functools.partial(_itself, scenario))
-
-
-def _explore(scenario: Scenario, options: ExploreOptions, *, load: Callable[[], Scenario]) -> Exploration:
     begun = time.monotonic()
-    workers = _workers(load, options)
+    workers = _workers(load or functools.partial(copy.copy, scenario), options)
     with exploration_session(scenario, options.session) as session:
         return session.run_until_stable(lambda: _attempt(session, options, workers=workers, begun=begun))
 
@@ -185,13 +182,13 @@ def runs_to_draw(scenario: Scenario, exploration: Exploration, *, most: int = 4,
 
 def _with_rows(run: Run, session: ExplorationSession, trace: Trace) -> Run:
     """Run the schedule once more, and add what is seen and locked after each move; nothing if it goes another way."""
-    with session.watching(trace) as (rows, locks):
+    with session.watching(trace) as watch:
         try:
             _, again = follow(session, trace.actors, expected=trace)
         except (Nondeterminism, ScheduleError):
             session.controller.abandon()
             return run
-    return replace(run, seen=rows.seen(), held=locks.held()) if again.actors == trace.actors else run
+    return replace(run, seen=watch.seen(), held=watch.held()) if again.actors == trace.actors else run
 
 
 def _workers(load: Callable[[], Scenario], options: ExploreOptions) -> Workers | None:
@@ -199,17 +196,20 @@ def _workers(load: Callable[[], Scenario], options: ExploreOptions) -> Workers |
     if options.processes == 1 and options.cluster is None:
         return None
     # Here, because few explorations need what starts processes, and every one would import it.
-    from django_lockstep.lab.explorer.processes import ExplorerConfig, make_workers
+    from django_lockstep.lab.explorer.processes import ExplorerConfig, Workers
 
     config = ExplorerConfig(load=load, options=options.session)
-    return make_workers(config, size=options.processes, cluster=options.cluster)
+    return Workers(config, size=options.processes, cluster=options.cluster)
 
 
 def _attempt(
     session: ExplorationSession, options: ExploreOptions, *, workers: Workers | None, begun: float
 ) -> Exploration:
     """Explore from the beginning. Raises `RestartSearch` when something is learned that makes earlier runs invalid."""
-    strategy = _make_strategy(list(session.scenario.actors.values()), options)
+    strategy: SearchStrategy = Search(reduce=options.reduction != "none")
+    if options.directed:
+        tables = () if options.directed is True else options.directed
+        strategy = DirectedSearch(list(session.scenario.actors.values()), tables=tables)
     tree = TreeBuilder() if options.tree else None
     tally = ExplorationTally(options=options, begun=begun, names=session.names, tree=tree)
     session.controller.limits = Limits(max_steps=session.options.max_steps, deadline=tally.deadline)
@@ -219,21 +219,15 @@ def _attempt(
     # What nothing was left out of needs no audit, and what proves nothing has none.
     if not (exploration.verdict == "holds" and options.audit and options.reduction != "none"):
         return exploration
-    audit = audit_search(session, tally, walks=options.audit)
-    tally.audited = audit.walks
-    if audit.judged is not None:
+    if (missed := audit_search(session, tally, walks=options.audit)) is not None:
+        # Forget the runs of the search that has missed it; the next one leaves nothing out, and has no tree.
         strategy = Search(reduce=False)
-        tally.note_missed(audit.missed)
-        tally.add(audit.judged, (), traced=audit.traced)
+        tally.start_over()
+        tally.missed, tally.audited, tally.tree = missed[1], 0, None
+        tally.add(missed[0], ())
         trouble = _run_schedules(session, strategy, tally=tally, workers=None)
         failure, trouble = _confirm_broken(session, tally, trouble)
     return tally.exploration(session, strategy, failure=failure, trouble=trouble)
-
-
-def _make_strategy(actors: Sequence[object], options: ExploreOptions) -> SearchStrategy:
-    if options.directed:
-        return DirectedSearch(actors, tables=() if options.directed is True else options.directed)
-    return Search(reduce=options.reduction != "none")
 
 
 def _run_schedules(
@@ -301,7 +295,7 @@ def _search(
             tally.start_over()
             first = before = None
             continue
-        tally.add(judged, schedule.states, traced=traced)
+        tally.add(judged, schedule.states)
         strategy.add(schedule)
     return first
 
@@ -316,10 +310,9 @@ def _confirm_broken(
     """Return the simplest wrong run, replayed with the values read, and what ended the search early."""
     if tally.broken is None or trouble is not None:
         return tally.broken and tally.broken[0], trouble
-    failure, judged, before = tally.broken
+    failure, judged = tally.broken
     try:
-        # Another process cannot send how it ended: its objects may be of any class.
-        before = before or follow(session, parse_schedule(failure.schedule, actors=len(session.names)))
+        before = judged.traced or follow(session, parse_schedule(failure.schedule, actors=len(session.names)))
         return _confirm(session, failure, judged=judged, before=before)
     except ScheduleError as error:
         return failure, Nondeterminism(f"Schedule {failure.schedule} could not be repeated: {error}\n{CAUSES}")
@@ -341,14 +334,10 @@ def _confirm(
         learn_differences(session, before, (ended, trace))
         again = session.judge(ended, trace)
         # With an invariant, only its answer is compared: passwords and the like may differ.
-        alike = session.scenario.invariant is not None or session.oracle.key(ended) == judged.key
+        alike = session.scenario.invariant is not None or (session.oracle.key(ended), again.holds) == judged.key
         if alike and not again.holds and (again.errors, again.schedule) == (failure.errors, failure.schedule):
             return again, None
     return failure, Nondeterminism(
         f"Schedule {failure.schedule} ended differently when it was repeated.\nThen: {failure.in_words}\n"
         f"Now:  {again.in_words}\n{CAUSES}"
     )
-
-
-def _itself(scenario: Scenario) -> Scenario:
-    return scenario

@@ -49,11 +49,6 @@ class RunResult:
     labels: Labels = field(default_factory=dict)
     """What stands for keys that the database generated in this run: they depend on the schedule."""
 
-    @property
-    def shows_keys(self) -> bool:
-        """Whether one of these is in what an actor returned."""
-        return any(label_text(text, self.labels) != text for text in plain_results(self.results).values())
-
 
 @dataclass(frozen=True, slots=True)
 class Objection:
@@ -141,19 +136,17 @@ class Oracle:
 
     def comparable(self, end: RunResult) -> Comparable:
         """Return what is compared: the same for ends that differ in generated keys and ignored columns alone."""
-        state, results = without_columns(end.state, self._ignored), self._plain(end)
+        state = without_columns(end.state, self._ignored)
+        returned = {name: result for name, result in end.results.items() if _RESULT.format(name) not in self._ignored}
+        for name, result in returned.items():
+            if isinstance(result, Response) and _LOCATION.format(name) in self._ignored:
+                returned[name] = replace(result, location="")
+        results = plain_results(returned)
         labelled = {name: label_text(text, end.labels) for name, text in results.items()}
         form = canonical_state(state, results, end.labels)
         shown_state, shown_results = self._shown.setdefault(form, (with_labels(state, end.labels), labelled))
-        return Comparable(state=shown_state, results=shown_results, errors=_error_names(end.errors))
-
-    def _plain(self, end: RunResult) -> dict[str, str]:
-        """Return the results that are compared as text."""
-        results = {name: result for name, result in end.results.items() if _RESULT.format(name) not in self._ignored}
-        for name, result in results.items():
-            if isinstance(result, Response) and _LOCATION.format(name) in self._ignored:
-                results[name] = replace(result, location="")
-        return plain_results(results)
+        errors = {name: error_name(error) for name, error in end.errors.items()}
+        return Comparable(state=shown_state, results=shown_results, errors=errors)
 
     def learn(self, first: RunResult, second: RunResult) -> bool:
         """Note what differs between two results of the same schedule; return whether that is new."""
@@ -256,10 +249,6 @@ class Oracle:
                 if order not in self._serial:
                     self._serial[order] = self.comparable(end)
                 yield self._serial[order]
-
-
-def _error_names(errors: Mapping[str, BaseException]) -> dict[str, str]:
-    return {name: error_name(error) for name, error in errors.items()}
 
 
 def plain_results(results: Mapping[str, Any]) -> dict[str, str]:

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.queues import SimpleQueue
 
 import django
@@ -47,40 +47,33 @@ _GRACE = 2.0
 """Seconds that workers have for the runs in hand when the search has ended; then they are killed."""
 
 
-def make_workers(config: ExplorerConfig, *, size: int, cluster: str | None = None) -> Workers:
-    """Return what explores with so many workers, or with those of the cluster.
-
-    Raises `NotExplorable` if workers cannot have databases of their own, or not this scenario.
-    """
-    alias = config.options.database
-    if not is_scratch(connections[alias]):
-        raise NotExplorable(
-            f"Several processes explore scratch databases only, of which each has its own, and {alias!r} is not one: "
-            "use `manage.py explore NAME --processes N` without --database"
-        )
-    try:
-        pickle.dumps(config)
-    except Exception as error:
-        raise NotExplorable(
-            "Several processes explore only what each of them can load: name the race for `manage.py explore NAME "
-            "--processes N`, or make the scenario of functions of modules, which can be pickled. This one cannot: "
-            f"{error}"
-        ) from error
-    if cluster is None:
-        return Workers(config=config, start=functools.partial(explorers_here, config, size))
-    return Workers(config=config, start=functools.partial(explorers_on_cluster, cluster, config))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """Which workers explore, and what."""
+    """Processes that explore: so many on this machine, or those of a cluster.
 
-    config: ExplorerConfig
-    start: Callable[[Learned], AbstractContextManager[tuple[Executor, int]]]
-    """Returns the executor, and how many tasks it does at a time."""
+    Raises `NotExplorable` if they cannot have databases of their own, or not this scenario.
+    """
 
-    seconds_alone: float = field(default_factory=lambda: _ALONE)
-    """How long to explore before workers are worth their start."""
+    def __init__(self, config: ExplorerConfig, *, size: int, cluster: str | None = None) -> None:
+        alias = config.options.database
+        if not is_scratch(connections[alias]):
+            raise NotExplorable(
+                f"Several processes explore scratch databases only, of which each has its own, and {alias!r} is not "
+                "one: use `manage.py explore NAME --processes N` without --database"
+            )
+        try:
+            pickle.dumps(config)
+        except Exception as error:
+            raise NotExplorable(
+                "Several processes explore only what each of them can load: name the race for `manage.py explore NAME "
+                "--processes N`, or make the scenario of functions of modules, which can be pickled. This one cannot: "
+                f"{error}"
+            ) from error
+        self.seconds_alone = _ALONE
+        self._start: Callable[[Learned], AbstractContextManager[tuple[Executor, int]]] = (
+            functools.partial(explorers_here, config, size)
+            if cluster is None
+            else functools.partial(explorers_on_cluster, cluster, config)
+        )
 
     def explore(self, session: ExplorationSession, *, search: Search, tally: ExplorationTally) -> None:
         """Play branches until none is left or a limit is reached; at the end no process and no database is left.
@@ -89,20 +82,18 @@ class Workers:
         end by themselves again and again, and as `explore` does.
         """
         lost: list[Branch] = []
-        cause: BrokenExecutor | None = None
         for _ in range(_MOST_DEATHS):
-            with self.start(session.learned) as (executor, size):
+            with self._start(session.learned) as (executor, size):
                 players = _Players(
                     executor=executor, size=size, session=session, search=search, tally=tally, waiting=lost
                 )
                 lost = players.play()
             if not lost:
                 return
-            cause = players.lost_by
         raise WorkerDied(
             f"{_MOST_DEATHS} times a process that explored has ended by itself, the last time with {len(lost)} "
             "schedules in hand. The logs of the server and of the system may say why: memory may have been short."
-        ) from cause
+        ) from players.lost_by
 
 
 @dataclass(slots=True, kw_only=True)
@@ -316,4 +307,4 @@ class _Worker:
         judged = judge_run(self._session, trace, ended)
         # After each run, because no worker knows which one is the last.
         require_steered(self._session, trace)
-        return judged
+        return replace(judged, traced=None)

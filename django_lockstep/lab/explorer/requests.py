@@ -50,7 +50,13 @@ def request_actor(method: Callable[..., Any], url: Any, *args: Any, **options: A
             return value(fixture) if callable(value) else value
 
         named = {name: given(value) for name, value in options.items()}
-        return _as_response(_of_copy(method)(given(url), *map(given, args), **named))
+        response = _of_copy(method)(given(url), *map(given, args), **named)
+        if not hasattr(response, "status_code"):
+            kind = type(response).__name__
+            raise TypeError(f"A request must return a response with status_code and content, not {kind}")
+        streaming = getattr(response, "streaming", False)
+        body = b"".join(response.streaming_content) if streaming else response.content
+        return Response(status=response.status_code, body=body, location=location_of(response))
 
     return send
 
@@ -82,14 +88,6 @@ def location_of(response: Any) -> str:
     """Return where the response redirects to; empty if it is no redirect."""
     headers = getattr(response, "headers", {})
     return str(headers.get("Location", "")) if 300 <= response.status_code < 400 else ""
-
-
-def _as_response(response: Any) -> Response:
-    if not hasattr(response, "status_code"):
-        raise TypeError(f"A request must return a response with status_code and content, not {type(response).__name__}")
-    streaming = getattr(response, "streaming", False)
-    body = b"".join(response.streaming_content) if streaming else response.content
-    return Response(status=response.status_code, body=body, location=location_of(response))
 
 
 @contextmanager

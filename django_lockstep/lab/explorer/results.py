@@ -16,6 +16,20 @@ SCHEMA_VERSION = 3
 Verdict = Literal["holds", "nothing found", "broken", "missed", "vacuous", "incomplete", "nondeterministic", "stuck"]
 
 
+class Data:
+    """A result that can be written as JSON."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts, lists, strings and numbers."""
+        return {"schema_version": SCHEMA_VERSION, **asdict(self)}  # type: ignore[call-overload]
+
+    def to_json(self) -> str:
+        """Return it as JSON with the schema's version."""
+        return json.dumps(self.to_dict(), indent=2)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One step of one actor, from its start to its end: whatever goes to the server.
@@ -160,7 +174,7 @@ class RunEnding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run(RunEnding):
+class Run(RunEnding, Data):
     """One run of a scenario under one schedule."""
 
     preemptions: int
@@ -180,14 +194,6 @@ class Run(RunEnding):
     held: tuple[HeldLock, ...] = ()
     """Which locks are held after each move, where that was asked for; not those of rows that are not committed yet."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts, lists, strings and numbers."""
-        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
-
-    def to_json(self) -> str:
-        """Return the run as JSON with the schema's version."""
-        return json.dumps(self.to_dict(), indent=2)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(RunEnding):
@@ -198,7 +204,7 @@ class Outcome(RunEnding):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exploration:
+class Exploration(Data):
     """The result of exploring a scenario."""
 
     verdict: Verdict
@@ -259,11 +265,3 @@ class Exploration:
     def passed(self) -> bool:
         """Whether the search came to its end and found nothing wrong; less than `ok` if it was directed."""
         return self.verdict in ("holds", "nothing found")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts, lists, strings and numbers."""
-        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
-
-    def to_json(self) -> str:
-        """Return the exploration as JSON with the schema's version."""
-        return json.dumps(self.to_dict(), indent=2)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, RestartSearch, ScheduleError
 from django_lockstep.lab.explorer.oracle import RunResult
-from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, Schedule
+from django_lockstep.lab.explorer.search.branches import Schedule
+from django_lockstep.lab.explorer.search.schedules import Follow
 from django_lockstep.lab.explorer.session import ExplorationSession
 
 _TURNS = 200
@@ -25,9 +25,7 @@ nondeterminism."""
 def follow(
     session: ExplorationSession, moves: Sequence[int], *, expected: Trace | None = None
 ) -> tuple[RunResult, Trace]:
-    fixture, trace = _retry_overtaken(
-        session, lambda in_turn: session.play(Follow(moves), expected=expected, in_turn=in_turn)
-    )
+    fixture, trace = play(session, Follow(moves), expected=expected)
     return session.result(fixture, trace), trace
 
 
@@ -40,21 +38,10 @@ def learn_differences(
         raise RestartSearch
 
 
-def play_copy(session: ExplorationSession, chooser: Chooser) -> Trace:
-    """Play the schedule of a chooser, each time that of another copy, so that it may have a state."""
-    _, trace = _retry_overtaken(session, lambda in_turn: session.play(copy.deepcopy(chooser), in_turn=in_turn))
-    return trace
-
-
 def play_next(session: ExplorationSession, schedule: Schedule, before: Trace | None) -> tuple[Any, Trace]:
     """Play the schedule; where the server never chooses as it would have to, the trace is an empty one."""
-
-    def again(in_turn: bool) -> tuple[Any, Trace]:
-        schedule.begin()
-        return session.play(schedule, expected=before, record=schedule.record, in_turn=in_turn)
-
     try:
-        return _retry_overtaken(session, again)
+        return play(session, schedule, expected=before)
     except Overtaken:
         schedule.give_up()
         return None, Trace(complete=False, unreached=True, learned_facts=session.learned_facts)
@@ -62,11 +49,12 @@ def play_next(session: ExplorationSession, schedule: Schedule, before: Trace | N
 
 def require_steered(session: ExplorationSession, first: Trace) -> None:
     """Raise `Nondeterminism` if sessions were opened that the explorer does not control."""
-    still_open, ended = session.untracked_sessions()
+    still_open, ended = _untracked(session)
     if ended and not still_open:  # after one more run it is certain, since all sessions of ours are counted by then
-        session.mark_sessions_known()
+        for server in session.servers:
+            server.sessions.mark_known()
         follow(session, first.actors, expected=first)
-        still_open, ended = session.untracked_sessions()
+        still_open, ended = _untracked(session)
     if still_open or ended:
         raise Nondeterminism(
             f"{max(still_open, ended)} sessions were opened outside of Django (by the driver itself, asynchronously or "
@@ -74,16 +62,17 @@ def require_steered(session: ExplorationSession, first: Trace) -> None:
         )
 
 
-def _retry_overtaken(session: ExplorationSession, play: Callable[[bool], tuple[Any, Trace]]) -> tuple[Any, Trace]:
+def play(session: ExplorationSession, schedule: Schedule, *, expected: Trace | None = None) -> tuple[Any, Trace]:
     """Play a schedule, and again if the server let waiters for one row go on in another order than they arrived.
 
-    ``play`` takes whether they must go on in that order, which the last try does not require.
+    The last try does not require that order.
     """
     others = 0
     in_vain: Overtaken | None = None
     for turn in range(1, _TURNS + 1):
+        schedule.begin()
         try:
-            return play(turn < _TURNS)
+            return session.play(schedule, expected=expected, in_turn=turn < _TURNS)
         except Overtaken as error:
             in_vain = error
         except (Nondeterminism, ScheduleError):
@@ -94,3 +83,9 @@ def _retry_overtaken(session: ExplorationSession, play: Callable[[bool], tuple[A
                 raise
         session.controller.abandon()
     raise in_vain or Overtaken("The server never let waiters go on as the schedule says")
+
+
+def _untracked(session: ExplorationSession) -> tuple[int, int]:
+    """Return how many sessions outside of Django are open, and how many seem to have been."""
+    counts = [server.sessions.untracked() for server in session.servers]
+    return sum(now for now, _ in counts), sum(gone for _, gone in counts)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, connections
@@ -27,34 +27,29 @@ from django_lockstep.lab.explorer.errors import (
     TooManySteps,
 )
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions
-from django_lockstep.lab.explorer.oracle import Oracle, RunResult, describe_error, error_name
+from django_lockstep.lab.explorer.oracle import Oracle, RunResult, describe_error, error_name, plain_results
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
-from django_lockstep.lab.explorer.search.branches import Move
-from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, write_schedule
+from django_lockstep.lab.explorer.search.branches import Schedule
+from django_lockstep.lab.explorer.search.schedules import Follow, write_schedule
 from django_lockstep.lab.explorer.steps import Masker, build_raised, build_steps, build_swaps
 from django_lockstep.lab.explorer.tables.databases import (
     require_committed_data,
     require_connections,
     require_disposable,
 )
-from django_lockstep.lab.explorer.tables.final_state import StateRow
-from django_lockstep.lab.explorer.watches import LockWatch, RowWatch, written_tables
+from django_lockstep.lab.explorer.tables.final_state import StateRow, label_text
+from django_lockstep.lab.explorer.watches import Watch
 from django_lockstep.lab.scenario import Scenario
 
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
-    """What runs have shown of the code under test, and other sessions have to know."""
+Learned = frozenset[tuple[str, ...]]
+"""What runs have shown of the code under test, and other sessions have to know: facts, each with a word for what first.
 
-    not_compared: frozenset[str]
-    """Columns that are not compared."""
-    polling: frozenset[str]
-    """Statements of loops that poll."""
-    tables: frozenset[tuple[str, str, str, str]]
-    """What was learned of tables and statements: an alias of the database, and the facts of its catalog."""
+``ignored`` columns, ``polling`` statements of loops; of tables and statements ``catalog``, an alias, a fact there.
+"""
 
 
 class ExplorationSession:
@@ -64,7 +59,7 @@ class ExplorationSession:
         self.scenario = scenario
         self.options = options
         self.oracle = Oracle(scenario, ignore=options.ignore, raises=options.raises, run_serially=self._run_serially)
-        self.caches: RowCaches | None = None
+        self.caches: RowCaches
         self.marks_keys = True
         """Whether keys of new rows are like no other number; not where a run is to be told with its numbers."""
         self._servers: dict[tuple[str, ...], Server] = {}
@@ -79,7 +74,7 @@ class ExplorationSession:
             step_timeout=max(options.step_timeout, STEP_TIMEOUT),
             victim=options.victim,
         )
-        self.monitor: SetupMonitor | None = None
+        self.monitor: SetupMonitor
         self._actors = {actor.thread: actor for actor in self.controller.actors}
         self.clock = VirtualClock({thread: actor.pause for thread, actor in self._actors.items()})
         self._thread = threading.current_thread()
@@ -104,7 +99,7 @@ class ExplorationSession:
             self._foreign_connections.append(
                 f"Thread {thread.name!r} opened its own connection to {connection.alias!r}"
             )
-        elif thread is self._thread and own and self.monitor is not None:
+        elif thread is self._thread and own and hasattr(self, "monitor"):
             self.monitor.connected(connection)
 
     def server(self, alias: str) -> Server:
@@ -118,10 +113,9 @@ class ExplorationSession:
 
     def play(
         self,
-        chooser: Chooser,
+        schedule: Schedule,
         *,
         expected: Trace | None = None,
-        record: Callable[[Move], None] = lambda move: None,
         in_turn: bool = False,
     ) -> tuple[Any, Trace]:
         """Put everything back, set up, and run the actors; return what ``set_up`` returned, and the trace.
@@ -134,14 +128,7 @@ class ExplorationSession:
         fixture = self.set_up()
         functions = list(self.scenario.actors.values())
         try:
-            trace = self.controller.run(
-                functions,
-                fixture,
-                chooser=chooser,
-                expected=expected,
-                record=record,
-                in_turn=in_turn,
-            )
+            trace = self.controller.run(functions, fixture, schedule=schedule, expected=expected, in_turn=in_turn)
         except Nondeterminism as error:
             # What a statement touches is compared as well: it may have been learned in this run that it is more.
             if self.learned_facts > learned and not isinstance(error, Overtaken):
@@ -166,26 +153,20 @@ class ExplorationSession:
     def set_up(self) -> Any:
         """Put everything back, and return what the scenario's ``set_up`` returns."""
         self.reset()
-        if self.caches is not None:
-            self.caches.restore()
+        self.caches.restore()
         self.clock.reset()
-        fixture = self._call_set_up()
+        self.monitor.before_actors = True
+        try:
+            with self._naming_holders("set_up"):
+                fixture = self.scenario.set_up()
+        finally:
+            self.monitor.before_actors = False
         # Not before: rows of the set-up have the keys that they would have anyway, and the same in every run.
-        for server in self._servers.values() if self.marks_keys else ():
+        for server in self.servers if self.marks_keys else ():
             server.tables.mark_keys()
         # After set_up, which may have cleared them.
         self._leftovers = describe_leftovers()
         return fixture
-
-    def _call_set_up(self) -> Any:
-        if self.monitor is None:
-            return self.scenario.set_up()
-        self.monitor.before_actors = True
-        try:
-            with self._naming_holders("set_up"):
-                return self.scenario.set_up()
-        finally:
-            self.monitor.before_actors = False
 
     @contextmanager
     def _naming_holders(self, code: str) -> Iterator[None]:
@@ -195,7 +176,7 @@ class ExplorationSession:
         except DatabaseError as error:
             if sqlstate_of(error) != "55P03":
                 raise
-            holders = {server.holders() for server in self._servers.values()}
+            holders = {server.holders() for server in self.servers}
             raise ExplorerError(
                 f"The scenario's {code} waited {self.options.step_timeout:g} s for a lock, or was refused one, and no "
                 f"actor was running: {describe_error(error)}. {'. '.join(holders)}"
@@ -206,42 +187,34 @@ class ExplorationSession:
         fixture, trace = self.play(Follow(()))
         return self.result(fixture, trace), trace
 
-    def untracked_sessions(self) -> tuple[int, int]:
-        """Return how many sessions outside of Django are open, and how many seem to have been."""
-        counts = [server.sessions.untracked() for server in self._servers.values()]
-        return sum(now for now, _ in counts), sum(gone for _, gone in counts)
-
-    def mark_sessions_known(self) -> None:
-        """Take all current sessions as known."""
-        for server in self._servers.values():
-            server.sessions.mark_known()
+    @property
+    def servers(self) -> Sequence[Server]:
+        """The explorer's sessions on all databases that were used."""
+        return list(self._servers.values())
 
     @property
     def learned_facts(self) -> int:
         """How many facts on which footprints depend runs have shown."""
-        return sum(len(server.catalog.learned) for server in self._servers.values())
+        return sum(len(server.catalog.learned) for server in self.servers)
 
     @property
     def learned(self) -> Learned:
         """What runs have shown until now."""
-        return Learned(
-            not_compared=frozenset(self.oracle.not_compared),
-            polling=frozenset(self.controller.polling),
-            tables=frozenset(
-                (server.alias, *fact) for server in self._servers.values() for fact in server.catalog.learned
-            ),
-        )
+        facts = [("catalog", server.alias, *fact) for server in self.servers for fact in server.catalog.learned]
+        ignored = (("ignored", column) for column in self.oracle.not_compared)
+        return frozenset([*facts, *ignored, *(("polling", template) for template in self.controller.polling)])
 
     def learn(self, learned: Learned) -> None:
         """Take over what another session's runs have shown; earlier runs of this one may be invalid then."""
-        self.oracle.ignore(learned.not_compared)
-        self.controller.polling |= learned.polling
-        for alias, *fact in learned.tables:
-            self.server(alias).catalog.learn(*fact)
+        self.oracle.ignore([name for kind, name, *_ in learned if kind == "ignored"])
+        self.controller.polling.update(name for kind, name, *_ in learned if kind == "polling")
+        for kind, alias, *fact in learned:
+            if kind == "catalog":
+                self.server(alias).catalog.learn(*fact)
 
     def reset(self) -> None:
         """Put back every table that was written."""
-        for server in self._servers.values():
+        for server in self.servers:
             server.put_back()
 
     def result(self, fixture: Any, trace: Trace) -> RunResult:
@@ -253,9 +226,10 @@ class ExplorationSession:
             results={actor.name: actor.result for actor in actors if actor.error is None},
             errors={actor.name: actor.error for actor in actors if actor.error is not None},
         )
-        # To an invariant the order of the numbers may matter.
-        if self.scenario.judges_results and result.shows_keys:
-            for server in self._servers.values():
+        # To an invariant that is given keys of new rows, the order of the numbers may matter.
+        texts = plain_results(result.results).values()
+        if self.scenario.judges_results and any(label_text(text, result.labels) != text for text in texts):
+            for server in self.servers:
                 server.catalog.note("read", None)
         return result
 
@@ -308,18 +282,12 @@ class ExplorationSession:
             actor.detailed = True
 
     @contextmanager
-    def watching(self, trace: Trace) -> Iterator[tuple[RowWatch, LockWatch]]:
+    def watching(self, trace: Trace) -> Iterator[Watch]:
         """In the block, note after each move which rows of the tables that this run has written are seen, and locks."""
-        rows = RowWatch(self.controller.actors, written_tables(trace), servers=self._by_alias)
-        locks = LockWatch(self.controller.actors, servers=self._by_alias)
-
-        def look(move: int, standing: Collection[int]) -> None:
-            locks.look(move)
-            rows.look(move, standing)
-
-        self.controller.look = look
+        watch = Watch(self.controller.actors, run=trace, servers=self._by_alias)
+        self.controller.look = watch.look
         try:
-            yield rows, locks
+            yield watch
         finally:
             self.controller.look = None
 
@@ -328,7 +296,7 @@ class ExplorationSession:
         limits = self.controller.limits
         self.controller.limits = replace(limits, deadline=None)
         try:
-            return self.controller.run(functions, fixture, chooser=Follow(()))
+            return self.controller.run(functions, fixture, schedule=Follow(()))
         finally:
             self.controller.limits = limits
 
@@ -348,7 +316,7 @@ class ExplorationSession:
         state: dict[str, Sequence[StateRow]] = {}
         labels: dict[str, str] = {}
         observe = self.scenario.observe
-        for server in self._servers.values():
+        for server in self.servers:
             if observe is not None and server.alias not in makers:
                 continue
             changed, labels_there = server.tables.changed_rows(makers[server.alias])
@@ -417,12 +385,12 @@ def exploration_session(scenario: Scenario, options: SessionOptions) -> Iterator
         stack.callback(session.monitor.close)
         await_actors()
         # From here on every session that Django did not open counts as untracked.
-        session.mark_sessions_known()
-        session.controller.set_step_timeout(options.step_timeout)
+        _for_servers(session, lambda server: server.sessions.mark_known())
+        session.controller.monitor.step_timeout = options.step_timeout
         session.caches = RowCaches(database, session.server(database).catalog)
         stack.callback(session.caches.close)
         if options.virtual_sleep:
-            stack.enter_context(session.clock)
+            stack.enter_context(session.clock.replaced())
         yield session
 
 
@@ -432,7 +400,7 @@ def _identity(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
 
 
 def _for_servers(session: ExplorationSession, action: Callable[[Server], None]) -> None:
-    for server in session._servers.values():
+    for server in session.servers:
         action(server)
 
 

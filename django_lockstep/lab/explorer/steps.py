@@ -17,7 +17,7 @@ from django_lockstep.lab.explorer.effects.statement_text import columns_of
 from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.oracle import error_name
 from django_lockstep.lab.explorer.results import Raised, Step, Swap
-from django_lockstep.lab.explorer.search.dpor import swapped_orders
+from django_lockstep.lab.explorer.search.dpor import Races
 from django_lockstep.lab.explorer.search.schedules import write_schedule
 from django_lockstep.lab.explorer.tables.final_state import FinalState
 
@@ -38,14 +38,46 @@ def build_steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> tuple[S
     """Return every statement; a secret that one of them sent or read is masked in all."""
     for step in trace.steps:
         _note_secrets(step.operation, masker)
-    return tuple(_steps(trace, names, masker))
+    blocks: dict[tuple[int, str], int] = {}
+    counts: Counter[int] = Counter()
+    shared = _shared_steps(trace.steps)
+    steps = []
+    for step in trace.steps:
+        operation = step.operation
+        connection = (step.actor, operation.alias)
+        if connection not in blocks and (operation.in_transaction or not operation.ends_idle):
+            blocks[connection] = counts[step.actor]
+            counts[step.actor] += 1
+        transaction = blocks.get(connection)
+        if operation.ends_idle:
+            blocks.pop(connection, None)
+        built = Step(
+            actor=names[step.actor],
+            begun=step.number,
+            ended=len(trace.moves) - 1 if step.ended is None else step.ended,
+            sql=masker.mask(operation.template),
+            params="" if operation.params in (None, (), []) else masker.mask(str(operation.params)),
+            arguments=tuple(map(masker.mask, operation.arguments)),
+            transaction=transaction,
+            waited_for=tuple(names[index] for index in step.waited_for),
+            waited_on=masker.mask(step.waited_on),
+            woken_by=None if step.woken_by is None else names[step.woken_by],
+            sqlstate=None if operation.error is None else error_name(operation.error),
+            rows=operation.rows,
+            values=tuple(map(masker.mask_row, operation.values)),
+            source=line_of(operation.origin),
+            constraint=operation.constraint,
+            shared=step.number in shared,
+        )
+        steps.append(built)
+    return tuple(steps)
 
 
 def build_swaps(trace: Trace) -> tuple[Swap, ...]:
     """Return the pairs of moves that can come in the other order, as far as it is known that an actor can move then."""
     swapped = (
         (earlier, later, actors)
-        for earlier, later, actors in swapped_orders(trace.moves)
+        for earlier, later, actors in Races((), trace.moves).swapped()
         if actors[earlier] in trace.enabled[earlier]
     )
     swaps = sorted([*swapped, *_other_winners(trace)])
@@ -71,23 +103,6 @@ def _note_secrets(operation: Operation, masker: Masker) -> None:
             masker.note(column, values)
 
 
-def _steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> Iterator[Step]:
-    blocks: dict[tuple[int, str], int] = {}
-    counts: Counter[int] = Counter()
-    shared = _shared_steps(trace.steps)
-    for step in trace.steps:
-        operation = step.operation
-        connection = (step.actor, operation.alias)
-        if connection not in blocks and (operation.in_transaction or not operation.ends_idle):
-            blocks[connection] = counts[step.actor]
-            counts[step.actor] += 1
-        transaction = blocks.get(connection)
-        if operation.ends_idle:
-            blocks.pop(connection, None)
-        ended = len(trace.moves) - 1 if step.ended is None else step.ended
-        yield _step(step, names, masker, transaction=transaction, ended=ended, shared=step.number in shared)
-
-
 def _shared_steps(steps: Sequence[StepRecord]) -> set[int]:
     """Return the numbers of the steps that concern another actor; not understood ones are among them."""
     touched = {step.number: _touched(step.operation.statement) for step in steps}
@@ -108,36 +123,6 @@ def _touched(statement: Statement | None) -> Footprint | None:
     if statement is None or statement.kind in {"UNKNOWN", "COMMIT", "ROLLBACK", "ROLLBACK TO"}:
         return None
     return Footprint(reads=statement.reads, locks=statement.locks, publishes=statement.writes)
-
-
-def _step(
-    step: StepRecord,
-    names: tuple[str, ...],
-    masker: Masker,
-    *,
-    transaction: int | None,
-    ended: int,
-    shared: bool,
-) -> Step:
-    operation = step.operation
-    return Step(
-        actor=names[step.actor],
-        begun=step.number,
-        ended=ended,
-        sql=masker.mask(operation.template),
-        params="" if operation.params in (None, (), []) else masker.mask(str(operation.params)),
-        arguments=tuple(map(masker.mask, operation.arguments)),
-        transaction=transaction,
-        waited_for=tuple(names[index] for index in step.waited_for),
-        waited_on=masker.mask(step.waited_on),
-        woken_by=None if step.woken_by is None else names[step.woken_by],
-        sqlstate=None if operation.error is None else error_name(operation.error),
-        rows=operation.rows,
-        values=tuple(map(masker.mask_row, operation.values)),
-        source=line_of(operation.origin),
-        constraint=operation.constraint,
-        shared=shared,
-    )
 
 
 # Secrets: values of columns named like passwords and tokens are masked before anything is reported.
@@ -182,9 +167,9 @@ class Masker:
                 text = text.replace(secret, MASK)
         return text
 
-    def mask_row(self, row: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return a row that was read, with its secrets masked."""
-        return {name: None if value is None else self.mask(value) for name, value in row.items()}
+    def mask_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row with the secrets in its texts masked."""
+        return {name: self.mask(value) if isinstance(value, str) else value for name, value in row.items()}
 
     def mask_state(self, state: FinalState) -> FinalState:
         """Return the final state with its secrets masked."""
@@ -194,7 +179,4 @@ class Masker:
             for row in rows:
                 for name, value in row.items():
                     self.note(name, [value])
-        return {table: [self._values(row) for row in rows] for table, rows in state.items()}
-
-    def _values(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self.mask(value) if isinstance(value, str) else value for name, value in row.items()}
+        return {table: list(map(self.mask_row, rows)) for table, rows in state.items()}

@@ -16,7 +16,7 @@ from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, RunE
 from django_lockstep.lab.explorer.search.branches import State
 from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.schedules import SearchStrategy, parse_schedule, serial_order
-from django_lockstep.lab.explorer.search.tree import TreeBuilder, TreeLine
+from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.wording import counted
 
@@ -94,8 +94,8 @@ class ExplorationTally:
     """Schedules beside the search that have ended as one of its own; see `django_lockstep.lab.explorer.audit`."""
     missed: str = ""
     """The outcome that a reduced search has missed, in words; empty if there is none."""
-    broken: tuple[Run, JudgedRun, TracedResult | None] | None = None
-    """The simplest wrong run; how it ended is known only where it was run in this process."""
+    broken: tuple[Run, JudgedRun] | None = None
+    """The simplest wrong run."""
     stopped: bool = False
     """Whether a run has ended the search."""
 
@@ -120,42 +120,32 @@ class ExplorationTally:
         self.runs = self.redundant = self.deadlocks = self.unsteerable = 0
         self.observed = Observations()
         self.ends, self.counts, self.schedules, self.broken = {}, Counter(), set(), None
-        if self.tree is not None:
-            self.tree.clear()
+        self.tree = self.tree and TreeBuilder()
 
-    def note_missed(self, missed: str) -> None:
-        """Forget the runs of a search that has missed this outcome; the next one leaves nothing out."""
-        self.start_over()
-        self.missed, self.audited, self.tree = missed, 0, None
-
-    def add(self, judged: JudgedRun, states: Sequence[State], *, traced: TracedResult | None = None) -> None:
-        """Count a run that reached these states; ``traced`` is how it ended, where that is known."""
+    def add(self, judged: JudgedRun, states: Sequence[State]) -> None:
+        """Count a run that reached these states."""
         self.observed.add(judged.observed)
         if judged.unreached:
             self.unsteerable += 1
             return
         if self.tree is not None:
-            self.tree.add(states, judged.run and outcome_key(judged, judged.run))
-        if judged.run is None:
+            self.tree.add(states, judged.run and judged.key)
+        if (run := judged.run) is None:
             # Abandoned by a sleep set: the same up to the order of independent steps as a run that is complete.
             self.redundant += 1
-        else:
-            self._add_ended(judged.run, judged, traced)
-
-    def _add_ended(self, run: Run, judged: JudgedRun, traced: TracedResult | None) -> None:
+            return
         self.runs += 1
         self.deadlocks += bool(run.deadlocks)
         self.unsteerable += run.unsteerable
         self.schedules.add(run.schedule)
-        end = outcome_key(judged, run)
-        self.counts[end] += 1
-        self.ends[end] = min(run, self.ends.get(end, run), key=_simplicity)
+        self.counts[judged.key] += 1
+        self.ends[judged.key] = min(run, self.ends.get(judged.key, run), key=_simplicity)
         if callable(self.options.stop_on_first):
             self.stopped |= self.options.stop_on_first(run)
         elif self.options.stop_on_first:
             self.stopped |= not run.holds
         if not run.holds and (self.broken is None or _simplicity(run) < _simplicity(self.broken[0])):
-            self.broken = run, judged, traced
+            self.broken = run, judged
 
     def exploration(
         self,
@@ -168,10 +158,18 @@ class ExplorationTally:
         """Return the verdict; ``failure`` is the simplest wrong run, ``trouble`` what ended the search early."""
         verdict, reason = self._verdict(strategy, failure, trouble)
         if verdict == "broken" and failure is not None and session.scenario.invariant is not None:
-            reason += _serial_order(failure, session.names)
+            order = serial_order(parse_schedule(failure.schedule, actors=len(session.names)))
+            if len(order) > 1:  # no actor interrupts another
+                turns = " then ".join(session.names[actor] for actor in order)
+                why = "the invariant or the set-up is wrong, or no race is needed"
+                reason += f". {turns}, one after the other, ends so: {why}"
         if (self.deadlocks or trouble is not None) and any(actor.cannot_set for actor in session.controller.actors):
             reason = f"{reason.rstrip('.')}. {_CANNOT_SET}"
         outcomes = self._outcomes()
+        tree = None
+        if self.tree is not None and isinstance(strategy, Search):
+            positions: dict[Hashable, int] = {end: position for position, end in enumerate(outcomes)}
+            tree = self.tree.build(positions, finished=not strategy.left)
         return Exploration(
             verdict=verdict,
             reason=reason,
@@ -193,14 +191,8 @@ class ExplorationTally:
             seconds=time.monotonic() - self.begun,
             failure=failure,
             not_compared=session.oracle.not_compared,
-            tree=self._build_tree(strategy, list(outcomes)),
+            tree=tree,
         )
-
-    def _build_tree(self, strategy: SearchStrategy, ends: Sequence[tuple[object, ...]]) -> tuple[TreeLine, ...] | None:
-        if self.tree is None or not isinstance(strategy, Search):
-            return None
-        positions: dict[Hashable, int] = {end: position for position, end in enumerate(ends)}
-        return self.tree.build(positions, finished=not strategy.left)
 
     def _verdict(
         self, strategy: SearchStrategy, failure: Run | None, trouble: Nondeterminism | Stuck | None
@@ -276,35 +268,23 @@ class ExplorationTally:
         return ""
 
 
-def outcome_key(judged: JudgedRun, run: Run) -> tuple[object, ...]:
-    """Return what is equal for runs with the same outcome."""
-    return judged.key, run.holds
-
-
-def _serial_order(run: Run, names: Sequence[str]) -> str:
-    """Return what to say of a wrong run in which no actor interrupts another; nothing of others."""
-    order = serial_order(parse_schedule(run.schedule, actors=len(names)))
-    if len(order) < 2:
-        return ""
-    turns = " then ".join(names[actor] for actor in order)
-    return f". {turns}, one after the other, ends so: the invariant or the set-up is wrong, or no race is needed"
-
-
 def _simplicity(run: Run) -> tuple[int, int, str]:
     return run.preemptions, len(run.schedule), run.schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
-    """A run without the objects of the code under test, which another process could not load."""
+    """A run, and what is said of it."""
 
     run: Run | None
     """None if it was abandoned, because an equivalent one is run elsewhere."""
     key: tuple[object, ...]
-    """Equal for equivalent results."""
+    """Equal for runs with the same outcome."""
     unreached: bool
     """Whether it could not be made, because the server never chose as it would have to."""
     observed: Observations
+    traced: TracedResult | None
+    """How it ended and went, with objects of the code under test: another process could not load, or send, them."""
 
 
 def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None) -> JudgedRun:
@@ -334,11 +314,13 @@ def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None
         failed=Counter(map(describe_error, errors.values())),
         succeeded=ended is not None and len(errors) < len(names),
     )
+    run = session.judge(ended, trace) if ended else None
     return JudgedRun(
-        run=session.judge(ended, trace) if ended else None,
-        key=session.oracle.key(ended) if ended else (),
+        run=run,
+        key=(session.oracle.key(ended), run.holds) if ended and run else (),
         unreached=trace.unreached,
         observed=observed,
+        traced=(ended, trace) if ended else None,
     )
 
 

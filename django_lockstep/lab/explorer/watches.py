@@ -65,37 +65,92 @@ FROM "marked," WHERE holder = ANY ('{{{xids}}}') OR members IS NOT NULL
 """
 
 
-class LockWatch:
-    """Asks, after each move of a run, who holds which locks; ``servers`` are the explorer's own sessions.
+_MOST_ROWS = 8
+"""Rows of each table, the first ones by the primary key."""
+_BEGIN = "SAVEPOINT lockstep_seen; SET LOCAL lock_timeout = '50ms'"
+_END = "ROLLBACK TO SAVEPOINT lockstep_seen; RELEASE SAVEPOINT lockstep_seen"
 
-    So it includes what no statement says: rows that foreign keys and triggers have locked. PostgreSQL keeps no list of
-    row locks: the number of the transaction that locks a row stands in the row itself (``xmax``), or that of a list of
-    several, a multixact, with the strength of each (PostgreSQL documentation, 24.1.5.1 and 13.3.2). How strongly a
-    single one has locked a row is found out with SKIP LOCKED: the weakest lock that the row refuses says it. The
-    explorer's own session takes and releases these locks while all actors stand or wait, so that none of them can
-    notice.
+_Row = Mapping[str, str | None]
+
+
+class Watch:
+    """Asks, after each move of a run, who holds which locks, and what is seen in the tables that it writes.
+
+    ``servers`` are the explorer's own sessions. The locks include what no statement says: rows that foreign keys and
+    triggers have locked. PostgreSQL keeps no list of row locks: the number of the transaction that locks a row stands
+    in the row itself (``xmax``), or that of a list of several, a multixact, with the strength of each (PostgreSQL
+    documentation, 24.1.5.1 and 13.3.2). How strongly a single one has locked a row is found out with SKIP LOCKED: the
+    weakest lock that the row refuses says it. The explorer's own session takes and releases these locks while all
+    actors stand or wait, so that none of them can notice.
+
+    An actor that stands at a gate is asked for the rows in its own session, inside a savepoint that is rolled back, so
+    that neither a lock nor a setting is left. Nothing is asked that could change what follows: a SERIALIZABLE
+    transaction would remember the read, and one at REPEATABLE READ without a snapshot would take it too early. What
+    waits cannot be asked.
     """
 
-    def __init__(self, actors: Sequence[Actor], *, servers: Mapping[str, Server]) -> None:
+    def __init__(self, actors: Sequence[Actor], *, run: Trace, servers: Mapping[str, Server]) -> None:
         self._actors = actors
         self._servers = servers
         self._masker = Masker()
+        # Of the tables that the run's statements write, as far as they are understood.
+        written = {
+            (step.operation.alias, table): None
+            for step in run.steps
+            for table, _ in (step.operation.statement.writes if step.operation.statement else ())
+        }
+        self._queries = {
+            (alias, table): copy.first_rows_sql(_MOST_ROWS)
+            for alias, table in written
+            if (copy := servers[alias].tables.copies.get(table)) is not None
+        }
         self._held: list[HeldLock] = []
+        self._seen: list[SeenRows] = []
 
-    def look(self, move: int) -> None:
-        """Ask after this move, of all actors, those that wait included."""
-        if move < 0:
-            self._held.clear()  # the run was begun again
+    def look(self, move: int, standing: Collection[int]) -> None:
+        """Ask after this move; ``standing`` are the actors at gates."""
+        if move < 0:  # the run was begun again
+            self._held.clear()
+            self._seen.clear()
         for alias, server in self._servers.items():
             names = {actor.hooks[alias].pid: actor.name for actor in self._actors if alias in actor.hooks}
             self._held += [
                 HeldLock(move=move, actor=names[pid], what=what, strength=strength)
                 for pid, what, strength in dict.fromkeys(_held(server, names, self._masker))
             ]
+        for (alias, table), query in self._queries.items():
+            self._note(move, "", table, self._servers[alias].committed(query))
+            for actor in self._actors:
+                hooks = actor.hooks.get(alias)
+                if actor.index in standing and hooks is not None and self._may_ask(alias, hooks):
+                    self._note(move, actor.name, table, _asked(hooks, query))
 
     def held(self) -> tuple[HeldLock, ...]:
         """Return the locks of all moves, with secrets masked."""
         return tuple(self._held)
+
+    def seen(self) -> tuple[SeenRows, ...]:
+        """Return what was seen of the tables and columns in which something changes, with secrets masked."""
+        masker = Masker()
+        for row in (row for sight in self._seen for row in sight.rows):
+            for column, value in row.items():
+                masker.note(column, [value])
+        return tuple(_changing(self._seen, masker))
+
+    def _note(self, move: int, actor: str, table: str, answer: str | None) -> None:
+        if answer is not None:
+            rows = tuple(
+                {name: _text(value) for name, value in row.items()} for row in json.loads(answer, parse_float=str)
+            )
+            self._seen.append(SeenRows(move=move, actor=actor, table=table, rows=rows))
+
+    def _may_ask(self, alias: str, hooks: Hooks) -> bool:
+        if hooks.status is not TransactionStatus.INTRANS:
+            return False  # it sees what is committed, or its transaction has failed
+        level = hooks.setting("transaction_isolation")
+        return level == "read committed" or (
+            level == "repeatable read" and self._servers[alias].has_snapshot(hooks.pid)
+        )
 
 
 def _held(server: Server, pids: Collection[int], masker: Masker) -> Iterator[tuple[int, str, str]]:
@@ -140,81 +195,6 @@ def _words(mode: str) -> str:
 
 def _joined(numbers: Collection[int]) -> str:
     return ",".join(map(str, numbers))
-
-
-# Which rows each actor sees between two moves: those that are committed, or those of its open transaction.
-#
-# An actor that stands at a gate is asked in its own session, inside a savepoint that is rolled back, so that neither a
-# lock nor a setting is left. Nothing is asked that could change what follows: a SERIALIZABLE transaction would remember
-# the read, and one at REPEATABLE READ without a snapshot would take it too early. What waits cannot be asked.
-
-_MOST_ROWS = 8
-"""Rows of each table, the first ones by the primary key."""
-_BEGIN = "SAVEPOINT lockstep_seen; SET LOCAL lock_timeout = '50ms'"
-_END = "ROLLBACK TO SAVEPOINT lockstep_seen; RELEASE SAVEPOINT lockstep_seen"
-
-_Row = Mapping[str, str | None]
-
-
-def written_tables(trace: Trace) -> dict[str, list[str]]:
-    """Return the tables that the run's statements write, by alias, as far as they are understood."""
-    tables: dict[str, list[str]] = {}
-    for step in trace.steps:
-        for table, _ in step.operation.statement.writes if step.operation.statement else ():
-            if table not in tables.setdefault(step.operation.alias, []):
-                tables[step.operation.alias].append(table)
-    return tables
-
-
-class RowWatch:
-    """Asks, after each move of a run, what is seen in these tables; ``servers`` are the explorer's own sessions."""
-
-    def __init__(
-        self, actors: Sequence[Actor], tables: Mapping[str, Collection[str]], *, servers: Mapping[str, Server]
-    ) -> None:
-        self._actors = actors
-        self._servers = servers
-        self._queries = {
-            (alias, table): copy.first_rows_sql(_MOST_ROWS)
-            for alias, names in tables.items()
-            for table in names
-            if (copy := servers[alias].tables.copy_of(table)) is not None
-        }
-        self._seen: list[SeenRows] = []
-
-    def look(self, move: int, standing: Collection[int]) -> None:
-        """Ask after this move; ``standing`` are the actors at gates."""
-        if move < 0:
-            self._seen.clear()  # the run was begun again
-        for (alias, table), query in self._queries.items():
-            self._note(move, "", table, self._servers[alias].committed(query))
-            for actor in self._actors:
-                hooks = actor.hooks.get(alias)
-                if actor.index in standing and hooks is not None and self._may_ask(alias, hooks):
-                    self._note(move, actor.name, table, _asked(hooks, query))
-
-    def seen(self) -> tuple[SeenRows, ...]:
-        """Return what was seen of the tables and columns in which something changes, with secrets masked."""
-        masker = Masker()
-        for row in (row for sight in self._seen for row in sight.rows):
-            for column, value in row.items():
-                masker.note(column, [value])
-        return tuple(_changing(self._seen, masker))
-
-    def _note(self, move: int, actor: str, table: str, answer: str | None) -> None:
-        if answer is not None:
-            rows = tuple(
-                {name: _text(value) for name, value in row.items()} for row in json.loads(answer, parse_float=str)
-            )
-            self._seen.append(SeenRows(move=move, actor=actor, table=table, rows=rows))
-
-    def _may_ask(self, alias: str, hooks: Hooks) -> bool:
-        if hooks.status is not TransactionStatus.INTRANS:
-            return False  # it sees what is committed, or its transaction has failed
-        level = hooks.setting("transaction_isolation")
-        return level == "read committed" or (
-            level == "repeatable read" and self._servers[alias].has_snapshot(hooks.pid)
-        )
 
 
 def _asked(hooks: Hooks, query: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from django.utils import timezone
@@ -12,7 +12,7 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer import ExplorerError, explore, replay, write_spec
 from django_lockstep.lab.explorer.explore import runs_to_draw
 from django_lockstep.lab.explorer.render.reports import RaceReport
-from django_lockstep.lab.explorer.results import Run
+from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.search.schedules import write_schedule
 from django_lockstep.lab.explorer.tables.scratch import scratch_databases
 from django_lockstep.lab.pages.process import LiveProcess, start_run
@@ -21,7 +21,7 @@ from django_lockstep.lab.races import ANOMALIES, Race, load_races
 
 __all__ = ["RaceProgress", "RacesRequest", "start_races"]
 
-TIMEOUT = 15.0
+_TIMEOUT = 15.0
 """Seconds after which a page's exploration starts no further schedule."""
 MAX_SCHEDULES = 2000
 """Schedules that a page's exploration runs at most."""
@@ -60,8 +60,6 @@ class RacesRequest:
     """Empty to explore."""
     max_schedules: int
     """Schedules of each race."""
-    timeout: float
-    """Seconds for each race."""
     specs: bool = True
     """Whether specs for isolationtester are made, each of which runs its schedule once more."""
     most: int = 4
@@ -92,7 +90,6 @@ def start_races(store: Store, names: Sequence[str], *, schedule: str = "", specs
         names=tuple(names),
         schedule=schedule,
         max_schedules=MAX_SCHEDULES,
-        timeout=TIMEOUT,
         specs=specs,
         most=most,
     )
@@ -128,19 +125,44 @@ class _RaceRun:
             self.process.store.keep(shown, schedule=name)
 
     def _explore(self, race: Race) -> None:
-        request = self.request
-        report = _explore(race, request, stop=self._count)
-        exploration = report.exploration
-        if exploration is None:
-            return
+        exploration = explore(
+            race.scenario,
+            max_schedules=self.request.max_schedules,
+            timeout=_TIMEOUT,
+            stop_on_first=self._count,
+            tree=True,
+        )
+        runs = self._runs(race, exploration)
+        serial: tuple[Run, ...] = ()
+        actors = range(len(race.scenario.actors))
+        if len(actors) == 2 and exploration.verdict in {"holds", "broken"}:
+            # More actors have too many orders for a page. After the first move each actor goes on as long as it can.
+            serial = _replays(race, [write_schedule([actor]) for actor in actors])
+        expected = race.as_expected(exploration)
+        report = RaceReport(name=race.name, exploration=exploration, runs=runs, serial=serial, as_expected=expected)
         result = LastResult(
             verdict=exploration.verdict,
-            as_expected=report.as_expected,
+            as_expected=expected,
             schedules=exploration.schedules,
             seconds=exploration.seconds,
             when=timezone.now(),
         )
-        self.process.store.keep(ShownRace(report=report, specs=self._specs(race, report.runs), result=result))
+        self.process.store.keep(ShownRace(report=report, specs=self._specs(race, runs), result=result))
+
+    def _runs(self, race: Race, exploration: Exploration) -> tuple[Run, ...]:
+        """Return the runs to draw, with what was seen and locked after each move."""
+        # Where every run ends right the simplest ones are serial, and show nothing of how the actors meet: the first
+        # one to draw is one in which every actor has begun before one goes on.
+        holds = exploration.verdict == "holds"
+        runs = _replays(race, [write_schedule(range(len(race.scenario.actors)))]) if holds else ()
+        drawn = {run.schedule for run in runs}
+        others = runs_to_draw(race.scenario, exploration, most=self.request.most - len(runs), rows=True)
+        runs = (*runs, *(run for run in others if run.schedule not in drawn))
+        if exploration.failure is None:
+            return runs
+        # `explore` has kept it without the rows.
+        shown = _replays(race, [exploration.failure.schedule]) or (exploration.failure,)
+        return (*(replace(exploration.failure, seen=run.seen, held=run.held) for run in shown), *runs[1:])
 
     def _specs(self, race: Race, runs: Iterable[Run]) -> dict[str, KeptSpec]:
         """Return the specs of the runs, so that a download runs nothing."""
@@ -160,32 +182,6 @@ class _RaceRun:
         self.progress = replace(self.progress, schedules=schedules, outcomes=len(self.ends), wrong=wrong)
         self.process.report(self.progress)
         return self.process.stopping
-
-
-def _explore(race: Race, request: RacesRequest, *, stop: Callable[[Run], bool]) -> RaceReport:
-    """Explore a race, and return what a page shows of it; ``stop`` is `explore`'s ``stop_on_first``."""
-    exploration = explore(
-        race.scenario, max_schedules=request.max_schedules, timeout=request.timeout, stop_on_first=stop, tree=True
-    )
-    actors = range(len(race.scenario.actors))
-    # Where every run ends right the simplest ones are serial, and show nothing of how the actors meet: the first one
-    # to draw is one in which every actor has begun before one goes on.
-    runs = _replays(race, [write_schedule(actors)]) if exploration.verdict == "holds" else ()
-    drawn = {run.schedule for run in runs}
-    others = runs_to_draw(race.scenario, exploration, most=request.most - len(runs), rows=True)
-    runs = (*runs, *(run for run in others if run.schedule not in drawn))
-    if exploration.failure is not None:  # which `explore` has kept without the rows
-        shown = _replays(race, [exploration.failure.schedule])
-        runs = (
-            *(replace(exploration.failure, seen=run.seen, held=run.held) for run in shown or [exploration.failure]),
-            *runs[1:],
-        )
-    serial: tuple[Run, ...] = ()
-    if len(actors) == 2 and exploration.verdict in {"holds", "broken"}:
-        # More actors have too many orders for a page. After the first move each actor goes on as long as it can.
-        serial = _replays(race, [write_schedule([actor]) for actor in actors])
-    expected = race.as_expected(exploration)
-    return RaceReport(name=race.name, exploration=exploration, runs=runs, serial=serial, as_expected=expected)
 
 
 def _replays(race: Race, schedules: Iterable[str]) -> tuple[Run, ...]:

@@ -169,7 +169,7 @@ class LiveProcess:
         with self._lock:
             if not self._run.active:
                 return False
-            if not self.stopping and (self.store.is_stopped(self._run.token) or not self.store.watched):
+            if not self.stopping and (self.store.get("stop") == self._run.token or not self.store.watched):
                 # Read together with the note: one that is set later is called by `on_stop`.
                 on_stop, self._asked_to_stop = self._on_stop, time.monotonic()
                 self._run = replace(self._run, state="stopping")

@@ -128,9 +128,6 @@ class Store:
         if run is not None and run.active and run.token == token:
             self.put("stop", token)
 
-    def is_stopped(self, token: str) -> bool:
-        return bool(self.get("stop") == token)
-
     # What runs came to
 
     def keep(self, shown: ShownRace, *, schedule: str = "") -> None:
@@ -168,7 +165,12 @@ def open_store() -> Store:
 
     Raises ``ImproperlyConfigured`` if the folder is not this user's alone: what is unpickled could be anyone's code.
     """
-    folder = conf.live_folder() or _default_folder()
+    # By default one for this user, these settings and this database.
+    user = os.getuid() if os.name == "posix" else ""
+    database = connections[DEFAULT_DB_ALIAS].settings_dict
+    parts = [os.environ.get("DJANGO_SETTINGS_MODULE", ""), *(str(database[key]) for key in ("HOST", "PORT", "NAME"))]
+    default = Path(tempfile.gettempdir()) / f"django-lockstep-{user}-{_digest('|'.join(parts))}"
+    folder = conf.live_folder() or default
     if folder.exists():
         _require_own(folder)
     return Store(folder)
@@ -181,14 +183,6 @@ def _require_own(folder: Path) -> None:
             f"{folder} must belong to the user of this process, and only that user may write there: chmod 700, or "
             "name another one in LOCKSTEP_LAB_LIVE_FOLDER"
         )
-
-
-def _default_folder() -> Path:
-    """Return a folder for this user, these settings and this database."""
-    user = os.getuid() if os.name == "posix" else ""
-    database = connections[DEFAULT_DB_ALIAS].settings_dict
-    parts = [os.environ.get("DJANGO_SETTINGS_MODULE", ""), *(str(database[key]) for key in ("HOST", "PORT", "NAME"))]
-    return Path(tempfile.gettempdir()) / f"django-lockstep-{user}-{_digest('|'.join(parts))}"
 
 
 def _shown_key(name: str, schedule: str) -> str:

@@ -1,23 +1,21 @@
 """A worker's channel to the parent process, and the messages that the two exchange.
 
-The parent sends tasks (picklable callables that take the channel); the worker answers `Done` or `Failed`. In between a
-task may call `WorkerChannel.wait_at_barrier`: the worker sends `AtBarrier`, and when all workers have arrived the
-parent sends each of them the same start time, or None when the task is cancelled. A worker's death cannot block this
-barrier: unlike ``multiprocessing.Barrier`` it has no lock that a killed process could take with it.
+The parent sends tasks (picklable callables that take the channel); the worker sends a `Message` when one is done or has
+failed. In between a task may call `WorkerChannel.wait_at_barrier`: the worker says so, and when all workers have
+arrived the parent sends each of them the same start time, or None when the task is cancelled. A worker's death cannot
+block this barrier: unlike ``multiprocessing.Barrier`` it has no lock that a killed process could take with it.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import time
 from collections.abc import Callable, MutableSequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any, Literal
 
-from django_lockstep.lab.workers.processes import parent_lives
-
-__all__ = ["AtBarrier", "Cancelled", "Done", "Failed", "Task", "WorkerChannel", "idle"]
+__all__ = ["Cancelled", "Message", "Task", "WorkerChannel", "idle"]
 
 _SLICE = 0.1
 """Seconds that a pause sleeps at most before it checks for a request to stop."""
@@ -25,41 +23,18 @@ _PARENT_CHECK = 1.0
 """Seconds between two checks for the parent process, which take longer than the other bookkeeping of an operation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtBarrier:
-    """The worker waits at the barrier."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The worker has finished its task."""
-
-    result: Any
-    """What the task returned."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """The worker's task raised an error."""
-
-    reason: str
-    """The error, in a line."""
+Message = tuple[Literal["at barrier", "done", "failed"], Any]
+"""That the worker waits at the barrier, what its task returned, or its error in a line."""
 
 
 class Cancelled(Exception):
     """The parent cancelled the task before its start."""
 
 
-class Flag(Protocol):
-    """A value in memory that the processes share."""
-
-    value: int
-
-
 class WorkerChannel:
-    """The worker's end of the connection to the parent."""
+    """The worker's end of the connection to the parent; ``stop`` and ``completed`` are in memory that both share."""
 
-    def __init__(self, pipe: Connection[Any, Any], *, number: int, stop: Flag, completed: MutableSequence[int]) -> None:
+    def __init__(self, pipe: Connection[Any, Any], *, number: int, stop: Any, completed: MutableSequence[int]) -> None:
         self.number = number
         self._pipe = pipe
         self._stop = stop
@@ -73,16 +48,16 @@ class WorkerChannel:
             message = self._pipe.recv_bytes()
             try:
                 # Unpickled here, not by recv(): a task that cannot be loaded is the task's failure, not the pipe's.
-                answer: Done | Failed = Done(result=pickle.loads(message)(self))  # noqa: S301 - sent by the parent
+                answer: Message = ("done", pickle.loads(message)(self))  # noqa: S301 - sent by the parent
             except Cancelled:
-                answer = Done(result=None)
+                answer = ("done", None)
             except Exception as error:  # noqa: BLE001 - the parent reports it, whatever it is
-                answer = Failed(reason=f"{type(error).__name__}: {error}")
+                answer = ("failed", f"{type(error).__name__}: {error}")
             self._pipe.send(answer)
 
     def wait_at_barrier(self) -> None:
         """Wait until all workers have arrived, and for the common start. Raises `Cancelled` if there is none."""
-        self._pipe.send(AtBarrier())
+        self._pipe.send(("at barrier", None))
         start = self._pipe.recv()
         if start is None:
             raise Cancelled
@@ -103,7 +78,9 @@ class WorkerChannel:
         if (now := time.monotonic()) < self._next_check:
             return False
         self._next_check = now + _PARENT_CHECK
-        return not parent_lives()
+        # The process that started this one; the fork server's own parent does not count.
+        parent = multiprocessing.parent_process()
+        return parent is not None and not parent.is_alive()
 
     def pause(self, seconds: float) -> None:
         """Sleep, but wake up for a request to stop."""

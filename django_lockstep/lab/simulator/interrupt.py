@@ -5,46 +5,32 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 __all__ = ["StopSignal"]
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-class StopSignal:
+class StopSignal(contextlib.ExitStack):
     """Catches the signals that ask a command to end, for the length of a block in the main thread.
 
-    The first signal only sets ``signal`` and makes ``reader`` readable; what was measured can still be reported. The
-    second one raises ``KeyboardInterrupt``, for users who do not want to wait.
+    The first signal only sets ``signal``; what was measured can still be reported. The second one raises
+    ``KeyboardInterrupt``, for users who do not want to wait.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.signal: int | None = None
-        self.reader: Connection
-        self._writer: Connection
-        self.reader, self._writer = Pipe(duplex=False)
-        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         """Catch the signals; in other threads than the main one only `request` works."""
         if threading.current_thread() is threading.main_thread():
             for name in _SIGNALS:
                 if number := getattr(signal, name, None):
-                    self._before[number] = signal.signal(number, lambda number, frame: self.request(number))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Put the former handlers back."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self.reader.close()
-        self._writer.close()
+                    before = signal.signal(number, lambda number, frame: self.request(number))
+                    self.callback(signal.signal, number, before)
+        return super().__enter__()
 
     @property
     def requested(self) -> bool:
@@ -63,5 +49,3 @@ class StopSignal:
         # No more than a note: a handler runs between any two byte codes of the main thread, also in the middle of a
         # commit.
         self.signal = number
-        with contextlib.suppress(OSError):  # the reader is closed already
-            self._writer.send(None)

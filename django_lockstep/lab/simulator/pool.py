@@ -127,16 +127,14 @@ class WorkerPool:
                 start = time.perf_counter_ns() + _START_DELAY * self.size
                 for worker in unfinished:
                     worker.release(start)
-            self._receive(unfinished, signals=deadline is None)
+            self._receive(unfinished)
             if on_tick and time.monotonic() >= next_tick:
                 on_tick()
                 next_tick = time.monotonic() + _TICK
 
-    def _receive(self, workers: Sequence[Worker], *, signals: bool) -> None:
-        pipes = [worker.pipe for worker in workers if worker.unfinished]
-        # With a timeout, because a stuck worker sends nothing. The interrupt's reader stays readable after the signal,
-        # so that waiting for it again would spin.
-        ready = wait([*pipes, self.interrupt.reader] if signals else pipes, timeout=_TICK)
+    def _receive(self, workers: Sequence[Worker]) -> None:
+        # With a timeout, because a stuck worker sends nothing, and a signal does not end it.
+        ready = wait([worker.pipe for worker in workers if worker.unfinished], timeout=_TICK)
         for worker in workers:
             if worker.pipe in ready:
                 worker.receive()

@@ -6,6 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
 from django_lockstep.lab.simulator.trials import ProgressHook
 
 __all__ = ["show_progress"]
@@ -17,14 +20,8 @@ def show_progress(
 ) -> Iterator[ProgressHook | None]:
     """Show what runs, and how many operations it has completed; yields what to call when the next of ``total`` begins.
 
-    Yields None, and shows nothing, without a terminal and where rich is not installed.
+    Yields None, and shows nothing, without a terminal.
     """
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-    except ImportError:
-        yield None
-        return
     if terminal is None:
         yield None
         return

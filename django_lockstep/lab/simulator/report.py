@@ -42,9 +42,9 @@ class LoadRow:
     """Its name."""
     safe: bool
     """Whether it claims to lose no update."""
-    worker_failures: tuple[str, ...]
+    worker_failures: tuple[str, ...] = ()
     """The workers that did not finish, and why; what they did is in the verdict only."""
-    cut_short: bool
+    cut_short: bool = False
     """Whether the run was interrupted while this strategy was measured."""
     guarantee: str
     """What it relies on, in a sentence."""
@@ -161,18 +161,8 @@ def jain_index(rates: Sequence[float]) -> float | None:
     return sum(rates) ** 2 / (len(rates) * squares) if squares else None
 
 
-def build_row(
-    rounds: Sequence[Sequence[Tally | None]],
-    verdict: AuditVerdict,
-    *,
-    strategy: str,
-    safe: bool,
-    guarantee: str,
-    size: int | None = None,
-    worker_failures: tuple[str, ...] = (),
-    cut_short: bool = False,
-) -> LoadRow:
-    """Return the figures of the workers that finished, with the verdict on all.
+def build_row(rounds: Sequence[Sequence[Tally | None]], verdict: AuditVerdict, **trial: Any) -> LoadRow:
+    """Return the figures of the workers that finished, with the verdict on all; ``trial`` are the row's other fields.
 
     Each round has the workers' tallies in the same order, None for a worker that did not finish it.
     """
@@ -182,10 +172,7 @@ def build_row(
     # The maximum is exact, percentiles are those of buckets.
     longest = None if p50 is None else whole.latencies.largest / 1e6
     return LoadRow(
-        strategy=strategy,
-        safe=safe,
-        guarantee=guarantee,
-        size=size,
+        **trial,
         verdict=verdict,
         workers=len(tallies),
         seconds=whole.seconds,
@@ -199,8 +186,6 @@ def build_row(
         conflicts=whole.conflicts,
         deadlocks=whole.retried_deadlocks + whole.failed_deadlocks,
         fairness=jain_index([tally.rate for tally in tallies]),
-        worker_failures=worker_failures,
-        cut_short=cut_short,
     )
 
 

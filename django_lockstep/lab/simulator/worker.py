@@ -10,10 +10,10 @@ from enum import Enum
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, cast
 
 from django_lockstep.lab.simulator import worker_process
-from django_lockstep.lab.simulator.channel import AtBarrier, Done, Failed, Task
+from django_lockstep.lab.simulator.channel import Message, Task
 from django_lockstep.lab.simulator.worker_process import WorkerConnection
 from django_lockstep.lab.workers.processes import no_interrupt
 
@@ -93,18 +93,18 @@ class Worker:
     def receive(self) -> None:
         """Take one message from the worker; call it when `pipe` is readable."""
         try:
-            message: AtBarrier | Failed | Done = self.pipe.recv()
+            kind, content = cast("Message", self.pipe.recv())
         # The other end is closed: the process has ended, or is about to.
         except (EOFError, OSError):
             self._reap()
             return
         self._record_sign_of_life()
-        if isinstance(message, AtBarrier):
+        if kind == "at barrier":
             self.state = WorkerState.AT_BARRIER
-        elif isinstance(message, Failed):
-            self.kill(f"failed: {message.reason}")
+        elif kind == "failed":
+            self.kill(f"failed: {content}")
         else:
-            self.result, self.state = message.result, WorkerState.IDLE
+            self.result, self.state = content, WorkerState.IDLE
 
     def kill_if_stuck(self, seconds: float) -> None:
         """Kill the worker if it is busy and has neither sent nor completed anything for so many seconds."""

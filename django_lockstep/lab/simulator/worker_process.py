@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from django_lockstep.lab.simulator.channel import Done, Failed, Flag, WorkerChannel
+from django_lockstep.lab.simulator.channel import WorkerChannel
 
 __all__ = ["WorkerConnection", "main"]
 
@@ -27,7 +27,7 @@ class WorkerConnection:
 
 
 def main(
-    config: WorkerConnection, pipe: Connection[Any, Any], *, number: int, stop: Flag, completed: MutableSequence[int]
+    config: WorkerConnection, pipe: Connection[Any, Any], *, number: int, stop: Any, completed: MutableSequence[int]
 ) -> None:
     """Connect, report that, and do tasks until the parent closes the pipe; then exit as any process does."""
     # Ctrl-C reaches the whole process group; the parent decides when workers stop.
@@ -35,12 +35,12 @@ def main(
     with contextlib.suppress(EOFError, ConnectionError), pipe:
         try:
             with connected(config):
-                pipe.send(Done(result=None))
+                pipe.send(("done", None))
                 WorkerChannel(pipe, number=number, stop=stop, completed=completed).serve()
         except (EOFError, ConnectionError):
             raise
         except Exception as error:  # noqa: BLE001 - the parent reports it
-            pipe.send(Failed(reason=f"{type(error).__name__}: {error}"))
+            pipe.send(("failed", f"{type(error).__name__}: {error}"))
 
 
 @contextlib.contextmanager

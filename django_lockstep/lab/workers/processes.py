@@ -17,7 +17,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
 from unittest import mock
 
-__all__ = ["no_interrupt", "parent_lives", "process_context"]
+__all__ = ["no_interrupt", "process_context"]
 
 
 def process_context() -> BaseContext:
@@ -34,12 +34,6 @@ def process_context() -> BaseContext:
         # Started now, while SIGINT is blocked and the import path is in the environment: it inherits both.
         forkserver.ensure_running()
     return context
-
-
-def parent_lives() -> bool:
-    """Whether the process that started this one is alive; the fork server's own parent does not count."""
-    parent = multiprocessing.parent_process()
-    return parent is None or parent.is_alive()
 
 
 @contextlib.contextmanager

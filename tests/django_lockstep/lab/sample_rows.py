@@ -48,8 +48,6 @@ def row(strategy: str, *, rate: float = 100.0, p99: float | None = 10.0, **chang
         conflicts=0,
         deadlocks=0,
         fairness=0.99,
-        worker_failures=(),
-        cut_short=False,
     )
     return replace(plain, **changes)
 

@@ -152,11 +152,10 @@ def test_a_database_that_is_not_there_is_said() -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_signal_is_noted_and_wakes_the_reader(name: str) -> None:
+def test_a_signal_is_noted(name: str) -> None:
     with StopSignal() as interrupt:
         assert not interrupt.requested
         os.kill(os.getpid(), getattr(signal, name))
-        assert interrupt.reader.poll(10)
         assert interrupt.name == name
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import _thread
 import ctypes
-import gc
 import inspect
 import sys
 import threading
 import time
 import traceback
-import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -21,21 +19,19 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
-from django_lockstep.lab.explorer.driver.hooks import Hooks
-from django_lockstep.lab.explorer.driver.server import Server
-from django_lockstep.lab.explorer.driver.trace import Event, next_event
+from django_lockstep.lab.explorer.driver.hooks import Gate, Hooks
+from django_lockstep.lab.explorer.driver.trace import Event
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.errors import Abandoned
 from django_lockstep.locking.conf import without_retry_waits
 
 
-class Actor:
+class Actor(Gate):
     """One actor: the controller calls `start` and `go`, the rest happens in the actor's own thread."""
 
     def __init__(self, index: int, name: str, *, events: SimpleQueue[Event], settings: str) -> None:
         self.index = index
         self.name = name
-        self.detailed = False
         self.waits = False
         """Set by the controller while the server says that the actor waits; the actor then holds when its step
         returns."""
@@ -113,18 +109,14 @@ class Actor:
         if wrapper.alias in self.hooks:
             self.hooks.pop(wrapper.alias).remove()
         hooks = Hooks(wrapper, self, counts=True)
-        self._set_up(hooks)
-        self.hooks[wrapper.alias] = hooks
-
-    def _set_up(self, hooks: Hooks) -> None:
         # Each of them, also after one that this role may not set.
         taken = [hooks.send_out_of_band(part) for part in self._settings.split(";")]
         self.cannot_set = not all(taken)
         if hooks.counters is not None:
             hooks.counters.begin()
+        self.hooks[wrapper.alias] = hooks
 
     def before(self, operation: Operation) -> None:
-        """Wait at the gate until the controller says go."""
         if self.abandoned:
             return self._refuse(operation)
         self._events.put((self.index, "gate", operation))
@@ -262,88 +254,3 @@ def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread), None if exception is None else ctypes.py_object(exception)
     )
-
-
-_UNWIND_WITHIN = 2.0
-"""Seconds that an abandoned actor has to unwind."""
-_FORCE_AFTER = 0.1
-"""Seconds after which it is interrupted: not earlier, as an interrupt may hit it while it unwinds."""
-
-
-@contextmanager
-def _not_reported() -> Iterator[None]:
-    """Keep an interrupt that hits a ``__del__`` out of reports: it is lost there, and the next one ends the actor."""
-    before = sys.unraisablehook
-
-    def hook(unraisable: Any) -> None:
-        if not issubclass(unraisable.exc_type, Abandoned):
-            before(unraisable)
-
-    sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before
-
-
-class Unwinding:
-    """Unwinds actors, and remembers which ones it had to force."""
-
-    def __init__(self, actors: Sequence[Actor], *, events: SimpleQueue[Event], server: Callable[[str], Server]) -> None:
-        self._actors = actors
-        self._events = events
-        self._server = server
-        self._lost: list[str] = []
-        self._cancelled: set[tuple[str, int]] = set()
-        self._interrupted = False
-
-    def unwind(self, unfinished: set[int]) -> None:
-        """Make these actors raise at their next statement; those that do not get there in time are lost."""
-        # All of them before any is waited for: one may hold the lock that another one needs to get to its end.
-        for index in unfinished:
-            self._actors[index].abandon()
-        deadline = time.monotonic() + _UNWIND_WITHIN
-        with _not_reported():
-            while unfinished and time.monotonic() < deadline:
-                try:
-                    index, kind, _ = next_event(self._events, timeout=_FORCE_AFTER)
-                except Empty:
-                    self._force(unfinished)
-                    continue
-                # An interrupt that comes late would hit the next run.
-                if kind == "done" and self._actors[index].spare():
-                    unfinished.discard(index)
-        self._lost += [self._actors[index].name for index in sorted(unfinished)]
-
-    def _force(self, unfinished: Collection[int]) -> None:
-        """Cancel the actors' statements in the server, and interrupt their threads."""
-        for index in unfinished:
-            for alias, hooks in list(self._actors[index].hooks.items()):
-                # Both: the actor may be in a statement, or in code that sends nothing.
-                self._server(alias).cancel(hooks.pid)
-                self._cancelled.add((alias, hooks.pid))
-            self._actors[index].interrupt()
-            self._interrupted = True
-
-    def end_lost_sessions(self) -> str:
-        """End the sessions of lost actors, and return a sentence on them; empty if there are none."""
-        for actor in self._actors:
-            if actor.name in self._lost:
-                for alias, hooks in list(actor.hooks.items()):
-                    self._server(alias).terminate(hooks.pid)
-        return f"\nThe sessions of {', '.join(self._lost)} were ended; their threads still wait." if self._lost else ""
-
-    def end_all(self) -> None:
-        """End every thread that can be ended, and the server processes of cancelled statements."""
-        for actor in self._actors:
-            actor.stop()
-        for actor in self._actors:
-            if actor.name not in self._lost:
-                actor.thread.join(_UNWIND_WITHIN)
-        if self._interrupted:
-            # An interrupt while connecting leaves an unreferenced session. What others have left is not this run's.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ResourceWarning)
-                gc.collect()
-        for alias, pid in self._cancelled:  # an interrupt right after sending leaves the statement running
-            self._server(alias).terminate(pid)

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import gc
 import re
-from collections.abc import Callable, Collection
-from queue import SimpleQueue
+import sys
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from typing import Any
 
-from django_lockstep.lab.explorer.driver.actors import Actor, Unwinding
+from django_lockstep.lab.explorer.driver.actors import Actor
 from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.driver.server import Server
-from django_lockstep.lab.explorer.driver.trace import Event, Limits, StepRecord, Trace, describe_other_statements
+from django_lockstep.lab.explorer.driver.trace import (
+    Event,
+    Limits,
+    StepRecord,
+    Trace,
+    describe_other_statements,
+    next_event,
+)
 from django_lockstep.lab.explorer.driver.wait_monitor import DeadlockPolicy, RunState, WaitMonitor
 from django_lockstep.lab.explorer.effects.footprints import Commits
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.transactions import Transaction
-from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken
-from django_lockstep.lab.explorer.search.branches import Move
+from django_lockstep.lab.explorer.errors import Abandoned, Nondeterminism, Overtaken
+from django_lockstep.lab.explorer.search.branches import Move, Schedule
 from django_lockstep.lab.explorer.search.fairness import FairScheduler
-from django_lockstep.lab.explorer.search.schedules import Chooser
 from django_lockstep.lab.explorer.search.waits import Contest
 
 _LOCK_TABLE = re.compile(r"\s*LOCK\b[^;]*;?\s*", re.IGNORECASE)
@@ -26,6 +37,12 @@ _LOCK_TABLE = re.compile(r"\s*LOCK\b[^;]*;?\s*", re.IGNORECASE)
 _SCANS = {"index": "on", "seq": "off", "bitmap": "off", "indexonly": "off"}
 ONE_PLAN = "; ".join(f"SET enable_{scan}scan = {allowed}" for scan, allowed in _SCANS.items())
 """Fixes plans, which otherwise depend on table sizes: they decide the order of reads and what SERIALIZABLE locks."""
+
+
+_UNWIND_WITHIN = 2.0
+"""Seconds that an abandoned actor has to unwind."""
+_FORCE_AFTER = 0.1
+"""Seconds after which it is interrupted: not earlier, as an interrupt may hit it while it unwinds."""
 
 
 class Controller:
@@ -52,18 +69,21 @@ class Controller:
         """Called before the first move (-1) and after each one, with its number and the actors that stand at gates."""
         self.polling: set[str] = set()
         """Statements of loops that poll, over all runs."""
-        self._unwinding = Unwinding(self.actors, events=self.events, server=server)
-        self._monitor = WaitMonitor(
+        self._lost: list[Actor] = []
+        """Those that could not be unwound."""
+        self._cancelled: set[tuple[str, int]] = set()
+        self._interrupted = False
+        self.monitor = WaitMonitor(
             self.actors,
             events=self.events,
             server=server,
             on_wait=self._deadlock_policy.note_wait,
         )
-        self._monitor.step_timeout = step_timeout
+        self.monitor.step_timeout = step_timeout
         self._reset()
 
     def _reset(self, *, in_turn: bool = False) -> None:
-        self._state = self._monitor.state = RunState()
+        self._state = self.monitor.state = RunState()
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._commits = Commits()
         self._deadlock_policy.reset()
@@ -82,10 +102,6 @@ class Controller:
         """Whether several actors waited at a time in this run, or went on in an order that only the server knows."""
         return self._state.contended
 
-    def set_step_timeout(self, seconds: float) -> None:
-        """Set how many seconds one step may take without waiting for another actor."""
-        self._monitor.step_timeout = seconds
-
     def connect(self, alias: str) -> Callable[[], None]:
         """Start opening every actor's connection, all at the same time; return a function that waits for that.
 
@@ -95,7 +111,7 @@ class Controller:
             actor.start(actor.connect, alias)
             self._state.running.add(actor.index)
 
-        return self._monitor.wait_until_settled
+        return self.monitor.wait_until_settled
 
     # One run
 
@@ -104,16 +120,15 @@ class Controller:
         functions: Collection[Callable[[Any], Any]],
         argument: Any,
         *,
-        chooser: Chooser,
+        schedule: Schedule,
         expected: Trace | None = None,
-        record: Callable[[Move], None] = lambda move: None,
         in_turn: bool = False,
     ) -> Trace:
-        """Run the functions under the chooser's schedule; the trace is incomplete if the chooser abandons the run.
+        """Run the functions under the schedule; the trace is incomplete if that abandons the run.
 
         ``expected`` is the last run: as long as the moves are the same, the statements must be the same. Raises
         `Nondeterminism` if the statements are others, `Overtaken` if waiters must go on ``in_turn`` and do not, or if
-        the server lets another one go on first than the chooser, and `Stuck`.
+        the server lets another one go on first than the schedule, and `Stuck`.
         """
         self._reset(in_turn=in_turn)
         for actor, function in zip(self.actors, functions, strict=True):
@@ -121,22 +136,22 @@ class Controller:
             self._state.running.add(actor.index)
             # One after the other: code before the first statement runs without concurrency, in the same order each
             # time.
-            self._monitor.wait_until_settled()
+            self.monitor.wait_until_settled()
         if self.look is not None:
             self.look(-1, self._state.ready.keys())
-        self._play(chooser, expected=expected, record=record)
+        self._play(schedule, expected=expected)
         if not self._trace.complete:
             self.abandon()
         return self._trace
 
-    def _play(self, chooser: Chooser, *, expected: Trace | None, record: Callable[[Move], None]) -> None:
-        """Make the chooser's moves, one after the other, until no actor is left or it abandons the run."""
+    def _play(self, schedule: Schedule, *, expected: Trace | None) -> None:
+        """Make the schedule's moves, one after the other, until no actor is left or it abandons the run."""
         contest: Contest | None = None
         # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
         while contest is not None or self._state.ready:
             enabled = sorted(self._fairness.enabled(self._state.ready)) if contest is None else contest.candidates
             over = self.limits.is_over(self._trace, self._names)
-            chosen = None if over else chooser.choose(enabled)
+            chosen = None if over else schedule.choose(enabled)
             if chosen is None:
                 self._trace.complete = False
                 return
@@ -155,7 +170,7 @@ class Controller:
             else:
                 raise Overtaken("The server let another waiter go on than the schedule says")
             self._trace.moves.append(move)
-            record(move)
+            schedule.record(move)
             if self.look is not None:
                 self.look(len(self._trace.moves) - 1, self._state.ready.keys())
 
@@ -170,7 +185,7 @@ class Controller:
         # A copy: the move is described by how it changed the waits.
         waiting = dict(self._state.waiting)
         self._begin(chosen, operation)
-        self._monitor.wait_until_settled()
+        self.monitor.wait_until_settled()
         move, contest = self._builder.build(chosen, was_waiting=waiting)
         touched = move.footprint if contest is None else move.footprint | contest.turn.footprint
         self._trace.yields += self._fairness.note(
@@ -223,11 +238,36 @@ class Controller:
     # Ends
 
     def abandon(self) -> None:
-        """Unwind every actor that is not done."""
-        self._unwinding.unwind(set(self._state.ready) | set(self._state.waiting) | self._state.running)
+        """Make every actor that is not done raise at its next statement; those that do not get there are lost."""
+        unfinished = self._state.ready.keys() | self._state.waiting.keys() | self._state.running
+        # All of them before any is waited for: one may hold the lock that another one needs to get to its end.
+        for index in unfinished:
+            self.actors[index].abandon()
+        deadline = time.monotonic() + _UNWIND_WITHIN
+        with _not_reported():
+            while unfinished and time.monotonic() < deadline:
+                try:
+                    index, kind, _ = next_event(self.events, timeout=_FORCE_AFTER)
+                except Empty:
+                    self._force(unfinished)
+                    continue
+                # An interrupt that comes late would hit the next run.
+                if kind == "done" and self.actors[index].spare():
+                    unfinished.discard(index)
+        self._lost += [self.actors[index] for index in sorted(unfinished)]
         self._state.ready.clear()
         self._state.waiting.clear()
         self._state.running.clear()
+
+    def _force(self, unfinished: Collection[int]) -> None:
+        """Cancel the actors' statements in the server, and interrupt their threads."""
+        for index in unfinished:
+            for alias, hooks in list(self.actors[index].hooks.items()):
+                # Both: the actor may be in a statement, or in code that sends nothing.
+                self._server(alias).cancel(hooks.pid)
+                self._cancelled.add((alias, hooks.pid))
+            self.actors[index].interrupt()
+            self._interrupted = True
 
     def give_up(self) -> str:
         """Unwind the actors; return a sentence on those that cannot be unwound, or nothing.
@@ -235,9 +275,40 @@ class Controller:
         The sessions of these end at once, their threads when what they wait for comes.
         """
         self.abandon()
-        return self._unwinding.end_lost_sessions()
+        for actor in self._lost:
+            for alias, hooks in list(actor.hooks.items()):
+                self._server(alias).terminate(hooks.pid)
+        names = ", ".join(actor.name for actor in self._lost)
+        return f"\nThe sessions of {names} were ended; their threads still wait." if names else ""
 
     def close(self) -> None:
-        """Unwind the actors, and end their threads and connections."""
+        """Unwind the actors; end every thread that can be ended, and server processes of cancelled statements."""
         self.give_up()
-        self._unwinding.end_all()
+        for actor in self.actors:
+            actor.stop()
+        for actor in self.actors:
+            if actor not in self._lost:
+                actor.thread.join(_UNWIND_WITHIN)
+        if self._interrupted:
+            # An interrupt while connecting leaves an unreferenced session. What others have left is not this run's.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                gc.collect()
+        for alias, pid in self._cancelled:  # an interrupt right after sending leaves the statement running
+            self._server(alias).terminate(pid)
+
+
+@contextmanager
+def _not_reported() -> Iterator[None]:
+    """Keep an interrupt that hits a ``__del__`` out of reports: it is lost there, and the next one ends the actor."""
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        if not issubclass(unraisable.exc_type, Abandoned):
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before

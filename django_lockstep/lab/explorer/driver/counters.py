@@ -86,7 +86,9 @@ class Counters:
             if self._status is TransactionStatus.IDLE:
                 self._forget()
             raise
-        if self._status is TransactionStatus.INTRANS and _is_counted(operation):
+        # Without a relation nothing is counted, and nothing else may come before SET TRANSACTION.
+        touches_none = operation.statement is not None and operation.statement.kind in {"LOCAL", "COMMIT", "ROLLBACK"}
+        if self._status is TransactionStatus.INTRANS and not touches_none:
             back = self._failed and bool(_BACK_TO.match(operation.sql))
             operation.counts = self._ask(everything=back or operation.may_catch, after_failure=back)
             self._failed = self._failed and not back
@@ -188,8 +190,3 @@ def _parse(answer: bytes) -> tuple[int, frozenset[str], tuple[int, ...]]:
     """Return the relation, the lock on it, and what was counted; every schedule gives the same few answers again."""
     oid, mode, *numbers = answer.split(b" ") if answer else (b"0", b"-")
     return int(oid), frozenset(() if mode == b"-" else (mode.decode(),)), tuple(map(int, numbers)) or _NOTHING
-
-
-def _is_counted(operation: Operation) -> bool:
-    """Whether the statement may touch a relation: nothing else may come before SET TRANSACTION."""
-    return operation.statement is None or operation.statement.kind not in {"LOCAL", "COMMIT", "ROLLBACK"}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 from django.apps import apps
 from django.core import mail
@@ -14,7 +15,7 @@ from django.core.cache.backends import locmem
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_lockstep.lab.explorer.driver.hooks import Hooks, one_value
+from django_lockstep.lab.explorer.driver.hooks import Gate, Hooks, one_value
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.effects.catalog import Catalog, quote_literal
 from django_lockstep.lab.explorer.effects.operations import Operation
@@ -23,14 +24,12 @@ from django_lockstep.lab.explorer.tables.databases import is_forbidden
 from django_lockstep.lab.wording import counted
 
 
-class SetupMonitor:
+class SetupMonitor(Gate):
     """Copies tables before this thread writes them, and lets its commits not wait for the disk, until `close`.
 
     A gate of this thread's connections, which stops nothing. The thread waits ``lock_timeout`` seconds for a lock of
     another session: all actors stand, and would release none.
     """
-
-    detailed = False
 
     def __init__(self, server: Callable[[str], Server], *, lock_timeout: float) -> None:
         self._server = server
@@ -71,9 +70,6 @@ class SetupMonitor:
         if not self.before_actors:
             server.catalog.note("read", statement.tables_read)
         server.tables.save_for(statement)
-
-    def after(self, operation: Operation) -> None:
-        """Do nothing: no actor waits for this thread."""
 
 
 def _set(settings: Mapping[str, str]) -> str:
@@ -137,8 +133,8 @@ def describe_leftovers() -> str:
 _CLOCKS = ("time", "monotonic", "perf_counter")
 
 
-class VirtualClock(AbstractContextManager["VirtualClock"]):
-    """Replaces `time.sleep` and the clocks of `time` while it is entered; other threads than the actors' see no change.
+class VirtualClock:
+    """Replaces `time.sleep` and the clocks of `time`, for the actors' threads; others see no change.
 
     ``pauses`` are called by the actors' threads instead of sleeping.
     """
@@ -146,30 +142,25 @@ class VirtualClock(AbstractContextManager["VirtualClock"]):
     def __init__(self, pauses: Mapping[threading.Thread, Callable[[float], None]]) -> None:
         self._pauses = pauses
         self._ahead: dict[threading.Thread, float] = {}
-        self._real: dict[str, Callable[..., Any]] = {}
+        self._sleep = time.sleep
 
-    def __enter__(self) -> VirtualClock:
-        self._real = {name: getattr(time, name) for name in ("sleep", *_CLOCKS)}
-        replaced = {"sleep": self._sleep, **{name: self._clock(self._real[name]) for name in _CLOCKS}}
-        for name, function in replaced.items():
-            # In the module, because code calls `time.sleep()` by that name. What has imported the function itself keeps
-            # the real one.
-            setattr(time, name, function)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for name, real in self._real.items():
-            setattr(time, name, real)
+    @contextmanager
+    def replaced(self) -> Iterator[None]:
+        # In the module, because code calls `time.sleep()` by that name. What has imported the function itself keeps the
+        # real one.
+        clocks: dict[str, Any] = {name: self._clock(getattr(time, name)) for name in _CLOCKS}
+        with mock.patch.multiple(time, sleep=self._sleep_ahead, **clocks):
+            yield
 
     def reset(self) -> None:
         """Set every actor's clock back to the real one."""
         self._ahead.clear()
 
-    def _sleep(self, seconds: float) -> None:
+    def _sleep_ahead(self, seconds: float) -> None:
         thread = threading.current_thread()
         pause = self._pauses.get(thread)
         if pause is None:
-            self._real["sleep"](seconds)
+            self._sleep(seconds)
         else:
             self._ahead[thread] = self._ahead.get(thread, 0.0) + seconds
             pause(seconds)

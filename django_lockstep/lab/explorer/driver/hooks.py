@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from types import FrameType, GeneratorType
-from typing import Any, Protocol
+from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Connection, Transaction
@@ -28,10 +28,10 @@ _BOOLEAN = 16
 _ISOLATION = {1: "read committed", 2: "read committed", 3: "repeatable read", 4: "serializable"}
 
 
-class Gate(Protocol):
+class Gate:
     """What an operation passes on its way to the server and back."""
 
-    detailed: bool
+    detailed = False
     """Whether the first rows returned are kept."""
 
     def before(self, operation: Operation) -> None:

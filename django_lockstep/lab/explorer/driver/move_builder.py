@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.driver.wait_monitor import RunState
-from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, FootprintKey, dependent
+from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, FootprintKey, Mode, dependent
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.errors import Overtaken
@@ -36,8 +36,11 @@ class MoveBuilder:
 
         Raises `Overtaken` if waiters must go on in turn and have not.
         """
-        number = len(self.trace.moves)
-        parts = {index: self._end(index, number, chosen, was_waiting) for index in self._just_ended(chosen)}
+        number, current = len(self.trace.moves), self.state.current
+        ended = [i for i in current if i not in self.state.waiting and current[i].ended is None]
+        # The chosen one first: what it has committed matters to those that it wakes.
+        ended.sort(key=lambda index: (index != chosen, index))
+        parts = {index: self._end(index, number, chosen, was_waiting) for index in ended}
         sent = self.state.current[chosen].operation
         statement = self.transaction(chosen, sent).statement(sent)
         # A step that only begins to wait is a move too: its place in the queue decides who gets the lock next.
@@ -53,7 +56,10 @@ class MoveBuilder:
             actor=chosen,
             footprint=_union(parts),
             writes=statement.may_change,
-            tables=statement.changed_tables,
+            # But for those that an inserted row refers to.
+            tables=frozenset(table for (table, _), mode in statement.locks if mode is not Mode.KEY_SHARE).union(
+                table for table, _ in statement.writes
+            ),
             woken=woken if contest is None else woken | contest.contenders,
             contested=contest is not None,
             meets=meets,
@@ -63,12 +69,6 @@ class MoveBuilder:
                 *(cycle for cycle, victim, _ in self.trace.cycles if self.state.current[victim].ended == number)
             ),
         ), contest
-
-    def _just_ended(self, chosen: int) -> list[int]:
-        current = self.state.current
-        ended = [i for i in current if i not in self.state.waiting and current[i].ended is None]
-        # The chosen one first: what it has committed matters to those that it wakes.
-        return sorted(ended, key=lambda index: (index != chosen, index))
 
     def _end(self, index: int, number: int, chosen: int, was_waiting: Waits) -> Footprint:
         """Note that the actor's step has ended with this move, and return what it touched."""

@@ -132,20 +132,14 @@ class Server:
     def describe_lock(self, pid: int) -> str:
         """Return in a few words for which lock, and for which row of which table, the process waits."""
         for _, locktype, mode, relation, page, item in self._session.query(_WAITED_FOR, pid):
-            if relation is None:
-                return f"{locktype} {mode}"
-            return f"{relation}{self._row(relation, page, item)}" if page is not None else f"{relation} {mode}"
+            if relation is None or page is None:
+                return f"{relation or locktype} {mode}"
+            if (table := self.catalog.get(relation.strip('"'))) is not None and table.pk is not None:
+                query = f"SELECT {quote_name(table.pk)} FROM {relation} WHERE ctid = %s::tid"
+                for (key,) in self._session.query(query, f"({page},{item})"):
+                    return f"{relation} {table.pk}={key}"
+            return str(relation)
         return "a lock"
-
-    def _row(self, relation: str, page: int, item: int) -> str:
-        table = self.catalog.get(relation.strip('"'))
-        if table is None or table.pk is None:
-            return ""
-        rows = self._session.query(
-            f"SELECT {quote_name(table.pk)} FROM {relation} WHERE ctid = %s::tid",
-            f"({page},{item})",
-        )
-        return f" {table.pk}={rows[0][0]}" if rows else ""
 
 
 _OPEN = """

@@ -27,18 +27,15 @@ Usual causes, and what to do:
 
 def describe_other_statements(names: Sequence[str], moves: int, before: Pending, now: Pending) -> str:
     """Return a message with both lists of statements, and the usual causes."""
+    then, again = ("; ".join(f"{names[i]}: {_at(*sent)}" for i, sent in it.items()) for it in (before, now))
     return (
         f"After {moves} equal moves the next statements of the actors were different from the last time.\n"
-        f"Then: {_listed(names, before)}\nNow:  {_listed(names, now)}\n{CAUSES}"
+        f"Then: {then}\nNow:  {again}\n{CAUSES}"
     )
 
 
-def _listed(names: Sequence[str], pending: Pending) -> str:
-    return "; ".join(f"{names[actor]}: {text}{_at(origin)}" for actor, (text, origin) in pending.items())
-
-
-def _at(origin: Origin | None) -> str:
-    return f" (at {line_of(origin)})" if origin else ""
+def _at(text: str, origin: Origin | None) -> str:
+    return f"{text} (at {line_of(origin)})" if origin else text
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -208,12 +208,8 @@ class TableFacts:
     """Sequences that number its rows."""
     hidden: frozenset[str] = frozenset()
     """Verbs along with which triggers, references or defaults may write other tables, or take any number."""
-    touching: frozenset[str] = frozenset()
-    """Verbs along with which triggers may touch tables."""
-    guards: frozenset[str] = frozenset()
-    """Verbs before which a trigger may change the row, or skip it."""
-    opaque: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
-    """Sentences on why a verb may do anything, by verb; other verbs are missing."""
+    triggers: TableTriggers = field(default_factory=TableTriggers, hash=False)
+    """What its triggers may do."""
     special: bool = False
     """Whether it is a view, has partitions or heirs, or rules."""
 
@@ -243,7 +239,8 @@ class Catalog:
         self.sequences: frozenset[str] = frozenset()
         """The names of all sequences."""
         self.functions = functions
-        self._facts: dict[str, set[Fact]] = defaultdict(set)
+        self.facts: dict[str, set[Fact]] = defaultdict(set)
+        """What statements do beyond their texts, by these without what differs from run to run."""
         self.most_row_locks = 2
         """How many rows of a table a SERIALIZABLE transaction locks singly, before the server locks pages, or all."""
         self._notes: dict[str, set[str]] = defaultdict(set)
@@ -291,7 +288,7 @@ class Catalog:
     @property
     def learned(self) -> frozenset[LearnedFact]:
         """What runs have shown: a word for what, the table of which it is true, and the statement, if it is of one."""
-        of_statements = {(*fact, template) for template, group in self._facts.items() for fact in group}
+        of_statements = {(*fact, template) for template, group in self.facts.items() for fact in group}
         return frozenset(of_statements.union((what, name, "") for what in _LEARNED for name in self.noted(what)))
 
     def learn(self, what: str, name: str, template: str = "") -> None:
@@ -299,21 +296,17 @@ class Catalog:
         for part in _LEARNED.get(what, ()):
             self.note(part, {name})
         if what not in _LEARNED:
-            self._facts[template].add((what, name))
+            self.facts[template].add((what, name))
         if what == "numbers":
             self.shared_sequences |= {name}
             self.parsed.clear()
-
-    def facts_of(self, template: str) -> Collection[Fact]:
-        """Return what the statement does beyond its text."""
-        return self._facts.get(template, ())
 
     def forget_learned(self) -> None:
         """Forget what runs have shown, for a new exploration with other statements."""
         if self._notes["rekeyed"] or self.shared_sequences != self._numbering_several:
             self.parsed.clear()
         self._notes.clear()
-        self._facts.clear()
+        self.facts.clear()
         self.shared_sequences = self._numbering_several
 
 
@@ -337,8 +330,6 @@ def _table(*row: Any, triggers: TableTriggers) -> TableFacts:
         children=frozenset(child for child, *_ in references),
         sequences=frozenset(sequences),
         hidden=frozenset({"INSERT", "UPDATE", "DELETE"} if computes else triggers.writing | acts),
-        touching=frozenset(triggers.touching),
-        guards=frozenset(triggers.guards),
-        opaque={verb: frozenset(sentences) for verb, sentences in triggers.anything.items()},
+        triggers=triggers,
         special=special,
     )

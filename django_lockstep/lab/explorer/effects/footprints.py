@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -125,26 +125,14 @@ class Footprint:
         )
 
 
+@dataclass(slots=True)
 class Commits:
     """The COMMITs of a run at SERIALIZABLE."""
 
-    def __init__(self) -> None:
-        self._written: list[frozenset[FootprintKey]] = []
-        self.may_be_any = False
-        """Whether a step was not understood, which may have committed anything."""
-
-    @property
-    def count(self) -> int:
-        """How many there were: a point of time, for the argument ``since``."""
-        return len(self._written)
-
-    def add(self, written: frozenset[FootprintKey]) -> None:
-        """Note what a transaction has written."""
-        self._written.append(written)
-
-    def have_written(self, rows: frozenset[FootprintKey], *, since: int) -> bool:
-        """Whether one since then has, or may have, written one of the rows."""
-        return self.may_be_any or any(any_same_row(written, rows) for written in self._written[since:])
+    written: list[frozenset[FootprintKey]] = field(default_factory=list)
+    """What each transaction has written, in the order of the COMMITs."""
+    may_be_any: bool = False
+    """Whether a step was not understood, which may have committed anything."""
 
 
 LOCAL = Footprint()

@@ -80,10 +80,6 @@ class Functions:
         """One whose effects the counters do not show, and that any statement may call; empty if there is none."""
         return min((self.uncounted[oid] for oid in self.unnamed & self.uncounted.keys()), default="")
 
-    def uncounted_among(self, names: Set[str]) -> list[str]:
-        """Return those of the functions that are called whose effects the counters do not show."""
-        return sorted(names & self.servers.union(self.uncounted.values()))
-
     def run_any(self, functions: Mapping[int, str], names: Set[str] = frozenset()) -> bool:
         """Whether one of these functions runs, because a statement calls it by its name or without that."""
         return not (self.unnamed.isdisjoint(functions) and names.isdisjoint(functions.values()))
@@ -175,8 +171,8 @@ class TableTriggers:
     """One may write other tables."""
     guards: set[str] = field(default_factory=set)
     """One may change the row before it is written, or skip it."""
-    anything: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Sentences on what the counters do not show."""
+    opaque: dict[str, set[str]] = field(default_factory=dict)
+    """Sentences on why a verb may do anything, which the counters do not show; other verbs are missing."""
 
 
 def read_triggers(cursor: Any, functions: Functions) -> defaultdict[str, TableTriggers]:
@@ -194,7 +190,7 @@ def read_triggers(cursor: Any, functions: Functions) -> defaultdict[str, TableTr
         why = "may act at COMMIT" if deferrable else f"calls {function}()"
         if deferrable or not functions.uncounted.keys().isdisjoint(called):
             for verb in verbs:
-                triggers.anything[verb].add(f"table {table}: its trigger {name} {why}")
+                triggers.opaque.setdefault(verb, set()).add(f"table {table}: its trigger {name} {why}")
     return tables
 
 

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from django_lockstep.lab.explorer.effects.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.effects.counted import COUNTED, widened
-from django_lockstep.lab.explorer.effects.footprints import ADVISORY, FootprintKey, LockedKey, Mode
+from django_lockstep.lab.explorer.effects.footprints import ADVISORY, FootprintKey, Mode
 from django_lockstep.lab.explorer.effects.introspection import is_uncounted
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.queries import Query, identifier, only, parameter, read_text
@@ -55,7 +55,7 @@ def parse_cached(operation: Operation, catalog: Catalog) -> Statement:
     """Return the operation's statement, parsed once."""
     if operation.statement is None:
         statement = _parse_remembered(operation, catalog)
-        discoveries = catalog.facts_of(operation.template)
+        discoveries = catalog.facts.get(operation.template)
         operation.statement = widened(statement, discoveries, catalog=catalog) if discoveries else statement
     return operation.statement
 
@@ -109,7 +109,8 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
         return _CHANGES_SESSION
     calls = {quoted or bare.lower() for quoted, bare in _CALL.findall(text)}
     functions = catalog.functions
-    uncounted = functions.uncounted_among(calls) or list(filter(None, [functions.hidden]))
+    uncounted = sorted(calls & functions.servers.union(functions.uncounted.values()))
+    uncounted = uncounted or list(filter(None, [functions.hidden]))
     counted = COUNTED.match(text)
     if counted is None or ";" in text or is_uncounted(text) or uncounted:
         return replace(UNKNOWN, reasons=frozenset(f"a statement calls {name}()" for name in uncounted[:1]))
@@ -147,7 +148,10 @@ def _parse_parts(parts: Iterable[Query], key: Key, catalog: Catalog) -> Statemen
         # Which rows the name of a part means depends on its place if a table has it, too.
         if catalog.get(query.name) is not None or not query.verb:
             return None
-        if _outlives(query):
+        # It makes a table, or changes a setting beyond the transaction.
+        settings = [arguments[2:] for name, arguments in query.calls if name == "set_config"]
+        lasts = any(not (len(args) == 1 and isinstance(args[0], exp.Boolean) and args[0].this) for args in settings)
+        if lasts or query.tree.find(exp.Into) is not None:
             return UNKNOWN
         statement = _parse_query(query, key, catalog)
         if statement is None:
@@ -159,13 +163,6 @@ def _parse_parts(parts: Iterable[Query], key: Key, catalog: Catalog) -> Statemen
     return merge(kind, statements) if statements else None
 
 
-def _outlives(query: Query) -> bool:
-    """Whether it makes a table, or changes a setting beyond the transaction."""
-    values = [arguments[2:] for name, arguments in query.calls if name == "set_config"]
-    lasts = any(not (len(args) == 1 and isinstance(args[0], exp.Boolean) and args[0].this) for args in values)
-    return lasts or query.tree.find(exp.Into) is not None
-
-
 def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:
     tables = [catalog.get(name) for name in query.tables]
     in_catalog = [table for table in tables if table is not None]
@@ -173,7 +170,7 @@ def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:
     if len(in_catalog) < len(tables) or any(table.special for table in in_catalog):
         return None
     verbs = ("INSERT", "UPDATE") if query.on_conflict else (query.verb,)
-    reasons = frozenset().union(*(table.opaque.get(verb, frozenset()) for table in in_catalog for verb in verbs))
+    reasons = frozenset().union(*(table.triggers.opaque.get(verb, ()) for table in in_catalog for verb in verbs))
     if reasons:
         return replace(UNKNOWN, reasons=reasons)
     keys = _keys(query, in_catalog[0], key, catalog) if len(in_catalog) == 1 else {None}
@@ -191,7 +188,12 @@ def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:
     # A row that is joined may come back several times, and one that a subquery locks not at all.
     plain = query.verb == "SELECT" and query.tree.args.get("locks") and len(modes) == 1 and not query.joins
     row_locks = locks if plain else frozenset() if modes else statement.row_locks
-    locks |= statement.locks | _advisory_locks(query, key)
+    # Advisory locks are row locks of one table; those of names, which the server hashes, may be any.
+    locks |= statement.locks.union(
+        ((ADVISORY, key(arguments[0]) if len(arguments) == 1 else None), _ADVISORY[name])
+        for name, arguments in query.calls
+        if name in _ADVISORY
+    )
     return replace(
         statement,
         locks=locks,
@@ -200,19 +202,10 @@ def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:
         unordered=_unordered(query, in_catalog) if None in keys else frozenset(),
         limit=query.limit,
         hidden=bool(in_catalog) and not in_catalog[0].hidden.isdisjoint(verbs),
-        guarded=bool(in_catalog) and not in_catalog[0].guards.isdisjoint(verbs),
-        runs_code=bool(in_catalog) and not in_catalog[0].touching.isdisjoint(verbs),
+        guarded=bool(in_catalog) and not in_catalog[0].triggers.guards.isdisjoint(verbs),
+        runs_code=bool(in_catalog) and not in_catalog[0].triggers.touching.isdisjoint(verbs),
         lookups=tuple(table for table, pk in rows if pk is not None),
         several_keys=len(keys) > 1,
-    )
-
-
-def _advisory_locks(query: Query, key: Key) -> frozenset[LockedKey]:
-    """Return advisory locks as row locks of one table; those of names, which the server hashes, may be any."""
-    return frozenset(
-        ((ADVISORY, key(arguments[0]) if len(arguments) == 1 else None), _ADVISORY[name])
-        for name, arguments in query.calls
-        if name in _ADVISORY
     )
 
 

@@ -43,7 +43,9 @@ class InsertedKeys:
             if any(number >= len(arguments) for number in numbers):
                 return None
             values = [None if number == _NULL else arguments[number] for number in numbers]
-            if not all(value is None or _is_exact(value) for value in values):
+            # Of these types alone, whose subclasses may be sent as something else; the server reads 0x10 as 16.
+            types = {type(value) for value in values} - {type(None)}
+            if not types <= {int, str, UUID} or any(_OTHER_BASE.match(str(value)) for value in values):
                 return None
             if not (index.nulls_distinct and None in values):
                 number = zlib.crc32("|".join(map(_normalized, values)).encode())
@@ -54,7 +56,7 @@ class InsertedKeys:
 def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
     """Return the keys that an INSERT of one row into the table adds; None if they are not certain."""
     # A deferred constraint is checked, and waited for, at COMMIT. A trigger may set any key.
-    if table.indexes is None or table.deferred or "INSERT" in table.guards:
+    if table.indexes is None or table.deferred or "INSERT" in table.triggers.guards:
         return None
     if query.on_conflict or not query.inserts_one_row:
         return None
@@ -77,11 +79,6 @@ def _operands(index: UniqueIndex, values: Mapping[str, Any]) -> tuple[int, ...] 
     numbers = [_NULL if isinstance(node, exp.Null) else parameter(node) for node in nodes]
     complete = tuple(number for number in numbers if number is not None)
     return complete if complete and len(complete) == len(numbers) else None
-
-
-def _is_exact(value: Any) -> bool:
-    # Of these types alone, whose subclasses may be sent as something else; the server reads 0x10 as 16.
-    return type(value) in (int, str, UUID) and not _OTHER_BASE.match(str(value))
 
 
 def _normalized(value: Any) -> str:
@@ -146,17 +143,6 @@ class Statement:
     def may_change(self) -> bool:
         """Whether it writes or locks, or may do so because it is not understood."""
         return self.kind == "UNKNOWN" or bool(self.writes or self.locks)
-
-    @property
-    def may_run_code(self) -> bool:
-        """Whether functions of the database's own that touch tables may run along with it, by triggers or otherwise."""
-        return self.kind == "UNKNOWN" or self.hidden or self.runs_code
-
-    @property
-    def changed_tables(self) -> frozenset[str]:
-        """The tables whose rows it writes or locks, but for those that an inserted row refers to."""
-        locked = {table for (table, _), mode in self.locks if mode is not Mode.KEY_SHARE}
-        return frozenset(locked | {table for table, _ in self.writes})
 
     @cached_property
     def locks_only_rows(self) -> bool:
@@ -223,21 +209,13 @@ def merge(kind: str, statements: Sequence[Statement]) -> Statement:
 def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
     whole: FootprintKey = (table.name, None)
     assigned = query.inserted if query.inserts_one_row else ()
-    new = Statement(
-        kind="INSERT",
-        reads=others,
-        # The whole table, because the new row's key is not known; its foreign keys lock the parents FOR KEY SHARE.
-        locks=frozenset({(whole, Mode.INSERT), (whole, Mode.UNIQUE)})
-        | _parent_locks(table, table.foreign_keys, verb="INSERT", assigned=assigned, catalog=catalog, key=key)
-        | _shared_sequence_locks(table, catalog),
-        writes=frozenset({whole}),
-        # Counts only for an INSERT that waits, or that fails because the key exists: before, it is not known whether
-        # there is such a row. SHARE conflicts with every write of it.
-        key_conflicts=frozenset({(whole, Mode.SHARE)}),
-        deferred=_deferred_locks(table),
-    )
+    parents = _parent_locks(table, table.foreign_keys, verb="INSERT", assigned=assigned, catalog=catalog, key=key)
+    parts = [
+        _adding_keys(table, catalog),
+        # Its foreign keys lock the parents FOR KEY SHARE.
+        Statement(kind="INSERT", reads=others, locks=parents, writes=frozenset({whole})),
+    ]
     # ON CONFLICT also waits for and locks the existing row; DO UPDATE changes it.
-    parts = [new]
     if query.on_conflict:
         parts.append(Statement(kind="INSERT", reads=frozenset({whole}), locks=frozenset({(whole, Mode.UPDATE)})))
     if query.on_conflict == "DO UPDATE":
@@ -256,8 +234,13 @@ def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
     parents = _parent_locks(table, changed, verb="UPDATE", assigned=query.assigned, catalog=catalog, key=key)
     # SET column = DEFAULT may take a number from a sequence that another statement takes one from as well.
     if EVERY_COLUMN in columns or columns & table.unique or query.has_default:
-        changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
-        return _update_keys(table, catalog, rows=rows, others=others, parents=parents, changes_pk=changes_pk)
+        if columns & {EVERY_COLUMN, table.pk}:
+            # From now on a key does not identify a row of this table, so the statement may be about any of them.
+            catalog.note("rekeyed", {table.name})
+            rows = frozenset({(table.name, None)})
+        # The effects of an INSERT, too, and changes of other tables.
+        added = replace(_adding_keys(table, catalog), reads=others)
+        return merge("UPDATE", [added, _removing_keys(table, rows), Statement(kind="UPDATE", locks=parents)])
     # Other columns than keys: the weaker lock, which foreign keys of other tables do not conflict with.
     own = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows)
     return Statement(
@@ -269,61 +252,50 @@ def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
     )
 
 
-def _update_keys(
-    table: TableFacts, catalog: Catalog, *, rows: Rows, others: Rows, parents: Locks, changes_pk: bool
-) -> Statement:
-    """Return the effects of an UPDATE of unique columns: those of an INSERT too, and changes of other tables."""
+def delete(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
+    return merge("DELETE", [_removing_keys(table, rows), Statement(kind="DELETE", reads=others)])
+
+
+def writes_beyond(table: TableFacts) -> Statement:
+    """Return what any change of a table's rows reads and locks: for what triggers and cascades do."""
+    removed = _removing_keys(table, frozenset({(table.name, None)}))
+    parents = frozenset(((name, None), Mode.KEY_SHARE) for name in table.parents)
+    # The rows themselves are not looked for.
+    return replace(removed, reads=_children(table), locks=removed.locks | parents, deferred=_deferred_locks(table))
+
+
+def _adding_keys(table: TableFacts, catalog: Catalog) -> Statement:
+    """Return what it takes to add a row to the table's indexes: locks of the whole, because its key is not known."""
     whole: FootprintKey = (table.name, None)
-    if changes_pk:
-        # From now on a key does not identify a row of this table, so the statement may be about any of them.
-        catalog.note("rekeyed", {table.name})
-        rows = frozenset({whole})
-    locks = (
-        {(key, Mode.UPDATE) for key in rows}
-        | {(whole, Mode.INSERT), (whole, Mode.UNIQUE)}
-        | parents
-        | _shared_sequence_locks(table, catalog)
-    )
+    # Numbers of sequences that several tables share are given in the order of the statements.
+    sequences = table.sequences & catalog.shared_sequences
     return Statement(
-        kind="UPDATE",
-        reads=rows | others | _children(table),
-        locks=frozenset(locks) | _children_locks(table),
-        writes=rows,
+        kind="INSERT",
+        locks=frozenset({(whole, Mode.INSERT), (whole, Mode.UNIQUE)}).union(
+            ((f"sequence {sequence}", None), Mode.UNIQUE) for sequence in sequences
+        ),
+        # Counts only for an INSERT that waits, or that fails because the key exists: before, it is not known whether
+        # there is such a row. SHARE conflicts with every write of it.
         key_conflicts=frozenset({(whole, Mode.SHARE)}),
         deferred=_deferred_locks(table),
     )
 
 
-def delete(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
+def _removing_keys(table: TableFacts, rows: Rows) -> Statement:
+    """Return what it takes to remove or change the keys of these rows."""
+    children = _children(table)
     return Statement(
         kind="DELETE",
-        reads=rows | others | _children(table),
+        reads=rows | children,
         # The strongest lock: it conflicts with FOR KEY SHARE of rows that refer to this one.
-        locks=frozenset((key, Mode.UPDATE) for key in rows) | _children_locks(table),
+        locks=frozenset((key, Mode.UPDATE) for key in rows).union((key, Mode.KEY_SHARE) for key in children),
         writes=rows,
-    )
-
-
-def writes_beyond(table: TableFacts) -> Statement:
-    """Return what any change of a table's rows reads and locks: for what triggers and cascades do."""
-    whole: FootprintKey = (table.name, None)
-    parents = frozenset(((name, None), Mode.KEY_SHARE) for name in table.parents)
-    return Statement(
-        kind="UPDATE",
-        reads=_children(table),
-        locks=frozenset({(whole, Mode.UPDATE)}) | parents | _children_locks(table),
-        writes=frozenset({whole}),
-        deferred=_deferred_locks(table),
     )
 
 
 def _children(table: TableFacts) -> Rows:
     """Return the rows in which the server looks for references to a key that is removed or changed."""
     return frozenset((name, None) for name in table.children)
-
-
-def _children_locks(table: TableFacts) -> Locks:
-    return frozenset((key, Mode.KEY_SHARE) for key in _children(table))
 
 
 def _parent_locks(
@@ -337,7 +309,7 @@ def _parent_locks(
 ) -> Locks:
     """Return the locks on the rows to which assigned values of columns refer; any row where they do not say which."""
     # A trigger may set another value than the statement says.
-    values = {} if verb in table.guards else dict(assigned)
+    values = {} if verb in table.triggers.guards else dict(assigned)
     locks = set()
     for reference in foreign_keys:
         node = values.get(reference.columns[0]) if reference.to_key and len(reference.columns) == 1 else None
@@ -346,12 +318,6 @@ def _parent_locks(
         row = None if node is None or reference.parent in catalog.noted("rekeyed") else key(node)
         locks.add(((reference.parent, row), Mode.KEY_SHARE))
     return frozenset(locks)
-
-
-def _shared_sequence_locks(table: TableFacts, catalog: Catalog) -> frozenset[LockedKey]:
-    """Return locks that stand for sequences which number several tables."""
-    shared = table.sequences & catalog.shared_sequences
-    return frozenset(((f"sequence {sequence}", None), Mode.UNIQUE) for sequence in shared)
 
 
 def _deferred_locks(table: TableFacts) -> frozenset[LockedKey]:

@@ -19,6 +19,7 @@ from django_lockstep.lab.explorer.effects.footprints import (
     LockedKey,
     Mode,
     SerializableAccess,
+    any_same_row,
     dependent,
 )
 from django_lockstep.lab.explorer.effects.operations import Operation
@@ -94,7 +95,7 @@ class Transaction:
         self._named: frozenset[FootprintKey] = frozenset()
         """What it has read, before the server locks pages instead of rows."""
         self._since = 0
-        """When its snapshot was taken."""
+        """How many COMMITs there were when its snapshot was taken."""
         self._row_locks: dict[FootprintKey, Mode] = {}
         """Rows that are locked until the transaction ends, with the strength."""
         self._opaque = False
@@ -110,9 +111,10 @@ class Transaction:
     def begin(self, operation: Operation) -> None:
         """Note what a step is about to read; a step that waits has read it, too."""
         statement = self.statement(operation)
-        operation.may_catch = self._catalog.functions.catch and statement.may_run_code
+        runs_code = statement.kind == "UNKNOWN" or statement.hidden or statement.runs_code
+        operation.may_catch = self._catalog.functions.catch and runs_code
         if self._is_first(statement):
-            self._since = self._commits.count
+            self._since = len(self._commits.written)
         self._named |= _rows_read(statement)
         self._commits.may_be_any |= statement.kind == "UNKNOWN"
         self._catalog.note("read", statement.tables_read)
@@ -234,8 +236,10 @@ class Transaction:
         if operation.refused and not waited:
             # The end of its transaction releases only what was taken before.
             return replace(touched, tried=touched.locks, locks=frozenset()), replace(statement, locks=frozenset())
-        if self._comes_too_late(statement, operation):
-            # Refused the row because of what was committed before, it has no part in any conflict.
+        alone = not (self._has_written or self._nested or _commits(statement, operation))
+        if operation.found_row_changed and alone and statement.only_row is not None:
+            # Refused the one row that it wanted because of what was committed before: at one snapshot it is so in every
+            # order, and it has no part in any conflict.
             row = {statement.only_row}
             access = self._access(operation)
             access = replace(access, read_set=frozenset(), dangerous=self._is_in_danger(self._named - row))
@@ -243,11 +247,6 @@ class Transaction:
             touched = replace(touched, locks=touched.locks - statement.row_locks, accesses=accesses)
             return touched, _without_effect(statement)
         return touched, statement
-
-    def _comes_too_late(self, statement: Statement, operation: Operation) -> bool:
-        """Whether the step was refused the one row that it wanted: at one snapshot it is so in every order."""
-        alone = not (self._has_written or self._nested or _commits(statement, operation))
-        return operation.found_row_changed and alone and statement.only_row is not None
 
     def _with_keys(self, operation: Operation) -> Statement:
         """Return the step's statement, of an INSERT with the unique keys that it adds instead of any key."""
@@ -270,19 +269,15 @@ class Transaction:
             return OPAQUE
         deferred = self._deferred if statement.kind == "COMMIT" else LOCAL
         serializable = self._is_serializable(operation)
+        # The order in which it places rows, of tables in which that is seen.
+        placed = {table for table, _ in statement.writes if statement.kind != "DELETE"}
+        order = (((table, None), Mode.ORDER) for table in placed & self._catalog.noted("unordered"))
         return Footprint(
             reads=statement.reads | deferred.reads,
-            locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)) | self._places(statement),
+            locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)).union(order),
             snapshot=self._is_first(statement) and self.at_one_snapshot(operation),
             accesses=frozenset({self._access(operation)}) if serializable else frozenset(),
         )
-
-    def _places(self, statement: Statement) -> frozenset[LockedKey]:
-        """Return what stands for the order in which it places rows, of tables in which that is seen."""
-        if statement.kind == "DELETE":
-            return frozenset()
-        tables = {table for table, _ in statement.writes} & self._catalog.noted("unordered")
-        return frozenset(((table, None), Mode.ORDER) for table in tables)
 
     def _access(self, operation: Operation) -> SerializableAccess:
         # As a whole, even if it found nothing or failed: elsewhere among the others it might not.
@@ -301,7 +296,8 @@ class Transaction:
         )
 
     def _is_in_danger(self, read: frozenset[FootprintKey]) -> bool:
-        return self._commits.have_written(self._locked(read), since=self._since)
+        rows, commits = self._locked(read), self._commits
+        return commits.may_be_any or any(any_same_row(written, rows) for written in commits.written[self._since :])
 
     @property
     def _has_written(self) -> bool:
@@ -356,7 +352,7 @@ class Transaction:
         # One that has failed would have published before the others; see `waiting`.
         publishes = self._writes if committed or _commits(statement, operation) else frozenset()
         if committed and publishes and self._is_serializable(operation):
-            self._commits.add(self._entered)
+            self._commits.written.append(self._entered)
         # ROLLBACK TO SAVEPOINT releases only what was locked since the savepoint, which is not told apart here. A
         # dependence too many costs a schedule, one too few a verdict.
         return Footprint(publishes=publishes, releases=self._locks)

@@ -9,7 +9,7 @@ from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step
 from django_lockstep.lab.explorer.render.timelines import actor_title, actors_of, describe_wait
-from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Step, Swap
+from django_lockstep.lab.explorer.results import Outcome, Run, Step, Swap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,8 @@ def moves_of(run: Run) -> Iterator[ShownMove]:
     names = {run.schedule[step.begun]: actor_title(step.actor, run) for step in run.steps}
     for number, letter in enumerate(run.schedule):
         step = sent.get(number)
-        held = {actor: _locks(run, actor, number) for actor in actors_of(run)}
+        locks = [(lock.actor, f"{lock.what} ({lock.strength})") for lock in run.held if lock.move == number]
+        held = {actor: [text for holder, text in locks if holder == actor] for actor in actors_of(run)}
         yield ShownMove(
             number=number + 1,
             letter=letter,
@@ -62,14 +63,10 @@ def moves_of(run: Run) -> Iterator[ShownMove]:
             result=describe_result(step, run) if step else "",
             wait=describe_wait(step) if step and step.waited_for else "",
             woken=tuple(ended.actor for ended in run.steps if ended.begun < number == ended.ended),
-            held={actor: locks for actor, locks in held.items() if locks},
+            held={actor: texts for actor, texts in held.items() if texts},
             seen=_seen(run, number),
             swaps=tuple(swap for swap in run.swaps if swap.later == number),
         )
-
-
-def _locks(run: Run, actor: str, move: int) -> list[str]:
-    return [f"{lock.what} ({lock.strength})" for lock in run.held if (lock.move, lock.actor) == (move, actor)]
 
 
 def _seen(run: Run, move: int) -> dict[str, str]:
@@ -96,14 +93,11 @@ def outcome_cards(report: RaceReport) -> Iterator[OutcomeCard]:
     """Yield a card for each outcome of the report's exploration, the wrong ones first."""
     exploration = report.exploration
     drawn = {run.schedule: run for run in report.runs if not run.holds}
+    ends = [(run.state, run.errors, run.results) for run in report.serial]
     for outcome in exploration.outcomes if exploration else ():
         run = drawn.get(outcome.schedule)
         anomaly = find_explanation(run).kind if run else ""
-        yield OutcomeCard(outcome=outcome, serial=_is_serial(outcome, exploration, report.serial), anomaly=anomaly)
-
-
-def _is_serial(outcome: Outcome, exploration: Exploration | None, serial: tuple[Run, ...]) -> bool | None:
-    if any((run.state, run.errors, run.results) == (outcome.state, outcome.errors, outcome.results) for run in serial):
-        return True
-    # Values that differ from run to run would make equal ends look different.
-    return None if exploration is None or exploration.not_compared or not serial else False
+        is_serial = (outcome.state, outcome.errors, outcome.results) in ends
+        # Values that differ from run to run would make equal ends look different.
+        is_known = is_serial or (ends and exploration and not exploration.not_compared)
+        yield OutcomeCard(outcome=outcome, serial=is_serial if is_known else None, anomaly=anomaly)

@@ -142,6 +142,11 @@ def describe_wait(step: Step) -> str:
     return f"waits for {', '.join(step.waited_for)}" + (f" on {step.waited_on}" if step.waited_on else "")
 
 
+def describe_wake(step: Step) -> str:
+    """Return which other actor ended the step's wait."""
+    return "goes on" if step.woken_by in {None, step.actor} else f"woken by {step.woken_by}"
+
+
 def _cell(run: Run, actor: str, *, move: int, why: Explanation, fold: Fold | None) -> Iterator[str]:
     """Yield the lines of what one actor did in one move: what was sent, the wait, the result."""
     for step in [step for step in run.steps if step.actor == actor and step.begun <= move <= step.ended][-1:]:
@@ -153,7 +158,7 @@ def _cell(run: Run, actor: str, *, move: int, why: Explanation, fold: Fold | Non
         if step.begun == move and (step.waited_for or step.ended != move):
             yield f"┆ {describe_wait(step)}"
         elif step.begun < move == step.ended:
-            yield f"┆ woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "┆ goes on"
+            yield f"┆ {describe_wake(step)}"
         if step.begun < move < step.ended:
             yield "┆"
         result = describe_result(step, run) if step.ended == move else ""

@@ -6,15 +6,15 @@ Not nested: templates cannot descend as deep as schedules are long.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_lockstep.lab.explorer.results import Exploration, Outcome
-from django_lockstep.lab.explorer.search.tree import TreeLine
+from django_lockstep.lab.explorer.results import Exploration
+from django_lockstep.lab.explorer.search.tree import Reason, TreeLine
 
 _MOST = 200
 """Schedules of a tree that is shown whole; in larger ones, what ends alike is one line."""
@@ -26,59 +26,16 @@ class TreeRow:
 
     kind: Literal["fork", "folded", "run", "cut", "end"]
     """``fork``: lines follow up to its ``end``; ``folded``: several schedules without them."""
-    start: str = ""
-    """Moves that the line has in common with the one above it."""
+    schedule: str = ""
+    """All moves up to the line's last one."""
     moves: str = ""
-    reason: str = ""
-    """Of a cut branch."""
-    schedules: int = 0
-    """How many ended in or below this line."""
-    cuts: int = 0
-    """Branches that were cut below, where these are not shown."""
-    outcomes: Mapping[int, Outcome] | None = None
-    """How they ended, by number from 1; none if the schedule was abandoned as equivalent to another one."""
+    """Those that the line above it does not have."""
+    look: Literal["right", "wrong", "cut"] = "cut"
+    """How it is marked: ``right`` or ``wrong`` as its schedules ended, ``cut`` if none was run to its end."""
+    text: str = ""
+    """What became of the moves, in the language of the page."""
     uniform: bool = True
-    """Whether they ended all alike."""
-
-    @property
-    def schedule(self) -> str:
-        return self.start + self.moves
-
-    @property
-    def wrong(self) -> bool:
-        """Whether one of them ended wrong."""
-        return any(not outcome.holds for outcome in (self.outcomes or {}).values())
-
-    @property
-    def look(self) -> Literal["right", "wrong", "cut"]:
-        """How it is marked: ``right`` or ``wrong`` as its schedules ended, ``cut`` if none was run to its end."""
-        return "wrong" if self.wrong else "right" if self.outcomes else "cut"
-
-    @property
-    def text(self) -> str:
-        """What became of the moves, in the language of the page."""
-        if self.kind == "cut":
-            return _why_not_run(self.reason)
-        ends = ", ".join(_ending(number, outcome) for number, outcome in (self.outcomes or {}).items())
-        said = ends or _("abandoned: an equivalent schedule was run")
-        if self.kind != "run":
-            schedules = ngettext("%(number)s schedule", "%(number)s schedules", self.schedules)
-            said = f"{schedules % {'number': self.schedules}}: {said}"
-        branches = ngettext("%(number)s branch not run", "%(number)s branches not run", self.cuts)
-        return f"{said}; {branches % {'number': self.cuts}}" if self.cuts else said
-
-
-def _why_not_run(reason: str) -> str:
-    if reason == "asleep":
-        return _("not run: an equivalent schedule has this move earlier")
-    if reason == "independent":
-        return _("not run: this move conflicts with none that it could pass")
-    return _("not run: the search ended before")
-
-
-def _ending(number: int, outcome: Outcome) -> str:
-    verdict = _("right") if outcome.holds else _("wrong")
-    return f"{verdict} ({_('Outcome %(number)s') % {'number': number}})"
+    """Whether its schedules ended all alike."""
 
 
 def tree_rows(exploration: Exploration) -> Iterator[TreeRow]:
@@ -94,22 +51,42 @@ def tree_rows(exploration: Exploration) -> Iterator[TreeRow]:
             yield TreeRow(kind="end")
         open_forks += line.fork and folded is None
         yield _row(line, exploration, cuts=None if folded is None else _count_cuts(lines, number))
-        if folded is None:
-            for cut in line.cuts:
-                yield TreeRow(kind="cut", start=line.start, moves=cut.schedule[len(line.start) :], reason=cut.reason)
+        for cut in line.cuts if folded is None else ():
+            moves = cut.schedule[len(line.start) :]
+            yield TreeRow(kind="cut", schedule=cut.schedule, moves=moves, text=_why_not_run(cut.reason))
     yield from [TreeRow(kind="end")] * open_forks
 
 
 def _row(line: TreeLine, exploration: Exploration, *, cuts: int | None) -> TreeRow:
+    outcomes = {end + 1: exploration.outcomes[end] for end in line.ends if end is not None}
+    ends = [
+        f"{_('right') if outcome.holds else _('wrong')} ({_('Outcome %(number)s') % {'number': number}})"
+        for number, outcome in outcomes.items()
+    ]
+    text = ", ".join(ends) or _("abandoned: an equivalent schedule was run")
+    if line.fork:
+        number = sum(count for end, count in line.ends.items() if end is not None)
+        schedules = ngettext("%(number)s schedule", "%(number)s schedules", number)
+        text = f"{schedules % {'number': number}}: {text}"
+    if cuts:
+        branches = ngettext("%(number)s branch not run", "%(number)s branches not run", cuts)
+        text = f"{text}; {branches % {'number': cuts}}"
     return TreeRow(
         kind="folded" if cuts is not None else "fork" if line.fork else "run",
-        start=line.start,
+        schedule=line.schedule,
         moves=line.moves,
-        schedules=sum(count for end, count in line.ends.items() if end is not None),
-        cuts=cuts or 0,
-        outcomes={end + 1: exploration.outcomes[end] for end in line.ends if end is not None},
+        look="cut" if not outcomes else "right" if all(outcome.holds for outcome in outcomes.values()) else "wrong",
+        text=text,
         uniform=line.uniform,
     )
+
+
+def _why_not_run(reason: Reason) -> str:
+    if reason == "asleep":
+        return _("not run: an equivalent schedule has this move earlier")
+    if reason == "independent":
+        return _("not run: this move conflicts with none that it could pass")
+    return _("not run: the search ended before")
 
 
 def _count_cuts(lines: Sequence[TreeLine], number: int) -> int:

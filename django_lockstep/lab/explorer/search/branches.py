@@ -7,7 +7,7 @@ waiter's step.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django_lockstep.lab.explorer.effects.footprints import Footprint, dependent
@@ -53,9 +53,33 @@ class State:
     move: Move | None = None
 
 
+class Schedule:
+    """Chooses the moves of one run: `begin`, then `choose` and `record` for each; after another `begin` the same ones.
+
+    The seam between the driver, which plays schedules, and the searches that choose them.
+    """
+
+    states: Sequence[State] = ()
+    """The states that it has reached; none of a search without a tree."""
+
+    def begin(self) -> None:
+        """Start the run, or start it again."""
+        raise NotImplementedError
+
+    def choose(self, enabled: Collection[int]) -> int | None:
+        """Return one of the actors that could move, or None to abandon the run."""
+        raise NotImplementedError
+
+    def record(self, move: Move) -> None:
+        """Record what the chosen actor's step did."""
+
+    def give_up(self) -> None:
+        """Note that it cannot be run, because the server never chose as it would have to."""
+
+
 @dataclass(slots=True, kw_only=True)
-class Branch:
-    """Chooses the moves of one run, and keeps what they did: `begin`, then `choose` and `record` for each move."""
+class Branch(Schedule):
+    """Chooses the moves of one run of the search, and keeps what they did."""
 
     number: int
     """By which the search recognizes it."""
@@ -68,13 +92,11 @@ class Branch:
     _depth: int = 0
 
     def begin(self) -> None:
-        """Start the run, or start it again; what it has reached before stays."""
-        # Stateless: open transactions cannot be saved and restored, so the way back to a branch is to run its beginning
-        # again.
+        # What it has reached before stays. Stateless: open transactions cannot be saved and restored, so the way back
+        # to a branch is to run its beginning again.
         self._depth = 0
 
     def give_up(self) -> None:
-        """Note that the run cannot be made."""
         self.unreached = True
 
     def choose(self, enabled: Collection[int]) -> int | None:
@@ -96,7 +118,6 @@ class Branch:
         return self._extend(enabled)
 
     def record(self, move: Move) -> None:
-        """Record what the chosen actor's step did."""
         self.states[self._depth].move = move
         self._depth += 1
 

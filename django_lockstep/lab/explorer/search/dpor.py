@@ -38,7 +38,7 @@ class _Node:
     preempted: int
     """Preemptions before this state."""
     order: int = 0
-    """Which moves happen before the one that led here; see `_Races`."""
+    """Which moves happen before the one that led here; see `Races`."""
     running: set[int] = field(default_factory=set)
     """Actors of branches that are being run and begin here."""
     done: dict[int, Move] = field(default_factory=dict)
@@ -99,7 +99,11 @@ class Search:
                 # Fewest preemptions first: explanations of simple schedules are short.
                 actor = min(candidates, key=lambda actor: (node.cost(actor), actor))
                 node.running.add(actor)
-                return self._run_from(node, _beginning(node, actor))
+                path = itertools.pairwise(node.path)
+                before = [State(enabled=earlier.enabled, chosen=after.previous) for earlier, after in path]
+                # Branches that were taken earlier sleep in this one, until a move that they depend on wakes them.
+                fork = State(enabled=node.enabled, chosen=actor, sleep={**node.sleep, **node.done})
+                return self._run_from(node, [*before, fork])
         return None
 
     def add(self, branch: Branch) -> None:
@@ -120,7 +124,11 @@ class Search:
             return
         # Races between the moves before were looked for after earlier runs.
         fresh = max(0, len(nodes) - 1)
-        orders = _known_orders(nodes, branch.states)
+        # What earlier runs have shown of the happens-before relation between the moves on the path.
+        repeated = itertools.takewhile(
+            lambda step: step[0].done.get(step[1].chosen) == step[1].move, zip(nodes, branch.states, strict=False)
+        )
+        orders = [node.order for node, _ in zip(nodes[1:], repeated, strict=False)]
         if node is not None:
             node.running.remove(branch.states[fresh].chosen)
         for state in branch.states[len(nodes) :]:
@@ -130,7 +138,7 @@ class Search:
         for reached, move in zip(nodes, moves, strict=False):
             reached.done.setdefault(move.actor, move)
         if self._reduce:
-            _Races(nodes, moves, orders=orders).add_backtracks(fresh)
+            Races(nodes, moves, orders=orders).add_backtracks(fresh)
         self._drop_finished(nodes)
 
     def _run_from(self, node: _Node | None, beginning: list[State]) -> Branch:
@@ -183,22 +191,7 @@ def _open(node: _Node) -> set[int]:
     return node.backtrack - node.done.keys() - node.running - node.sleep.keys()
 
 
-def _beginning(node: _Node, actor: int) -> list[State]:
-    """Return the states from the first one to the node, at which this actor moves."""
-    before = [State(enabled=earlier.enabled, chosen=after.previous) for earlier, after in itertools.pairwise(node.path)]
-    # Branches that were taken earlier sleep in this one, until a move that they depend on wakes them.
-    return [*before, State(enabled=node.enabled, chosen=actor, sleep={**node.sleep, **node.done})]
-
-
-def _known_orders(path: Sequence[_Node], states: Sequence[State]) -> list[int]:
-    """Return what earlier runs have shown of the happens-before relation between the moves on a path."""
-    repeated = itertools.takewhile(
-        lambda step: step[0].done.get(step[1].chosen) == step[1].move, zip(path, states, strict=False)
-    )
-    return [node.order for node, _ in zip(path[1:], repeated, strict=False)]
-
-
-class _Races:
+class Races:
     """The happens-before relation of one run, and the races in it that could go the other way round.
 
     For each move a number has a bit set for every move that happens before it. ``orders`` are those of the first moves,
@@ -279,11 +272,3 @@ class _Races:
                 if self._reversible(earlier, later):
                     rest = [*range(earlier), *self._without(earlier, later)]
                     yield earlier, later, [self._moves[index].actor for index in rest]
-
-
-def swapped_orders(moves: Sequence[Move]) -> Iterator[tuple[int, int, list[int]]]:
-    """Yield the pairs of moves whose order may matter, with the actors of the moves that make the later one first.
-
-    They are those of one run. What follows the later move is left open.
-    """
-    return _Races((), moves).swapped()

@@ -8,7 +8,7 @@ from string import ascii_uppercase
 from typing import Any, Protocol
 
 from django_lockstep.lab.explorer.errors import ScheduleError
-from django_lockstep.lab.explorer.search.branches import Move, State
+from django_lockstep.lab.explorer.search.branches import Move, Schedule
 
 
 def write_schedule(moves: Sequence[int]) -> str:
@@ -31,11 +31,14 @@ def serial_order(moves: Sequence[int]) -> tuple[int, ...]:
     return turns if len(turns) == len(set(turns)) else ()
 
 
-class Follow:
+class Follow(Schedule):
     """Chooses the moves of one schedule; after its end each actor goes on as long as it can."""
 
     def __init__(self, moves: Sequence[int]) -> None:
         self._moves = moves
+        self.begin()
+
+    def begin(self) -> None:
         self._step = 0
         self._previous: int | None = None
 
@@ -55,14 +58,12 @@ class Follow:
         return chosen
 
 
-class SinglePreemption:
+class SinglePreemption(Schedule):
     """Chooses the moves of a schedule in which one actor is interrupted once.
 
     It makes so many ``steps``, or all that it can; then the others, in turn from the next one on, go on as long as they
     can; then it goes on itself. An actor that waits is passed over, and goes on later.
     """
-
-    states: Sequence[State] = ()
 
     def __init__(self, actor: int, *, steps: int | None, actors: int) -> None:
         self.actor = actor
@@ -72,63 +73,23 @@ class SinglePreemption:
         self.begin()
 
     def begin(self) -> None:
-        """Start the schedule, or start it again."""
         self.moves.clear()
-        self._left = self.steps
+        self._made = 0
         self._before = self._meanwhile = True
         self._previous = self.actor
 
     def choose(self, enabled: Collection[int]) -> int:
-        """Return the actor that moves."""
-        chosen = self._in_phase(enabled)
-        if chosen == self.actor and self._left is not None:
-            self._left -= 1
-        self._previous = chosen
-        return chosen
+        self._before = self._before and self._made != self.steps and self.actor in enabled
+        # Once all the others stand, the interruption is over, even if some could go on later.
+        self._meanwhile = self._before or (self._meanwhile and any(actor in enabled for actor in self._others))
+        order = [self.actor] if self._before else self._others if self._meanwhile else [self.actor, *self._others]
+        able = [actor for actor in order if actor in enabled]
+        self._previous = self._previous if self._previous in able else able[0]
+        self._made += 1
+        return self._previous
 
     def record(self, move: Move) -> None:
         self.moves.append(move)
-
-    def give_up(self) -> None:
-        """Do nothing: a schedule too few changes no verdict of a search that proves nothing."""
-
-    def _in_phase(self, enabled: Collection[int]) -> int:
-        self._before = self._before and self._left != 0 and self.actor in enabled
-        if self._before:
-            return self.actor
-        # Once all the others stand, the interruption is over, even if some could go on later.
-        self._meanwhile = self._meanwhile and any(actor in enabled for actor in self._others)
-        order = self._others if self._meanwhile else [self.actor, *self._others]
-        if self._previous in order and self._previous in enabled:
-            return self._previous
-        return next(actor for actor in order if actor in enabled)
-
-
-# The seam between the driver, which plays schedules, and the searches that choose them.
-
-
-class Chooser(Protocol):
-    """Decides which actor moves."""
-
-    def choose(self, enabled: Collection[int]) -> int | None:
-        """Return one of the actors that could move, or None to abandon the run."""
-
-
-class Schedule(Chooser, Protocol):
-    """Chooses the moves of one schedule, and can choose the same ones again: `choose` and `record` for each move."""
-
-    @property
-    def states(self) -> Sequence[State]:
-        """The states that it has reached; none of a search without a tree."""
-
-    def begin(self) -> None:
-        """Start the schedule, or start it again."""
-
-    def record(self, move: Move) -> None:
-        """Record what the chosen actor's step did."""
-
-    def give_up(self) -> None:
-        """Note that the schedule cannot be run, because the server never chose as it would have to."""
 
 
 class SearchStrategy(Protocol):

@@ -71,10 +71,6 @@ class TreeBuilder:
     """Takes the branches that were run, each later than the one whose beginning it repeats."""
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget everything, as `Search.start_over` does."""
         self._root = _TreeNode()
 
     def add(self, states: Sequence[State], end: Hashable) -> None:

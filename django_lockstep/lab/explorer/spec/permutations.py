@@ -46,7 +46,10 @@ class Permutation:
             self._add(step)
             for victim in victims:
                 if victim.ended == step.number:
-                    self._await_end(victim, trace.steps.index(victim))
+                    # An empty step, which a session runs only when its last step has ended. No other session's step
+                    # begins before, so that all find the victim's locks released, as in the run.
+                    session = self._session(victim.actor, victim.operation)
+                    self._step(session, f"{self.names[trace.steps.index(victim)]}_ended", "")
         self._mark_waits(trace.steps)
 
     def _add(self, step: StepRecord) -> None:
@@ -67,13 +70,6 @@ class Permutation:
         word = _WORD.search(sql)
         self.names.append(f"{label}_{word[0].lower() if word else 'step'}")
         self._step(session, self.names[-1], sql)
-
-    def _await_end(self, victim: StepRecord, number: int) -> None:
-        """Add an empty step, which a session runs only when its last step has ended.
-
-        No other session's step begins before, so that all find the victim's locks released, as in the run.
-        """
-        self._step(self._session(victim.actor, victim.operation), f"{self.names[number]}_ended", "")
 
     def _session(self, actor: int, operation: Operation) -> _Session:
         """Return the session of the actor's connection; a connection that was reopened is another session."""

@@ -18,8 +18,9 @@ from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions, Victim
 from django_lockstep.lab.explorer.results import Run
-from django_lockstep.lab.explorer.retries import follow, play_copy
-from django_lockstep.lab.explorer.search.schedules import Chooser, Follow, parse_schedule
+from django_lockstep.lab.explorer.retries import follow, play
+from django_lockstep.lab.explorer.search.branches import Schedule
+from django_lockstep.lab.explorer.search.schedules import Follow, parse_schedule
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.spec.permutations import SCHEMA, Permutation, block
 from django_lockstep.lab.scenario import Scenario
@@ -41,7 +42,7 @@ class Spec:
 
 def write_spec(
     scenario: Scenario,
-    schedule: str | Chooser = "",
+    schedule: str | Schedule = "",
     *,
     victim: Victim = "last",
     step_timeout: float = STEP_TIMEOUT,
@@ -52,8 +53,8 @@ def write_spec(
 
     The spec is self-contained: it creates the tables that the run touched in its own schema, with their rows as
     ``set_up`` left them, and drops it at the end. Steps contain the SQL that was sent, with literals. A spec with a
-    deadlock must be run by a superuser, because it sets ``deadlock_timeout``. ``schedule`` may also be a `Chooser`; the
-    other options are those of `replay`.
+    deadlock must be run by a superuser, because it sets ``deadlock_timeout``. ``schedule`` may also be a `Schedule`.
+    The other options are those of `replay`.
 
     Raises `NotWritable`, naming the step, for what is not sent as a statement (server-side cursors, COPY), for other
     databases, views and partitions, and for columns of types that are not built in; otherwise as `replay` does.
@@ -61,12 +62,12 @@ def write_spec(
     if isinstance(schedule, str):
         schedule = Follow(parse_schedule(schedule, actors=len(scenario.actors)))
     own = connections[database].copy()
+    options = SessionOptions(
+        database=database, database_is_mine=database_is_mine, victim=victim, step_timeout=step_timeout
+    )
     try:
         own.connect()
-        options = SessionOptions(
-            database=database, database_is_mine=database_is_mine, victim=victim, step_timeout=step_timeout
-        )
-        return _Recorder(scenario, own.connection, options).spec(schedule)
+        return _Recorder(scenario, own.connection).record(schedule, options)
     finally:
         own.close()
 
@@ -74,31 +75,33 @@ def write_spec(
 class _Recorder:
     """Runs a schedule twice: first to learn which tables it touches, then to keep their rows before it starts."""
 
-    def __init__(self, scenario: Scenario, connection: Any, options: SessionOptions) -> None:
+    def __init__(self, scenario: Scenario, connection: Any) -> None:
         self._scenario = scenario
         self._connection = connection
-        self._options = options
         self._dump = Dump(connection.cursor())
         self._tables: set[str] = set()
         self._words: set[str] = set()
 
-    def spec(self, chooser: Chooser) -> Spec:
-        with exploration_session(replace(self._scenario, set_up=self._set_up), self._options) as session:
-            return session.run_until_stable(lambda: self._record(session, chooser))
+    def record(self, schedule: Schedule, options: SessionOptions) -> Spec:
+        with exploration_session(replace(self._scenario, set_up=self._set_up), options) as session:
+            return session.run_until_stable(lambda: self._record(session, schedule))
 
-    def _record(self, session: ExplorationSession, chooser: Chooser) -> Spec:
+    def _record(self, session: ExplorationSession, schedule: Schedule) -> Spec:
+        catalog = session.server(session.options.database).catalog
         session.marks_keys = False
         session.warm_up()
-        trace = play_copy(session, chooser)
-        self._tables.update(self._touched_tables(session, [step.operation for step in trace.steps]))
-        self._words.update(word for step in trace.steps for word in _words(step.operation))
+        _, trace = play(session, schedule)
+        operations = [step.operation for step in trace.steps]
+        for operation in operations:
+            if session.server(operation.alias).catalog is not catalog:
+                raise NotWritable(f"{operation.sql!r} goes to database {operation.alias!r}; a spec has one database")
+        self._tables |= self._touched_tables(catalog, operations)
+        self._words.update(word for operation in operations for word in _words(operation))
         session.keep_values()
         end, trace = follow(session, trace.actors)
         setup = ";\n".join(self._dump.statements())
         permutation = Permutation(trace, session.names, connection=self._connection)
-        shown = self._final_queries(
-            session.server(self._options.database).catalog, [step.operation for step in trace.steps]
-        )
+        shown = self._final_queries(catalog, [step.operation for step in trace.steps])
         run = session.judge(end, trace)
         head = [*_head(run), *([block("setup", setup)] if setup else []), _TEARDOWN]
         text = "\n\n".join([*head, *permutation.parts(shown)]) + "\n"
@@ -109,15 +112,10 @@ class _Recorder:
         self._dump.take(self._tables, words=self._words)
         return fixture
 
-    def _touched_tables(self, session: ExplorationSession, operations: Iterable[Operation]) -> set[str]:
+    def _touched_tables(self, catalog: Catalog, operations: Iterable[Operation]) -> set[str]:
         """Return the tables of the statements, and those that their constraints and triggers lead to."""
-        catalog = session.server(self._options.database).catalog
         reached: set[str] = set()
-        waiting: list[str] = []
-        for operation in operations:
-            if session.server(operation.alias) is not session.server(self._options.database):
-                raise NotWritable(f"{operation.sql!r} goes to database {operation.alias!r}; a spec has one database")
-            waiting += _tables_of(operation, catalog)
+        waiting = [name for operation in operations for name in _tables_of(operation, catalog)]
         while waiting:
             table = catalog.get(waiting.pop())
             if table is None or table.name in reached:

@@ -53,57 +53,49 @@ SELECT current_setting('is_superuser')::bool, has_parameter_privilege('session_r
 """
 _INTERRUPTED = (TransactionStatus.ACTIVE, TransactionStatus.INERROR)
 IDLE = 1.0
-"""Seconds after which kept sessions that were not taken are closed."""
-_MOST_IDLE = 2
+"""Seconds after which kept sessions are closed."""
 
 
 class IdleSessions:
-    """At most two idle `ControlSession`, kept for a moment after an exploration, for the next one of this process.
+    """Idle `ControlSession`, kept for a moment after an exploration, for the next one of this process.
 
     Opening a session costs the server more than many schedules. What is kept is idle, outside of any transaction and
     without locks, and is closed after `IDLE` seconds: DROP DATABASE, which refuses a database in use, waits five.
     """
 
     def __init__(self) -> None:
-        self._sessions: list[ControlSession] = []
-        self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
         atexit.register(self.close)
         os.register_at_fork(after_in_child=self._forget)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin with none: a forked child shares its parent's sockets, which it must not close, and not its threads."""
+        self._sessions: list[ControlSession] = []
+        self._lock = threading.Lock()
 
     def take(self, key: Hashable) -> ControlSession | None:
         """Return the most recently used one with this key, which then belongs to the caller; None if there is none."""
         with self._lock:
-            for index in reversed(range(len(self._sessions))):
-                if self._sessions[index].key == key:
-                    return self._sessions.pop(index)
-        return None
+            session = next((session for session in reversed(self._sessions) if session.key == key), None)
+            if session is not None:
+                self._sessions.remove(session)
+        return session
 
     def put(self, session: ControlSession) -> None:
         """Keep the sessions until they are taken, or closed after `IDLE` seconds."""
         with self._lock:
             self._sessions.append(session)
-            # Closed below, outside of the lock: closing a session talks to the server.
-            outdated = self._sessions[:-_MOST_IDLE]
-            del self._sessions[:-_MOST_IDLE]
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = threading.Timer(IDLE, self.close)
-            self._timer.daemon = True
-            self._timer.start()
-        for old in outdated:
-            old.close()
+        timer = threading.Timer(IDLE, self.close, [session])
+        timer.daemon = True
+        timer.start()
 
-    def close(self) -> None:
-        """Close everything that is kept."""
+    def close(self, *sessions: ControlSession) -> None:
+        """Close what is kept of these, by default everything."""
         with self._lock:
-            sessions, self._sessions = self._sessions, []
-        for session in sessions:
+            closed = [session for session in self._sessions if not sessions or session in sessions]
+            self._sessions = [session for session in self._sessions if session not in closed]
+        for session in closed:  # outside of the lock: it talks to the server
             session.close()
-
-    def _forget(self) -> None:
-        """Drop the parent process's items without closing them: a forked child shares its sockets, not its threads."""
-        self._sessions, self._timer, self._lock = [], None, threading.Lock()
 
 
 _idle = IdleSessions()

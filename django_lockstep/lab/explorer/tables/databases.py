@@ -81,15 +81,10 @@ def claim(cursor: Any) -> None:
     """
     claimed, name = cursor.execute(_CLAIM).fetchone()
     if not claimed:
-        raise NotExplorable(f"Another explorer is running on database {name!r}: {_holder(cursor)}")
-
-
-def _holder(cursor: Any) -> str:
-    row = cursor.execute(_HOLDER).fetchone()
-    if row is None:
-        return "it has just ended, so try again"
-    pid, application, since = row
-    return f"server process {pid} (application {application or 'without a name'}), since {since}"
+        holder = "it has just ended, so try again"
+        for pid, application, since in cursor.execute(_HOLDER).fetchall():
+            holder = f"server process {pid} (application {application or 'without a name'}), since {since}"
+        raise NotExplorable(f"Another explorer is running on database {name!r}: {holder}")
 
 
 def release(cursor: Any) -> None:

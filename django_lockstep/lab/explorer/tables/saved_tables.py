@@ -82,7 +82,8 @@ class SavedTables:
         self._session = session
         self._driver = session.driver
         self._catalog = catalog
-        self._copies: dict[str, TableCopy] = {}
+        self.copies: dict[str, TableCopy] = {}
+        """Those of the tables that were saved, by name."""
         self._sequences: set[str] = set()
         """Sequences that are put back; one may number several tables."""
         self._mark_sql = ""
@@ -104,13 +105,9 @@ class SavedTables:
         if self._storage is not None:
             self._storage.close()
 
-    def copy_of(self, table: str) -> TableCopy | None:
-        """Return the copy of a table; None if it was not saved."""
-        return self._copies.get(table)
-
     def save(self, tables: Iterable[str]) -> None:
         """Copy tables that are about to be written for the first time."""
-        if names := sorted(set(tables) - self._copies.keys()):
+        if names := sorted(set(tables) - self.copies.keys()):
             self._save(names)
 
     def save_for(self, statement: Statement) -> None:
@@ -142,7 +139,7 @@ class SavedTables:
         for copy in copies:
             self._empty_sql += copy.delete_sql()
             self._fill_sql += copy.restore_sql()
-            self._copies[copy.name] = copy
+            self.copies[copy.name] = copy
         self._save_sequences(
             {sequence for name in names if (table := self._catalog.get(name)) for sequence in table.sequences},
             self._numbered_by(copies),
@@ -227,7 +224,7 @@ class SavedTables:
         `NotExplorable` is raised where the tables' own triggers have kept rows from being put back.
         """
         self._marks = False
-        if not self._copies:
+        if not self.copies:
             return
         self._put_back()
         if not self._replica and (changed := self.changed_rows({})[0]):
@@ -240,7 +237,7 @@ class SavedTables:
     def new_keys(self) -> dict[str, set[str]]:
         """Return the keys, as text, of the rows of each table that were not there when it was saved."""
         keys: dict[str, set[str]] = {}
-        queries = [copy.new_keys_sql() for copy in self._copies.values() if copy.pk]
+        queries = [copy.new_keys_sql() for copy in self.copies.values() if copy.pk]
         for name, key in self._session.query(" UNION ALL ".join(queries)) if queries else ():
             keys.setdefault(name, set()).add(key)
         return keys
@@ -250,7 +247,7 @@ class SavedTables:
 
         Raises as `put_back` does.
         """
-        kept = [copy for name, copy in sorted(self._copies.items()) if keys.get(name)]
+        kept = [copy for name, copy in sorted(self.copies.items()) if keys.get(name)]
         pairs = [copy.keep_sql(keys[copy.name]) for copy in kept]
         # A row that refers to one of these is an orphan only when that one is gone.
         orphans = "".join(map(self._orphans_sql, kept)) * len(kept)
@@ -286,7 +283,7 @@ class SavedTables:
         except DriverError as error:
             with suppress(OperationalError):  # the server may be gone
                 self._driver.rollback()
-            tables = ", ".join(f"{copy.name} ({copy.rows} rows before the race)" for copy in self._copies.values())
+            tables = ", ".join(f"{copy.name} ({copy.rows} rows before the race)" for copy in self.copies.values())
             raise ExplorerError(
                 f"These tables could not be put back, and may still contain rows of the race: {tables}: {error}"
             ) from error
@@ -297,14 +294,14 @@ class SavedTables:
         Without generated keys, times and UUIDs, which differ between equivalent runs; a new row's key is under `KEY`,
         and the labels have how keys are shown. Decimal numbers are text, so that they stay exact.
         """
-        if not self._copies:
+        if not self.copies:
             return {}, {}
-        parts = [part for name in sorted(self._copies) for part in self._copies[name].difference_queries()]
+        parts = [part for name in sorted(self.copies) for part in self.copies[name].difference_queries()]
         # Django has the driver return jsonb as text.
         pairs = self._driver.cursor().execute(" UNION ALL ".join(parts).encode(), prepare=True).fetchall()
         rows = {name: json.loads(text, parse_float=str) for name, text in sorted(pairs) if text != "[]"}
         labels: dict[str, str] = {}
-        for copy in (copy for copy in self._copies.values() if copy.numbered):
+        for copy in (copy for copy in self.copies.values() if copy.numbered):
             keys = [row[KEY] for row in rows.get(copy.name, ()) if KEY in row]
             labels |= label_keys(keys, makers.get(copy.layout.oid, {}))
             if keys and (removed := copy.name + REMOVED) in rows:

@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from argparse import ArgumentParser, BooleanOptionalAction
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,9 @@ from typing import Any, Literal, get_args
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, connections
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, write_spec
 from django_lockstep.lab.explorer.explore import runs_to_draw
@@ -114,7 +118,12 @@ class Command(BaseCommand):
                 for number, (name, race) in enumerate(zip(names, races, strict=True), start=1)
             ]
             # Inside the block: the spec replays the schedule, for which the scratch database must still exist.
-            spec = _spec(races[0], reports[0], **common) if options["spec"] else ""
+            spec = ""
+            if options["spec"]:
+                # Of the given schedule, of the simplest wrong one, or of the one without preemption.
+                exploration = reports[0].exploration
+                wrong = exploration.failure if exploration else reports[0].runs[0]
+                spec = write_spec(races[0].scenario, wrong.schedule if wrong else "", **common).text
         self._show(reports, options)
         if options["spec"]:
             write_atomically(options["spec"], spec)
@@ -170,11 +179,24 @@ class Command(BaseCommand):
         if not (shown and self.stderr.isatty()):
             yield False
             return
-        count = _Count(line, write=lambda text: self.stderr.write(text, style_func=str, ending="\r"))
-        try:
+        ends: Counter[bool] = Counter()
+        due = 0.0
+        # Not by Django's wrapper of the stream, which ends lines; and without a thread that would take time from races.
+        stream: Any = self.stderr._out
+        options: Any = {"auto_refresh": False, "transient": True, "redirect_stdout": False, "redirect_stderr": False}
+        with Live(Text(line), console=Console(file=stream), **options) as live:
+
+            def count(run: Run) -> bool:
+                nonlocal due
+                ends[run.holds] += 1
+                if (now := time.monotonic()) >= due:
+                    due = now + _REFRESH
+                    wrong = f", {ends[False]:,} wrong" if ends[False] else ""
+                    text = f"{line}: {counted(ends.total(), 'schedule')}{wrong}"
+                    live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+                return False  # the search goes on
+
             yield count
-        finally:
-            count.erase()
 
     def _show(self, reports: Sequence[RaceReport], options: dict[str, Any]) -> None:
         form, path = options["format"], options["output"]
@@ -195,43 +217,6 @@ class Command(BaseCommand):
             self.stdout.write(text)
         else:
             write_atomically(path, text)
-
-
-class _Count:
-    """Counts runs, and says so in a line that is written again and again."""
-
-    def __init__(self, line: str, *, write: Callable[[str], object]) -> None:
-        self._line = line
-        self._write = write
-        self._runs = self._wrong = self._longest = 0
-        self._next = 0.0
-        self._show(line)
-
-    def __call__(self, run: Run) -> bool:
-        """Count it; return that the search is to go on."""
-        self._runs += 1
-        self._wrong += not run.holds
-        if (now := time.monotonic()) >= self._next:
-            self._next = now + _REFRESH
-            wrong = f", {self._wrong:,} wrong" if self._wrong else ""
-            self._show(f"{self._line}: {counted(self._runs, 'schedule')}{wrong}")
-        return False
-
-    def erase(self) -> None:
-        self._write(" " * self._longest)
-
-    def _show(self, text: str) -> None:
-        # A line as wide as the terminal wraps, and could not be written over.
-        text = text[: shutil.get_terminal_size().columns - 1]
-        self._longest = max(self._longest, len(text))
-        self._write(text.ljust(self._longest))
-
-
-def _spec(race: Race, report: RaceReport, **common: Any) -> str:
-    """Return the spec of the given schedule, of the simplest wrong one, or of the one without preemption."""
-    failure = report.exploration.failure if report.exploration else report.runs[0]
-    schedule = failure.schedule if failure else ""
-    return write_spec(race.scenario, schedule, **common).text
 
 
 @contextmanager

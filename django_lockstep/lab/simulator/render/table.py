@@ -161,13 +161,10 @@ def _growth(report: LoadReport, cell: Callable[[LoadRow], str | Text]) -> Table:
 
 def _circumstances(report: LoadReport) -> str:
     load, think = report.load, f", think time {report.plan.think_time:g} s" if report.plan.think_time else ""
-    return (
-        f"{_where(report)}. Each account opens with {load['opening_balance']} and may go {load['overdraft_limit']} "
-        f"below zero; amounts from {' to '.join(load['amounts'])}; seed {load['seed']}{think}."
-    )
-
-
-def _where(report: LoadReport) -> str:
     isolation = report.environment.get("isolation", "read committed")
     server = report.environment["database"] + (f" ({isolation})" if isolation != "read committed" else "")
-    return ", ".join([server, *report.versions])
+    return (
+        f"{', '.join([server, *report.versions])}. Each account opens with {load['opening_balance']} and may go "
+        f"{load['overdraft_limit']} below zero; "
+        f"amounts from {' to '.join(load['amounts'])}; seed {load['seed']}{think}."
+    )

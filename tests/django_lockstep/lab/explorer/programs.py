@@ -1,8 +1,7 @@
 """Small random programs over three seats: what the explorer is held against itself and against isolationtester with."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -185,13 +184,3 @@ def unnamed_ends(exploration: Exploration) -> set[tuple[Any, ...]]:
         for o in exploration.outcomes
         for state in [comparison_text(o.state)]
     }
-
-
-class Drawn:
-    """Chooses at random who moves."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = Random(seed)
-
-    def choose(self, enabled: Collection[int]) -> int:
-        return self._random.choice(sorted(enabled))

@@ -7,6 +7,7 @@ from unittest.mock import Mock, call
 
 import pytest
 
+from django_lockstep.lab.explorer.driver import actors
 from django_lockstep.lab.explorer.driver.actors import Actor
 
 PROGRAM = """
@@ -65,12 +66,13 @@ def test_a_traced_program_goes_on_after_a_run_was_abandoned(how: str) -> None:
     subprocess.run([sys.executable, "-c", PROGRAM, how], check=True, timeout=60)
 
 
-def test_settings_behind_one_that_the_role_may_not_set_are_made_all_the_same() -> None:
+def test_settings_behind_one_that_the_role_may_not_set_are_made_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     actor = Actor(0, "A", events=SimpleQueue(), settings="SET deadlock_timeout = 1;SET enable_seqscan = off")
     hooks = Mock()
     hooks.send_out_of_band.side_effect = [False, True]
 
-    actor._set_up(hooks)
+    monkeypatch.setattr(actors, "Hooks", lambda *args, **options: hooks)
+    actor.connected(Mock())
 
     assert hooks.send_out_of_band.mock_calls == [call("SET deadlock_timeout = 1"), call("SET enable_seqscan = off")]
     assert actor.cannot_set

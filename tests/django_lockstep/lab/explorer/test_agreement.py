@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, Phase, assume, event, given, settings
 from hypothesis import strategies as st
 
 from django_lockstep.lab.explorer import Exploration, Scenario, ScheduleError, explore
+from django_lockstep.lab.explorer.audit import RandomWalk, _Node
 from django_lockstep.lab.explorer.spec.specs import write_spec
 from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer.isolationtester import disagreements, tables
 from tests.django_lockstep.lab.explorer.programs import (
     LEVELS,
     Action,
-    Drawn,
     Program,
     actor,
     among,
@@ -183,7 +183,7 @@ def test_they_agree_on_three_of_which_one_inserts_last(first: Program, second: P
 def test_a_random_schedule_comes_out_as_in_isolationtester(raced: list[Program], seed: int) -> None:
     scenario = race(*raced, observe=lambda pks: tables("shop_seat", "shop_ticket"))
     try:
-        spec = write_spec(scenario, Drawn(seed))
+        spec = write_spec(scenario, RandomWalk(str(seed), runs=_Node()))
         # A move without a statement is one that only the server decides.
         steered = not spec.run.unsteerable and len(spec.run.schedule) == len(spec.run.steps)
     except ScheduleError:

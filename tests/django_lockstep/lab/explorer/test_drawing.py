@@ -75,9 +75,9 @@ def test_it_is_well_formed_whatever_is_in_the_statements(sql: str) -> None:
 def test_no_text_leaves_its_lane_or_the_picture(actors: int, steps: int, sql: str) -> None:
     layout = Layout(drawn_run(actors=actors, steps=steps, sql=sql))
 
-    for bar in layout.bars():
-        for text, _ in [*bar.lines, *bar.tail_lines, *filter(None, [bar.waits])]:
-            assert display_width(text) * COLUMN <= bar.head.width - 4 * 6
+    for bar in layout.bars:
+        for text, _ in [*bar.lines, *bar.tail_lines, (bar.waits, "")]:
+            assert display_width(text) * COLUMN <= layout.head(bar).width - 4 * 6
     assert all(display_width(line) * COLUMN <= layout.width for line in layout.footer())
 
 
@@ -89,17 +89,19 @@ def test_lanes_and_rows_do_not_overlap(actors: int, steps: int) -> None:
 
     assert all(right - left > layout.lane_width for left, right in pairwise(lanes))
     tops = [top for _, top in layout.rows]
-    for bar in layout.bars():
-        end = bar.tail or bar.head
+    for bar in layout.bars:
+        head = layout.head(bar)
+        end = layout.tail(bar) if bar.waits else head
         assert end.bottom <= [*tops, layout.bottom][bar.step.ended + 1]
-        assert all(line.y >= tops[bar.step.begun] for line in (bar.head, end))
+        assert all(line.y >= tops[bar.step.begun] for line in (head, end))
 
 
 def test_bars_of_one_actor_do_not_overlap() -> None:
     layout = Layout(drawn_run(actors=3, steps=30))
     for actor in layout.actors:
-        mine = [bar for bar in layout.bars() if bar.step.actor == actor]
-        assert all((first.tail or first.head).bottom < second.head.y for first, second in pairwise(mine))
+        mine = [bar for bar in layout.bars if bar.step.actor == actor]
+        ends = [(layout.tail if bar.waits else layout.head)(bar).bottom for bar in mine]
+        assert all(end < layout.head(bar).y for end, bar in zip(ends, mine[1:], strict=False))
 
 
 def test_a_run_without_a_statement_is_drawn_too() -> None:
@@ -175,7 +177,7 @@ def test_a_narrow_lane_says_the_same_in_more_lines_and_numbers_its_statements_fo
     run = drawn_run()
     narrow, usual = Layout(run, lane_width=176), Layout(run)
     assert narrow.width < 460 < usual.width
-    assert len(narrow.bars()[0].lines) > len(usual.bars()[0].lines)
+    assert len(narrow.bars[0].lines) > len(usual.bars[0].lines)
     numbers = [group.get("data-step") for group in elements(svg(run, styled=False, lane_width=176), "g")]
     assert list(filter(None, numbers)) == ["1", "2", "3", "4"]
     assert "data-step" not in svg(run)

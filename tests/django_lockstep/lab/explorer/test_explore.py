@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, connections, transaction
 
-from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Run, Scenario, ScheduleError, explore, replay
+from django_lockstep.lab.explorer import NotExplorable, Run, Scenario, ScheduleError, explore, replay
 from django_lockstep.lab.explorer.driver import wait_monitor
 from django_lockstep.locking import StaleVersionError, retry_on_conflict, retrying
 from tests.django_lockstep.lab.explorer import stories
@@ -64,16 +64,6 @@ def test_reduction_leaves_out_what_only_swaps_independent_steps() -> None:
 
     assert explore(scenario).schedules == 1
     assert explore(scenario, reduction="none").schedules == 20
-
-
-def test_without_an_invariant_a_serial_order_has_to_reach_the_end() -> None:
-    scenario = Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2)
-
-    result = explore(scenario)
-
-    assert result.verdict == "broken"
-    assert "one after the other" in result.reason
-    assert explore(Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2)).verdict == "holds"
 
 
 def test_deadlocks_are_reported_with_their_cycle_and_the_last_to_wait_loses() -> None:
@@ -152,14 +142,6 @@ def test_limits_make_it_incomplete_and_never_right() -> None:
     assert explore(scenario, max_schedules=3).schedules == 3
 
 
-def test_one_preemption_is_enough_for_a_lost_update() -> None:
-    result = explore(stories.raising(stories.naive, actors=3))
-
-    assert result.verdict == "broken"
-    assert result.failure is not None
-    assert result.failure.preemptions == 1
-
-
 def test_the_first_wrong_run_may_end_the_search() -> None:
     result = explore(stories.raising(stories.naive), stop_on_first=True)
 
@@ -178,12 +160,6 @@ def test_the_first_run_of_some_kind_may_end_the_search() -> None:
 
     assert len(replayed) == result.schedules == 2
     assert result.left > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("actor", [stories.locked, stories.optimistic, stories.computed])
-def test_three_actors(actor: stories.Actor) -> None:
-    assert explore(stories.raising(actor, actors=3)).verdict == "holds"
 
 
 def test_actors_are_named_by_the_mapping() -> None:
@@ -255,23 +231,6 @@ def test_a_lock_of_another_session_is_reported_with_the_session(held: int, other
 
     assert result.verdict == "stuck"
     assert f"session {other.pid}" in result.reason
-
-
-def test_rows_that_cannot_be_put_back_are_an_error(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_lockstep.lab.explorer.tables.saved_tables._TIMEOUT", "50ms")
-
-    with pytest.raises(ExplorerError, match="could not be put back"):
-        explore(Scenario(set_up=lambda: held, actors=[stories.naive], invariant=bool), step_timeout=1.0)
-
-
-def interrupting(pk: int) -> bool:
-    raise KeyboardInterrupt
-
-
-@pytest.mark.usefixtures("no_seats")
-def test_an_interrupt_leaves_nothing_behind() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        explore(Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2, invariant=interrupting))
 
 
 def test_the_errors_of_set_up_pass() -> None:

@@ -9,7 +9,7 @@ from django.db.models import F
 from psycopg import IsolationLevel
 
 from django_lockstep.lab.explorer import NotExplorable, Run, Scenario, explore, replay
-from django_lockstep.lab.explorer.driver.hooks import Hooks
+from django_lockstep.lab.explorer.driver.hooks import Gate, Hooks
 from django_lockstep.lab.explorer.effects.operations import Operation
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import ends
@@ -42,19 +42,14 @@ def raise_price(pk: int) -> None:
 # Transactions
 
 
-class Noting:
+class Noting(Gate):
     """A gate that stops nothing and remembers what passes."""
-
-    detailed = False
 
     def __init__(self) -> None:
         self.passed: list[Operation] = []
 
     def before(self, operation: Operation) -> None:
         self.passed.append(operation)
-
-    def after(self, operation: Operation) -> None:
-        pass
 
 
 @pytest.mark.parametrize("level", IsolationLevel)

@@ -10,7 +10,7 @@ from django_lockstep.lab.explorer.effects.footprints import (
     FootprintKey,
     Mode,
 )
-from django_lockstep.lab.explorer.effects.introspection import Functions
+from django_lockstep.lab.explorer.effects.introspection import Functions, TableTriggers
 from django_lockstep.lab.explorer.effects.sql import parse
 from django_lockstep.lab.explorer.effects.statements import Statement
 
@@ -23,7 +23,7 @@ AUDITED = frozenset({"table audited: its trigger t calls audit()"})
 TABLES = [
     table("seat", children=frozenset({"ticket"})),
     table("ticket", foreign_keys=frozenset({ForeignKey(parent="seat", columns=("seat_id",))})),
-    table("audited", opaque={"UPDATE": AUDITED}),
+    table("audited", triggers=TableTriggers(opaque={"UPDATE": {*AUDITED}})),
     table("view", special=True),
 ]
 
@@ -151,7 +151,7 @@ def test_a_foreign_key_locks_the_row_that_is_named_if_its_column_is_written(
 @pytest.mark.parametrize(
     "values",
     [
-        {"guards": frozenset({"INSERT"})},
+        {"triggers": TableTriggers(guards={"INSERT"})},
         {"foreign_keys": frozenset({ForeignKey(parent="seat", columns=("seat_id",), to_key=False)})},
         {"foreign_keys": frozenset({ForeignKey(parent="seat", columns=("seat_id", "price"))})},
     ],

@@ -61,14 +61,6 @@ def test_a_branch_does_not_change_what_its_beginning_says() -> None:
     assert [(line.moves, line.cuts) for line in lines] == [("", ()), ("A", ()), ("B", ())]
 
 
-def test_what_was_cleared_is_gone() -> None:
-    builder = TreeBuilder()
-    builder.add(run("A"), "right")
-    builder.clear()
-    builder.add(run("B"), "wrong")
-    assert builder.build({"wrong": 1}, finished=True)[0].ends == {1: 1}
-
-
 @pytest.mark.slow
 def test_it_is_as_deep_as_runs_are_long() -> None:
     runs = [(run("A" * length + "B"), "right") for length in range(2000)]

@@ -10,6 +10,7 @@ from django.utils.safestring import SafeString
 
 from django_lockstep.lab.explorer import Exploration, Scenario, explore
 from django_lockstep.lab.explorer.effects.catalog import Catalog, TableFacts, UniqueIndex
+from django_lockstep.lab.explorer.effects.introspection import TableTriggers
 from django_lockstep.lab.explorer.effects.sql import parse
 from tests.django_lockstep.lab.explorer import schemas
 from tests.django_lockstep.lab.explorer.programs import ends
@@ -26,6 +27,7 @@ ENTRY = TableFacts(
     indexes=(UniqueIndex(name="entry_pkey", columns=("id",)), BOTH),
     numbered=frozenset({"id"}),
 )
+GUARDED = TableFacts(name="entry", indexes=(BOTH,), triggers=TableTriggers(guards={"INSERT"}))
 
 
 def locks(columns: str, *params: Any, table: TableFacts = ENTRY, values: str = "", end: str = "") -> set[int] | None:
@@ -78,7 +80,7 @@ def test_null_is_never_equal_unless_the_index_says_so() -> None:
         ("account, key", (1, "a", 2, "b"), {"values": "%s, %s), (%s, %s"}),
         ("account, key", (1, "a"), {"end": "ON CONFLICT DO NOTHING"}),
         ("account, key", (1, "a"), {"table": TableFacts(name="entry", indexes=(UniqueIndex(name="e", columns=()),))}),
-        ("account, key", (1, "a"), {"table": TableFacts(name="entry", indexes=(BOTH,), guards=frozenset({"INSERT"}))}),
+        ("account, key", (1, "a"), {"table": GUARDED}),
         ("account, key", (1, "a"), {"table": TableFacts(name="entry", indexes=(BOTH,), deferred=True)}),
         ("account, key", (1, "a"), {"table": TableFacts(name="entry")}),
     ],

@@ -228,6 +228,16 @@ def test_what_a_race_prints_is_not_its_result(staff: Client) -> None:
 # What can be downloaded
 
 
+def downloaded_after_a_run(staff: Client, url: str, *schedule: str) -> Any:
+    """Return the file, which is not there before a run, and for which nothing runs again."""
+    assert staff.get(url).status_code == 404
+    assert f'href="{url}"' in explored(staff, page("NAIVE"), *schedule)
+    with patch.object(process, "_start_python") as run:
+        file = staff.get(url)
+    assert not run.called
+    return file
+
+
 @pytest.mark.parametrize(
     ("form", "content_type", "content"),
     [
@@ -241,12 +251,7 @@ def test_a_schedule_that_was_run_can_be_downloaded_without_another_run(
     staff: Client, form: str, content_type: str, content: str
 ) -> None:
     url = reverse("lockstep_lab:schedule", args=[f"{HERE}.NAIVE", "AABBAB", form])
-    assert staff.get(url).status_code == 404  # as long as it was not
-    assert f'href="{url}"' in explored(staff, page("NAIVE"), "AABBAB")
-
-    with patch.object(process, "_start_python") as run:
-        file = staff.get(url)
-    assert not run.called
+    file = downloaded_after_a_run(staff, url, "AABBAB")
     name = f"tests-django_lockstep-lab-pages-test_views-NAIVE-AABBAB.{form}"
     if form == "py":  # a name by which pytest finds it
         name = "test_tests_django_lockstep_lab_pages_test_views_NAIVE_AABBAB.py"
@@ -268,13 +273,7 @@ def test_a_schedule_that_was_run_can_be_downloaded_without_another_run(
 def test_the_last_exploration_can_be_downloaded_without_a_run(
     staff: Client, form: str, content_type: str, contents: tuple[str, ...]
 ) -> None:
-    url = reverse("lockstep_lab:report", args=[f"{HERE}.NAIVE", form])
-    assert staff.get(url).status_code == 404  # as long as there is none
-    assert f'href="{url}"' in explored(staff, page("NAIVE"))
-
-    with patch.object(process, "_start_python") as run:
-        file = staff.get(url)
-    assert not run.called
+    file = downloaded_after_a_run(staff, reverse("lockstep_lab:report", args=[f"{HERE}.NAIVE", form]))
     assert (file["Content-Type"], file["Content-Disposition"]) == (
         f"{content_type}; charset=utf-8",
         f'attachment; filename="tests-django_lockstep-lab-pages-test_views-NAIVE.{form}"',

@@ -17,6 +17,7 @@ from django_lockstep.lab.explorer.render.timelines import (
     actors_of,
     describe_end,
     describe_wait,
+    describe_wake,
     find_folds,
     transaction_spans,
 )
@@ -53,10 +54,6 @@ class Box:
     height: float
 
     @property
-    def right(self) -> float:
-        return self.x + self.width
-
-    @property
     def bottom(self) -> float:
         return self.y + self.height
 
@@ -68,15 +65,11 @@ class Bar:
     step: Step
     classes: str
     """Its CSS classes."""
-    head: Box
     lines: Sequence[Line]
-    wait: Box | None = None
-    """From where the waiting began to where it ended."""
-    tail: Box | None = None
-    """Where a statement that waited ended."""
+    waits: str = ""
+    """Text on the wait; empty if it did not wait."""
     tail_lines: Sequence[Line] = ()
-    waits: Line | None = None
-    """Text on the wait."""
+    """What stands where a statement that waited ended."""
     folded: Sequence[Step] = ()
     """The statements that the bar stands for, if it is a fold of several."""
 
@@ -86,14 +79,14 @@ class Layout:
 
     def __init__(self, run: Run, *, lane_width: int | None = None) -> None:
         self.run = run
-        self.why = find_explanation(run)
         self.actors = actors_of(run)
         self.lane_width = lane_width or _LANE_WIDTHS.get(max(1, len(self.actors)), _NARROWEST)
-        self.columns = int((self.lane_width - 4 * PAD) / COLUMN)
-        most = 2 if lane_width is None else 4  # a narrow lane gets its text in more lines
-        self.texts = {id(step): _Texts(step, run, self.why, self.columns, most=most) for step in run.steps}
-        self._folds = find_folds(run)
-        self._hidden = {move for fold in self._folds.values() for move in fold.moves[1:]}
+        self._columns = int((self.lane_width - 4 * PAD) / COLUMN)
+        self._most_lines = 2 if lane_width is None else 4  # a narrow lane gets its text in more lines
+        why, folds = find_explanation(run), find_folds(run)
+        self._hidden = {move for fold in folds.values() for move in fold.moves[1:]}
+        shown = [step for step in run.steps if step.begun not in self._hidden]
+        self.bars = [self._bar(step, why, folds.get(step.begun)) for step in shown]
         self._tops = self._stacked()
 
     @property
@@ -129,8 +122,13 @@ class Layout:
         """Return the left edge of the actor's lane."""
         return _LEFT + self.actors.index(actor) * (self.lane_width + _GAP)
 
-    def bars(self) -> list[Bar]:
-        return [self._bar(step) for step in self.run.steps if step.begun not in self._hidden]
+    def head(self, bar: Bar) -> Box:
+        """Return where the statement began."""
+        return self._box(bar.step, bar.step.begun, len(bar.lines))
+
+    def tail(self, bar: Bar) -> Box:
+        """Return where a statement that waited ended."""
+        return self._box(bar.step, bar.step.ended, len(bar.tail_lines))
 
     def transactions(self) -> list[Box]:
         """Return the background of each transaction."""
@@ -153,67 +151,39 @@ class Layout:
     def _stacked(self) -> list[float]:
         """Return the upper edge of each row, and the lower one of the last."""
         lines = [1] * len(self.run.schedule)
-        for step in self.run.steps:
-            texts = self.texts[id(step)]
-            lines[step.begun] = max(lines[step.begun], len(texts.head) + (2 if texts.waited else 0))
-            lines[step.ended] = max(lines[step.ended], len(texts.tail))
-        for move, fold in self._folds.items():
-            lines[move] = len(self._fold_lines(fold))
+        for bar in self.bars:
+            begun, ended = bar.step.begun, bar.step.ended
+            lines[begun] = max(lines[begun], len(bar.lines) + (2 if bar.waits else 0))
+            lines[ended] = max(lines[ended], len(bar.tail_lines))
         tops = [float(_HEADER)]
         for move, number in enumerate(lines):
             height = 0 if move in self._hidden else _ABOVE + number * LINE + 2 * PAD + _BELOW
             tops.append(tops[-1] + height)
         return tops
 
-    def _fold_lines(self, fold: Fold) -> list[Line]:
-        return [(line, "faint") for line in wrap(fold.text, self.columns, most=3)]
-
-    def _bar(self, step: Step) -> Bar:
-        if fold := self._folds.get(step.begun):
-            lines = self._fold_lines(fold)
-            head = self._box(step, self._tops[step.begun] + _ABOVE, len(lines))
-            return Bar(step=step, classes="step other", head=head, lines=lines, folded=fold.steps)
-        texts = self.texts[id(step)]
-        head = self._box(step, self._tops[step.begun] + _ABOVE, len(texts.head))
-        tail = self._box(step, self._tops[step.ended] + _ABOVE, len(texts.tail)) if texts.waited else None
-        return Bar(
-            step=step,
-            classes=texts.classes,
-            head=head,
-            lines=texts.head,
-            wait=Box(x=head.x, y=head.bottom, width=head.width, height=tail.y - head.bottom) if tail else None,
-            tail=tail,
-            tail_lines=texts.tail,
-            waits=texts.waits,
-        )
-
-    def _box(self, step: Step, y: float, lines: int) -> Box:
-        return Box(x=self.lane(step.actor), y=y, width=self.lane_width, height=lines * LINE + 2 * PAD)
-
-
-class _Texts:
-    """The texts on one statement's bar, truncated to the lane."""
-
-    def __init__(self, step: Step, run: Run, why: Explanation, columns: int, *, most: int) -> None:
-        self.waited = step.ended > step.begun
-        end = self._end(step, run, why, columns, most=most)
-        begun: list[Line] = [(line, "said") for line in wrap(describe_step(step, run), columns, most=most)]
-        self.head = begun if self.waited else begun + end
-        woken = f"woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "goes on"
-        self.tail = [(truncate(woken, columns), "faint"), *end] if self.waited else []
-        self.waits: Line = (truncate(describe_wait(step), columns), "faint")
-        self.classes = " ".join(["step", *self._kinds(step, why)])
-
-    @staticmethod
-    def _end(step: Step, run: Run, why: Explanation, columns: int, *, most: int) -> list[Line]:
-        result = describe_result(step, run)
-        lines = [(line, "result") for line in wrap(f"→ {result}", columns, most=most)] if result else []
-        return [*lines, (truncate(f"▲ {why.mark}", columns), "verdict")] if step is why.step else lines
-
-    @staticmethod
-    def _kinds(step: Step, why: Explanation) -> list[str]:
+    def _bar(self, step: Step, why: Explanation, fold: Fold | None) -> Bar:
+        if fold:
+            lines = [(line, "faint") for line in wrap(fold.text, self._columns, most=3)]
+            return Bar(step=step, classes="step other", lines=lines, folded=fold.steps)
         kind = _KINDS.get(summarize(step).verb, "other")
-        return [kind, *["error"] * bool(step.sqlstate), *["breaking"] * (step is why.step)]
+        classes = f"step {kind}{' error' if step.sqlstate else ''}{' breaking' if step is why.step else ''}"
+        begun, end = self._wrapped(describe_step(step, self.run), "said"), list[Line]()
+        if result := describe_result(step, self.run):
+            end += self._wrapped(f"→ {result}", "result")
+        if step is why.step:
+            end.append((truncate(f"▲ {why.mark}", self._columns), "verdict"))
+        if step.ended == step.begun:
+            return Bar(step=step, classes=classes, lines=[*begun, *end])
+        woken: Line = (truncate(describe_wake(step), self._columns), "faint")
+        waits = truncate(describe_wait(step), self._columns)
+        return Bar(step=step, classes=classes, lines=begun, waits=waits, tail_lines=[woken, *end])
+
+    def _wrapped(self, text: str, kind: str) -> list[Line]:
+        return [(line, kind) for line in wrap(text, self._columns, most=self._most_lines)]
+
+    def _box(self, step: Step, move: int, lines: int) -> Box:
+        y = self._tops[move] + _ABOVE
+        return Box(x=self.lane(step.actor), y=y, width=self.lane_width, height=lines * LINE + 2 * PAD)
 
 
 def heading(run: Run) -> str:

@@ -58,7 +58,7 @@ class _Drawing:
         for box in self._layout.transactions():
             self._rectangle(self._root, box, "transaction", radius=6)
             write(self._root, box.x + PAD, box.y + 11, text="BEGIN", kind="faint small")
-        for bar in self._layout.bars():
+        for bar in self._layout.bars:
             self._bar(bar)
         for step in self._layout.run.steps:
             self._arrows(step)
@@ -116,21 +116,24 @@ class _Drawing:
         # The whole statements with their parameters, for the tooltip.
         statements = (f"{step.actor}: {step.sql} {step.params}".rstrip() for step in bar.folded or [bar.step])
         add(group, "title").text = clean("; ".join(statements))
-        if bar.wait and bar.waits and bar.tail:
-            self._wait(group, bar.wait, bar.waits)
-            self._rectangle(group, bar.tail, "bar", radius=3)
-            self._lines(group, bar.tail, bar.tail_lines)
-        self._rectangle(group, bar.head, "bar", radius=3)
-        self._lines(group, bar.head, bar.lines)
+        head = self._layout.head(bar)
+        if bar.waits:
+            tail = self._layout.tail(bar)
+            self._wait(group, Box(x=head.x, y=head.bottom, width=head.width, height=tail.y - head.bottom), bar.waits)
+            self._rectangle(group, tail, "bar", radius=3)
+            self._lines(group, tail, bar.tail_lines)
+        self._rectangle(group, head, "bar", radius=3)
+        self._lines(group, head, bar.lines)
 
-    def _wait(self, group: ET.Element, box: Box, line: Line) -> None:
-        self._rectangle(group, box, "wait")
-        hatched = self._rectangle(group, box, "")
-        hatched.set("fill", f"url(#{self._ident}-hatch)")
+    def _wait(self, group: ET.Element, box: Box, text: str) -> None:
+        self._hatch(group, box)
         chip = Box(x=box.x + PAD, y=box.y + 4, width=box.width - 2 * PAD, height=LINE + 4)
         self._rectangle(group, chip, "chip", radius=3)
-        text, kind = line
-        write(group, chip.x + PAD, chip.y + LINE - 1, text=text, kind=kind)
+        write(group, chip.x + PAD, chip.y + LINE - 1, text=text, kind="faint")
+
+    def _hatch(self, group: ET.Element, box: Box, *, radius: float = 0) -> None:
+        self._rectangle(group, box, "wait", radius=radius)
+        self._rectangle(group, box, "").set("fill", f"url(#{self._ident}-hatch)")
 
     def _arrows(self, step: Step) -> None:
         """Draw arrows to the actors waited for, and from the actor that ended the wait."""
@@ -166,9 +169,10 @@ class _Drawing:
 
     def _sample(self, box: Box, kind: str) -> None:
         group = add(self._root, "g", class_=kind if kind.startswith("step") else "")
-        self._rectangle(group, box, "bar" if kind.startswith("step") else kind, radius=2)
         if kind == "wait":
-            self._rectangle(group, box, "").set("fill", f"url(#{self._ident}-hatch)")
+            self._hatch(group, box, radius=2)
+        else:
+            self._rectangle(group, box, "bar" if kind.startswith("step") else kind, radius=2)
 
     def _lines(self, group: ET.Element, box: Box, lines: Sequence[Line]) -> None:
         for index, (text, kind) in enumerate(lines):
