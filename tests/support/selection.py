@@ -58,6 +58,7 @@ PLACES = {
     # Tries very many cases, or a case in many ways.
     "slow": (
         "tests/accounts/races/test_races.py::test_a_directed_race",
+        "tests/accounts/races/test_races.py::test_a_race_comes_out",
         "tests/accounts/races/test_races.py::test_every_round",
         "tests/accounts/races/test_races.py::test_full_and_reduced",
         "tests/accounts/test_account_model.py",

@@ -51,9 +51,9 @@ def pair(kind: str, step: str, words: str, holds: Race, *, beside: Race | None =
 
 def rows_of_a_shop() -> SimpleNamespace:
     """Make a row of each kind, and return the keys."""
-    ada, bob = (User.objects.create(username=name).pk for name in ("ada", "bob"))
-    show, product = shop.Show.objects.create().pk, shop.Product.objects.create(stock=10).pk
-    shop.Product.objects.create(stock=10)
+    ada, bob = (user.pk for user in User.objects.bulk_create(User(username=name) for name in ("ada", "bob")))
+    show = shop.Show.objects.create().pk
+    product, _ = (row.pk for row in shop.Product.objects.bulk_create(shop.Product(stock=10) for _ in range(2)))
     shop.Order.objects.create(product_id=product, customer_id=ada, quantity=6)
     shop.Booking.objects.create(show_id=show, seat="A")
     return SimpleNamespace(
