@@ -245,7 +245,7 @@ def seat_and_host() -> int:
 
 @pytest.mark.parametrize("waits", [deletes, adds_a_guest, creates_a_guest, joins_a_group])
 def test_three_who_wait_for_one_key_or_row_and_then_do_nothing_go_on_in_any_order(waits: Any) -> None:
-    race = explore(Scenario(set_up=seat_and_host, actors=[waits] * 3), audit=20)
+    race = explore(Scenario(set_up=seat_and_host, actors=[waits] * 3), audit=4)
 
     assert (race.verdict, race.unsteerable) == ("holds", 0), race.reason
 
