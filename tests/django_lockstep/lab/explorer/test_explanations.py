@@ -217,7 +217,10 @@ def test_a_right_end_is_not_called_an_anomaly() -> None:
     assert find_explanation(replay(stories.raising(stories.locked), "")).kind == ""
 
 
-@pytest.mark.parametrize("name", [name for name, race in RACES.items() if race.holds])
+# The statements of the mixtures, and of what may overdraw, are those of the others.
+@pytest.mark.parametrize(
+    "name", [name for name, race in RACES.items() if race.holds and not name.startswith(("overdraft:", "mixed:"))]
+)
 def test_safe_code_is_not_explained_even_if_its_end_is_called_wrong(name: str) -> None:
     scenario = RACES[name].scenario
     doubted = Scenario(set_up=scenario.set_up, actors=scenario.actors, observe=scenario.observe, invariant=never)
