@@ -152,6 +152,10 @@ def test_a_race_is_explored_and_drawn(staff: Client) -> None:
     (link,) = re.findall(r'href="([^"]+/AABBAB\.spec)"', text)
     assert "permutation" in staff.get(link).content.decode()
     assert f'<a href="{page("NAIVE")}?schedule=AABBAB">AABBAB</a>' in text
+    # Outcomes are cards.
+    assert '<dd lang="en" dir="ltr">lost update</dd>' in text
+    assert (text.count("never ends so"), text.count("would end the same")) == (1, 1)
+    has_no_script_and_no_inline_style(text)
 
 
 def test_a_schedule_is_filled_in_by_the_link_and_replayed_by_the_button(staff: Client) -> None:
@@ -163,13 +167,18 @@ def test_a_schedule_is_filled_in_by_the_link_and_replayed_by_the_button(staff: C
     assert text.count("<svg") == 2  # a wide drawing and a narrow one
 
 
-def test_each_step_can_be_gone_to_by_a_plain_link(staff: Client) -> None:
+def test_each_step_can_be_gone_to_by_a_plain_link_and_shows_what_is_committed_and_seen(staff: Client) -> None:
     text = explored(staff, page("NAIVE"), "AABBAB")
     assert re.findall(r'<a href="#run-1-\d" aria-label="[^"]+">([AB])</a>', text) == [*"AABBAB"]
     assert set(re.findall(r'href="#([^"]+)"', text)) == set(re.findall(r'<section class="move" id="([^"]+)"', text))
     assert "<h4" in text
     assert "Step 4 of 6: B" in text
     assert "explorer/stories.py:" in text
+    second = text.partition("Step 2 of 6: A")[2].partition("Step 3 of 6: B")[0]
+    committed, seen = re.findall(r'<dt>(Committed|Seen by A)</dt><dd class="seen">(.*?)</dd>', second)
+    assert (committed[0], seen[0]) == ("Committed", "Seen by A")
+    assert "price=100.00" in committed[1]
+    assert "price=110.00" in seen[1]
 
 
 def test_steps_whose_order_may_matter_link_to_the_other_order(staff: Client) -> None:
@@ -181,10 +190,7 @@ def test_steps_whose_order_may_matter_link_to_the_other_order(staff: Client) -> 
     assert "Schedule ABBBAA" in explored(staff, page("NAIVE"), "ABB")
 
 
-def test_outcomes_are_cards_and_a_right_race_shows_how_the_actors_meet(staff: Client) -> None:
-    wrong = explored(staff, page("NAIVE"))
-    assert '<dd lang="en" dir="ltr">lost update</dd>' in wrong
-    assert (wrong.count("never ends so"), wrong.count("would end the same")) == (1, 1)
+def test_a_right_race_shows_how_the_actors_meet(staff: Client) -> None:
     right = explored(staff, page("LOCKED"))
     assert "Schedule ABAABB: right" in right
     assert "waits for A on shop_seat" in right
@@ -228,58 +234,40 @@ def test_what_a_race_prints_is_not_its_result(staff: Client) -> None:
 # What can be downloaded
 
 
-@pytest.mark.parametrize(
-    ("form", "content_type", "content"),
-    [
-        ("svg", "image/svg+xml", "<svg"),
-        ("html", "text/html", "<!DOCTYPE html>"),
-        ("py", "text/x-python", "race.replay("),
-        ("spec", "text/plain", "permutation"),
-    ],
-)
-def test_a_schedule_that_was_run_can_be_downloaded_without_another_run(
-    staff: Client, form: str, content_type: str, content: str
-) -> None:
-    url = reverse("lockstep_lab:schedule", args=[f"{HERE}.NAIVE", "AABBAB", form])
-    assert staff.get(url).status_code == 404  # as long as it was not
-    assert f'href="{url}"' in explored(staff, page("NAIVE"), "AABBAB")
-
-    with patch.object(process, "_start_python") as run:
-        file = staff.get(url)
-    assert not run.called
-    name = f"tests-django_lockstep-lab-pages-test_views-NAIVE-AABBAB.{form}"
-    if form == "py":  # a name by which pytest finds it
-        name = "test_tests_django_lockstep_lab_pages_test_views_NAIVE_AABBAB.py"
-    assert (file["Content-Type"], file["Content-Disposition"]) == (
-        f"{content_type}; charset=utf-8",
-        f'attachment; filename="{name}"',
-    )
-    assert content in file.content.decode()
-    assert "Schedule AABBAB" in file.content.decode() or form in {"py", "spec"}
+NAME = "tests-django_lockstep-lab-pages-test_views-NAIVE"
+SCHEDULES = {
+    "svg": ("image/svg+xml", f"{NAME}-AABBAB.svg", ("<svg", "Schedule AABBAB")),
+    "html": ("text/html", f"{NAME}-AABBAB.html", ("<!DOCTYPE html>", "Schedule AABBAB")),
+    # With a name by which pytest finds it.
+    "py": ("text/x-python", "test_tests_django_lockstep_lab_pages_test_views_NAIVE_AABBAB.py", ("race.replay(",)),
+    "spec": ("text/plain", f"{NAME}-AABBAB.spec", ("permutation",)),
+}
+REPORTS = {
+    "html": ("text/html", f"{NAME}.html", ("<!DOCTYPE html>", "Every schedule, as a tree", "wrong (Outcome 1)")),
+    "json": ("application/json", f"{NAME}.json", ('"verdict": "broken"',)),
+}
 
 
 @pytest.mark.parametrize(
-    ("form", "content_type", "contents"),
-    [
-        ("html", "text/html", ("<!DOCTYPE html>", "Every schedule, as a tree", "wrong (Outcome 1)")),
-        ("json", "application/json", ('"verdict": "broken"',)),
-    ],
+    ("view", "schedule", "files"),
+    [("schedule", ["AABBAB"], SCHEDULES), ("report", [], REPORTS)],
+    ids=["a schedule", "an exploration"],
 )
-def test_the_last_exploration_can_be_downloaded_without_a_run(
-    staff: Client, form: str, content_type: str, contents: tuple[str, ...]
+def test_what_was_run_can_be_downloaded_without_another_run(
+    staff: Client, view: str, schedule: list[str], files: dict[str, tuple[str, str, tuple[str, ...]]]
 ) -> None:
-    url = reverse("lockstep_lab:report", args=[f"{HERE}.NAIVE", form])
-    assert staff.get(url).status_code == 404  # as long as there is none
-    assert f'href="{url}"' in explored(staff, page("NAIVE"))
+    urls = {form: reverse(f"lockstep_lab:{view}", args=[f"{HERE}.NAIVE", *schedule, form]) for form in files}
+    assert {staff.get(url).status_code for url in urls.values()} == {404}  # as long as it was not
+    text = explored(staff, page("NAIVE"), *schedule)
 
-    with patch.object(process, "_start_python") as run:
-        file = staff.get(url)
-    assert not run.called
-    assert (file["Content-Type"], file["Content-Disposition"]) == (
-        f"{content_type}; charset=utf-8",
-        f'attachment; filename="tests-django_lockstep-lab-pages-test_views-NAIVE.{form}"',
-    )
-    assert [part for part in contents if part not in file.content.decode()] == []
+    for form, (content_type, name, contents) in files.items():
+        assert f'href="{urls[form]}"' in text
+        with patch.object(process, "_start_python") as run:
+            file = staff.get(urls[form])
+        assert not run.called
+        assert file["Content-Type"] == f"{content_type}; charset=utf-8"
+        assert file["Content-Disposition"] == f'attachment; filename="{name}"'
+        assert [part for part in contents if part not in file.content.decode()] == []
 
 
 def test_a_downloaded_test_fails_with_the_race(staff: Client, race: RaceFixture) -> None:
@@ -292,28 +280,16 @@ def test_a_downloaded_test_fails_with_the_race(staff: Client, race: RaceFixture)
         module["test_AABBAB"](race)
 
 
-def test_a_step_shows_what_is_committed_and_what_each_actor_sees(staff: Client) -> None:
-    text = explored(staff, page("NAIVE"), "AABBAB")
-    second = text.partition("Step 2 of 6: A")[2].partition("Step 3 of 6: B")[0]
-    committed, seen = re.findall(r'<dt>(Committed|Seen by A)</dt><dd class="seen">(.*?)</dd>', second)
-    assert (committed[0], seen[0]) == ("Committed", "Seen by A")
-    assert "price=100.00" in committed[1]
-    assert "price=110.00" in seen[1]
-
-
-@pytest.mark.parametrize(
-    ("view", "args"),
-    [
+def test_other_races_schedules_and_forms_are_not_found(staff: Client) -> None:
+    explored(staff, page("NAIVE"), "AABBAB")
+    for view, args in (
         ("race", [f"{HERE}.NOBODY"]),
         ("report", [f"{HERE}.NAIVE", "exe"]),
         ("report", ["unknown", "html"]),
         ("schedule", [f"{HERE}.NAIVE", "AABBAB", "exe"]),
         ("schedule", [f"{HERE}.NAIVE", "ABBA", "svg"]),
-    ],
-)
-def test_other_races_schedules_and_forms_are_not_found(staff: Client, view: str, args: list[str]) -> None:
-    explored(staff, page("NAIVE"), "AABBAB")
-    assert staff.get(reverse(f"lockstep_lab:{view}", args=args)).status_code == 404
+    ):
+        assert staff.get(reverse(f"lockstep_lab:{view}", args=args)).status_code == 404, (view, args)
 
 
 # Anomalies
@@ -385,6 +361,9 @@ def test_what_a_race_shows_is_escaped(staff: Client) -> None:
     assert "&lt;script&gt;" in text
 
 
-def test_no_script_and_no_inline_style(staff: Client) -> None:
-    for text in (staff.get(reverse("lockstep_lab:races")).content.decode(), explored(staff, page("NAIVE"))):
-        assert not [word for word in ("<script>", "<style", " style=", "onclick", "javascript:") if word in text]
+def has_no_script_and_no_inline_style(text: str) -> None:
+    assert not [word for word in ("<script>", "<style", " style=", "onclick", "javascript:") if word in text]
+
+
+def test_the_list_has_no_script_and_no_inline_style(staff: Client) -> None:
+    has_no_script_and_no_inline_style(staff.get(reverse("lockstep_lab:races")).content.decode())
