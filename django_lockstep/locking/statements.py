@@ -58,6 +58,9 @@ class Column:
         # A field that prepares its values in another way than Django's is asked for every value.
         is_djangos = all(getattr(kind, name) is getattr(base, name) for name in _PREPARING)
         self.type = _TYPES.get(base) if is_djangos else None
+        # A field with a placeholder of its own, or that saves in a way of its own, may not understand a `Parameter`.
+        own = hasattr(self.field, "get_placeholder") or hasattr(self.field, "get_placeholder_sql")
+        self.takes_parameters = not own and kind.get_db_prep_save.__module__.startswith("django.")
         self.is_sent_unchanged = self.type not in {None, int, bool}
 
     def compares(self, value: object) -> bool:
@@ -154,9 +157,10 @@ class Table:
         # A model of several tables, and a proxy, go Django's way.
         if not meta.parents and meta.concrete_model is model:
             for field in meta.concrete_fields:
-                if not (hasattr(field, "get_placeholder") or hasattr(field, "get_placeholder_sql")):
+                column = Column(field)
+                if column.takes_parameters:
                     names = (field.name, field.attname, *(("pk",) if field is meta.pk else ()))
-                    self._columns |= dict.fromkeys(names, Column(field))
+                    self._columns |= dict.fromkeys(names, column)
 
     @classmethod
     def of(cls, model: Any) -> Table:

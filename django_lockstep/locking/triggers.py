@@ -2,7 +2,7 @@
 
 The function of a trigger is text in which PostgreSQL follows no rename, unlike in a trigger's WHEN clause. Reading the
 names from the catalog instead would cost every row a query, and a function whose body is parsed (``BEGIN ATOMIC``)
-would forbid to change the type of a column that it names. So every migration ends with `_restore`.
+would forbid to change the type of a column that it names. So every migration ends with `_Restore`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from django.db import router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.backends.utils import truncate_name
-from django.db.migrations.operations import RunPython
+from django.db.migrations.operations.base import Operation
 from django.db.models import Model
 
 from django_lockstep.locking.fields import VersionField, version_field
@@ -84,32 +84,48 @@ def _table(model: type[Model], connection: BaseDatabaseWrapper) -> str:
 
 
 def restore_triggers(plan: Any = None, **kwargs: object) -> None:
-    """Let each migration of the plan end with `_restore`; a receiver of ``pre_migrate``, as contenttypes has one."""
+    """Let each migration of the plan end with `_Restore`; a receiver of ``pre_migrate``, as contenttypes has one."""
     for migration, backwards in plan or ():
         operations = migration.operations
-        if any(getattr(operation, "code", None) is _restore for operation in operations):
+        if any(isinstance(operation, _Restore) for operation in operations):
             continue  # the signal is sent for every app that has models
         # Backwards, the operations run from the last to the first.
-        last = [RunPython(_restore, _restore)]
+        last = [_Restore()]
         migration.operations = [*last, *operations] if backwards else [*operations, *last]
 
 
-def _restore(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
+class _Restore(Operation):
     """Install again each trigger whose function does not fit its model any more."""
-    connection = schema_editor.connection
-    outdated = list(outdated_triggers(apps, connection))
-    if not outdated:
-        return
-    for operation, model, _ in outdated:
-        (operation.install if operation.fits(model) else operation.remove)(model, schema_editor)
-    with connection.cursor() as cursor:  # a renamed table's trigger has got a function with another name
-        cursor.execute(
-            "SELECT oid::regprocedure::text FROM pg_proc WHERE oid = ANY (%s)"
-            " AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgfoid = pg_proc.oid)",
-            [[function for _, _, function in outdated]],
-        )
-        for (function,) in cursor.fetchall():
-            schema_editor.execute(f"DROP FUNCTION {function}", params=None)
+
+    reduces_to_sql = False
+
+    def state_forwards(self, app_label: str, state: Any) -> None:
+        """Change no model."""
+
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: Any, to_state: Any
+    ) -> None:
+        """Do it, forwards and backwards."""
+        # Django renders a model that has changed, and its children, at once; RunPython has it render all of them anew,
+        # which takes longer than most migrations. Only a grandchild's version needs that.
+        if any(len(model._meta.parents) > 1 for model in from_state.apps.get_models()):
+            from_state.clear_delayed_apps_cache()
+        connection = schema_editor.connection
+        outdated = list(outdated_triggers(from_state.apps, connection))
+        if not outdated:
+            return
+        for operation, model, _ in outdated:
+            (operation.install if operation.fits(model) else operation.remove)(model, schema_editor)
+        with connection.cursor() as cursor:  # a renamed table's trigger has got a function with another name
+            cursor.execute(
+                "SELECT oid::regprocedure::text FROM pg_proc WHERE oid = ANY (%s)"
+                " AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgfoid = pg_proc.oid)",
+                [[function for _, _, function in outdated]],
+            )
+            for (function,) in cursor.fetchall():
+                schema_editor.execute(f"DROP FUNCTION {function}", params=None)
+
+    database_backwards = database_forwards
 
 
 def outdated_triggers(apps: Any, connection: BaseDatabaseWrapper) -> Iterator[tuple[RowTrigger, type[Model], int]]:

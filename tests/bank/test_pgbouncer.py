@@ -98,14 +98,12 @@ def take_session(url: str) -> Iterator[Callable[[], object]]:
 
 
 def test_a_simulation_works_and_leaves_nothing(url: str) -> None:
-    strategies = ("--strategies", "naive,pessimistic,optimistic,conditional_update,serializable,advisory")
+    strategies = ("--strategies", "pessimistic,optimistic,serializable,advisory")
     done = manage(
-        "simulate", *strategies, "--workers", "4", "--operations", "200", "--format", "json", DATABASE_URL=url
+        "simulate", *strategies, "--workers", "4", "--operations", "100", "--format", "json", DATABASE_URL=url
     )
     assert done.returncode == 0, done.stderr
-    verdicts = {row["strategy"]: row["verdict"] for row in json.loads(done.stdout)["strategies"]}
-    assert set(verdicts.values()) <= {"correct", "lost"}
-    assert [name for name, verdict in verdicts.items() if verdict == "lost"] in ([], ["naive"])
+    assert {row["verdict"] for row in json.loads(done.stdout)["strategies"]} == {"correct"}
     assert not Account.objects.exists()
     assert not Entry.objects.exists()
 

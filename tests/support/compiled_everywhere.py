@@ -28,6 +28,5 @@ _patched.QuerySet = _shapes.CompiledQuerySet
 _SERVER: dict[str, Any] = json.loads(os.environ["DJANGOS_SERVER"])
 DATABASES = {alias: {**_SERVER, "TEST": {"NAME": f"djangos_{alias}_{os.getpid()}"}} for alias in ("default", "other")}
 SECRET_KEY = "django's tests"
-DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 USE_TZ = False

@@ -35,8 +35,7 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_cluster.py",
         "tests/django_lockstep/lab/explorer/test_interrupt.py",
         "tests/django_lockstep/lab/explorer/test_processes.py",
-        "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_asked_for_without_pytest_django",
-        "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_it_does_nothing_without_django",
+        "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_without_django",
         "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_without_a_mark_it_says_which_one_to_use",
         "tests/django_lockstep/lab/explorer/test_scratch.py",
         "tests/django_lockstep/lab/finder/test_command.py",
@@ -58,6 +57,7 @@ PLACES = {
     # Tries very many cases, or a case in many ways.
     "slow": (
         "tests/accounts/races/test_races.py::test_a_directed_race",
+        "tests/accounts/races/test_races.py::test_a_race_comes_out",
         "tests/accounts/races/test_races.py::test_every_round",
         "tests/accounts/races/test_races.py::test_full_and_reduced",
         "tests/accounts/test_account_model.py",

@@ -18,14 +18,20 @@ from django_lockstep.lab.explorer.tables.control_session import close_idle_sessi
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.support.sessions import ADVISORY_LOCKS, query, until
 
-# Rows of the set-up have the next keys, and what is compared was explored at different times.
-pytestmark = pytest.mark.django_db(transaction=True, reset_sequences=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("first_keys")]
 
 ROUNDS = int(os.environ.get("RACE_ROUNDS", "2"))
-MOST = 40 if ROUNDS == 2 else None
+MOST = 24 if ROUNDS == 2 else None
 """Schedules of a full search; as many as there are in many rounds."""
 MOST_AGAIN = 8 if ROUNDS == 2 else None
 """Schedules of a race that is explored again."""
+
+
+@pytest.fixture
+def first_keys(transactional_db: None) -> None:
+    """Rows of the set-up have the next keys, and what is compared was explored at different times."""
+    key = "setval(format('%I.%I', schemaname, sequencename)::regclass, start_value, false)"
+    query(f"SELECT count({key}) FROM pg_sequences WHERE last_value IS NOT NULL")
 
 
 every = pytest.mark.parametrize("name", RACES)
@@ -53,7 +59,8 @@ def test_a_race_that_waits_where_it_should_not_is_not_as_expected() -> None:
     assert not replace(free, waits=frozenset({"COMMIT"})).as_expected(exploration_without)
 
 
-@every
+# The statements of the mixtures, and of what may overdraw, are those of the others.
+@pytest.mark.parametrize("name", [name for name in RACES if not name.startswith(("overdraft:", "mixed:"))])
 def test_full_and_reduced_search_agree(name: str) -> None:
     full, reduced = explore(RACES[name].scenario, reduction="none", max_schedules=MOST), explored(name)
 
@@ -89,8 +96,8 @@ def test_every_round_is_the_same_and_leaves_nothing_behind() -> None:
                 continue
             again = explore(race.scenario, max_schedules=3000)
             assert seen_in(again) == seen_in(explored(name)), f"{name} in round {number + 1}"
-            close_idle_sessions()
-            until(nothing_is_left, f"{name} to leave nothing behind")
+        close_idle_sessions()
+        until(nothing_is_left, f"round {number + 1} to leave nothing behind")
 
 
 # Directed searches of the ready-made races find each broken one, and nothing in the others

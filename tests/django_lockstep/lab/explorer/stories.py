@@ -60,13 +60,13 @@ def serializable(pk: int) -> None:
         Seat.objects.filter(pk=pk).update(price=value + 10)
 
 
-def raised_by(amount: int, *, actors: int = 2) -> Callable[[int], bool]:
-    return lambda pk: price(pk) == 100 + amount * actors
+def raised_by(amount: int) -> Callable[[int], bool]:
+    return lambda pk: price(pk) == 100 + amount * 2
 
 
-def raising(actor: Actor, *, actors: int = 2) -> Scenario:
+def raising(actor: Actor) -> Scenario:
     """Everyone raises the price of one seat by 10."""
-    return Scenario(set_up=one_seat, actors=[actor] * actors, invariant=raised_by(10, actors=actors), observe=price)
+    return Scenario(set_up=one_seat, actors=[actor] * 2, invariant=raised_by(10), observe=price)
 
 
 def move(source: int, target: int) -> Actor:

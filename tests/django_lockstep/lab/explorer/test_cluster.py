@@ -67,8 +67,7 @@ WAITING = Scenario(set_up=stories.one_seat, actors=[waits_while_the_file_is_ther
 
 
 def test_a_cluster_finds_what_one_process_finds(cluster: Cluster) -> None:
-    scenario = Scenario(set_up=stories.one_seat, actors=[stories.naive, stories.computed, stories.locked])
-    assert facts(on(cluster, scenario)) == facts(explored(scenario))
+    assert facts(on(cluster, NAIVE)) == facts(explored(NAIVE))
 
 
 def test_the_command_explores_there(cluster: Cluster) -> None:

@@ -119,15 +119,6 @@ def test_a_schedule_says_who_goes_first(first: str, last: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_exploration_holds_though_the_server_decides() -> None:
-    result = explore(scenario(), tree=True)
-
-    assert (result.verdict, result.unsteerable) == ("holds", 0), result.reason
-    assert result.tree
-    assert {C, D} <= {"ABCD".index(line.moves[0]) for line in result.tree if line.start == f"{BOTH_WAIT}B"}
-
-
-@pytest.mark.slow
 def test_where_the_server_never_chooses_so_the_order_is_said_to_be_its_own(monkeypatch: Any) -> None:
     competitors: Callable[..., tuple[frozenset[int], frozenset[int]]] = MoveBuilder._competitors
 
@@ -138,7 +129,7 @@ def test_where_the_server_never_chooses_so_the_order_is_said_to_be_its_own(monke
         return winner, losers
 
     monkeypatch.setattr(MoveBuilder, "_competitors", never_the_last)
-    monkeypatch.setattr("django_lockstep.lab.explorer.retries._TURNS", 6)
+    monkeypatch.setattr("django_lockstep.lab.explorer.retries._TURNS", 2)
     run = explore(scenario())
 
     assert run.verdict == "incomplete"
@@ -177,7 +168,7 @@ def locks_at_its_snapshot(pk: int) -> None:
 def test_who_is_refused_at_its_snapshot_is_so_in_one_and_the_same_move() -> None:
     racing = Scenario(set_up=stories.one_seat, actors=[adds, adds, locks_at_its_snapshot])
     ended = set()
-    for _ in range(30):
+    for _ in range(10):
         run = replay(racing, "ABCCA")
         ended |= {step.ended for step in run.steps if (step.actor, step.begun) == ("C", 3)}
 
@@ -209,9 +200,14 @@ def test_a_row_that_was_only_locked_has_no_new_version_for_which_they_would_comp
     assert run.unsteerable == 0
 
 
+def changes_the_first_price(pk: int) -> None:
+    with transaction.atomic():
+        Seat.objects.filter(pk=pk, price=100).update(price=110)
+
+
 @pytest.mark.slow
 def test_orders_after_a_row_was_only_locked_are_found_with_and_without_reduction() -> None:
-    racing = Scenario(set_up=stories.one_seat, actors=[changes_what_it_read] * 3, observe=stories.price)
+    racing = Scenario(set_up=stories.one_seat, actors=[changes_the_first_price] * 3, observe=stories.price)
     full, reduced = explore(racing, reduction="none"), explore(racing)
 
     assert (full.left, reduced.left) == (0, 0)
@@ -249,7 +245,7 @@ def seat_and_host() -> int:
 
 @pytest.mark.parametrize("waits", [deletes, adds_a_guest, creates_a_guest, joins_a_group])
 def test_three_who_wait_for_one_key_or_row_and_then_do_nothing_go_on_in_any_order(waits: Any) -> None:
-    race = explore(Scenario(set_up=seat_and_host, actors=[waits] * 3), audit=20)
+    race = explore(Scenario(set_up=seat_and_host, actors=[waits] * 3), audit=4)
 
     assert (race.verdict, race.unsteerable) == ("holds", 0), race.reason
 

@@ -15,7 +15,7 @@ from tests.testapps.shop.models import PlainSeat, Seat
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture(params=[LARGE - 1, LARGE, 3 * LARGE], ids=["small", "as large as that", "large"])
+@pytest.fixture(params=[LARGE - 1, LARGE], ids=["small", "large"])
 def rows(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     Seat.objects.bulk_create(Seat(row=str(number), price=number) for number in range(request.param))
     return held()
@@ -109,10 +109,9 @@ def counts_up(table: str, **options: Any) -> Exploration:
 NOTHING = "CREATE FUNCTION made_nothing() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'"
 
 
-@pytest.mark.parametrize("name", ["t", "c", "r"])
 @pytest.mark.parametrize("kind", ["int", "jsonb", "text[]"])
-def test_a_column_may_have_any_name(name: str, kind: str) -> None:
-    with made(NOTHING, f"CREATE TABLE made_a (id int PRIMARY KEY, {name} {kind}, n int)"):
+def test_a_column_may_have_any_name(kind: str) -> None:
+    with made(NOTHING, f"CREATE TABLE made_a (id int PRIMARY KEY, t {kind}, c {kind}, r {kind}, n int)"):
         run("INSERT INTO made_a (id, n) VALUES (1, 0)")
         assert counts_up("made_a").verdict == "broken"
 

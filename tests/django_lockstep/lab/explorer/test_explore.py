@@ -30,9 +30,8 @@ def test_a_lost_update_is_found_with_its_simplest_schedule() -> None:
 
 
 @pytest.mark.parametrize("actor", [stories.locked, stories.optimistic, stories.computed, stories.serializable])
-@pytest.mark.parametrize("reduction", ["dpor", "none"])
-def test_what_is_right_holds(actor: stories.Actor, reduction: Any) -> None:
-    result = explore(stories.raising(actor), reduction=reduction)
+def test_what_is_right_holds(actor: stories.Actor) -> None:
+    result = explore(stories.raising(actor))
 
     assert (result.verdict, result.left, [o.state for o in result.outcomes]) == ("holds", 0, ["120.00"])
 

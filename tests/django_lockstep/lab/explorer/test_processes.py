@@ -160,8 +160,10 @@ def test_no_process_waits_for_its_next_branch(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_command_finds_a_race_by_its_name_and_with_its_actors() -> None:
     out = StringIO()
-    call_command("explore", "queue:skip-locked", "--actors", "3", "--processes", "2", stdout=out)
-    assert out.getvalue().startswith("queue:skip-locked: holds")
+    call_command(
+        "explore", "lost-update:naive", "--actors", "3", "--max-schedules", "20", "--processes", "2", stdout=out
+    )
+    assert out.getvalue().startswith("lost-update:naive: broken")
 
 
 def test_the_fixture_explores_scratch_databases_and_comes_back_to_the_tests_own() -> None:

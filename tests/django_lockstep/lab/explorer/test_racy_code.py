@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_racy_code_is_broken_and_the_sentence_names_the_cause_and_the_statement(name: str) -> None:
-    exploration = explore(PAIRS[name].scenario(safe=False))
+    exploration = explore(PAIRS[name].scenario(safe=False), stop_on_first=True)
 
     assert exploration.failure is not None
     explanation = find_explanation(exploration.failure)

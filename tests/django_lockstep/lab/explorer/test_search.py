@@ -139,7 +139,7 @@ def random_programs(random: Random) -> Programs:
     return [[step() for _ in range(random.randint(1, 8 // actors))] for _ in range(actors)]
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 8])
+@pytest.mark.parametrize("most", [2, 8])
 def test_however_many_run_at_the_same_time_each_class_is_run_and_hardly_any_twice(most: int) -> None:
     random = Random(most)
     together = one_by_one = 0
