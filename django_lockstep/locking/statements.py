@@ -132,6 +132,10 @@ class Statement:
         self._text = text.replace(_MARK, "%s")
         self._places = [(place.value, None) if isinstance(place, Parameter) else (None, place) for place in places]
         self._state = vars(compiler)
+        if compiler.select:
+            # What the fields do with values from the driver depends on the fields alone, too.
+            converters = compiler.get_converters([selected[0] for selected in compiler.select])
+            self._state["get_converters"] = lambda expressions: converters
 
     def compiler(self, connection: BaseDatabaseWrapper, params: Sequence[Any]) -> Any:
         """Return a compiler that has nothing left to compile."""
