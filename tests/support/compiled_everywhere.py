@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import django
 from django.db import models
 from django.db.models import base, manager, options
 
@@ -28,5 +29,7 @@ _patched.QuerySet = _shapes.CompiledQuerySet
 _SERVER: dict[str, Any] = json.loads(os.environ["DJANGOS_SERVER"])
 DATABASES = {alias: {**_SERVER, "TEST": {"NAME": f"djangos_{alias}_{os.getpid()}"}} for alias in ("default", "other")}
 SECRET_KEY = "django's tests"
+if django.VERSION < (6, 0):
+    DEFAULT_AUTO_FIELD = "django.db.models.AutoField"  # what its tests expect; 6.0 has a default
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 USE_TZ = False
