@@ -131,7 +131,8 @@ class Statement:
         text, places = built[0] if self._is_insert else built
         self._text = text.replace(_MARK, "%s")
         self._places = [(place.value, None) if isinstance(place, Parameter) else (None, place) for place in places]
-        self._state = vars(compiler)
+        # Not the connection, which is that of the thread that compiled: it must not outlive the thread.
+        self._state = {name: value for name, value in vars(compiler).items() if name != "connection"}
         if compiler.select:
             # What the fields do with values from the driver depends on the fields alone, too.
             converters = compiler.get_converters([selected[0] for selected in compiler.select])
@@ -287,14 +288,19 @@ def _is_computed(value: object) -> bool:
     return hasattr(value, "resolve_expression") or hasattr(value, "prepare_database_save")
 
 
-_EXECUTE = compilers.SQLCompiler.execute_sql
-_EXECUTE_UPDATE = compilers.SQLUpdateCompiler.execute_sql
+def _senders() -> tuple[Any, ...]:
+    """Return the functions of Django's that packages replace, such as caches of results."""
+    compiler, update = compilers.SQLCompiler, compilers.SQLUpdateCompiler
+    return compiler.execute_sql, update.execute_sql, QuerySet._fetch_all, QuerySet.get
+
+
+_DJANGOS = _senders()
 
 
 def _takes(connection: Any) -> bool:
     """Whether statements are cached for this database, and no package has put itself around Django's compilers."""
-    sends = compilers.SQLCompiler.execute_sql is _EXECUTE and compilers.SQLUpdateCompiler.execute_sql is _EXECUTE_UPDATE
-    return bool(sends and connection.vendor == "postgresql" and _is_enabled())
+    is_djangos = _senders() == _DJANGOS and connection.ops.compiler_module.startswith("django.")
+    return bool(is_djangos and connection.vendor == "postgresql" and _is_enabled())
 
 
 @functools.cache

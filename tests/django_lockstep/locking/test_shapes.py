@@ -1,8 +1,10 @@
 """A `CompiledQuerySet` sends, returns and raises what Django's own query set does, the first time and ever after."""
 
 import copy
+import gc
 import pickle
 import uuid
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -21,7 +23,8 @@ from hypothesis import strategies as st
 
 from django_lockstep.locking.rows import lock_row, lock_rows
 from django_lockstep.locking.shapes import CompiledQuerySet, compiled_rows
-from django_lockstep.locking.statements import Table
+from django_lockstep.locking.statements import Shape, Table
+from tests.support.sessions import Session
 from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db
@@ -333,18 +336,42 @@ def test_wrappers_see_the_statement(seat: Seat) -> None:
     assert params == (seat.pk,)
 
 
-def test_a_package_around_djangos_compilers_is_asked(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("owner", "name"), [(SQLCompiler, "execute_sql"), (models.QuerySet, "_fetch_all")])
+def test_a_package_around_djangos_own_is_asked(
+    seat: Seat, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+) -> None:
     rows().get(pk=seat.pk)
     asked: list[Any] = []
-    execute = SQLCompiler.execute_sql
+    djangos = getattr(owner, name)
 
     def cached(self: Any, *args: Any, **kwargs: Any) -> Any:
-        asked.append(self.as_sql.__qualname__)
-        return execute(self, *args, **kwargs)
+        asked.append(self)
+        return djangos(self, *args, **kwargs)
 
-    monkeypatch.setattr(SQLCompiler, "execute_sql", cached)
+    monkeypatch.setattr(owner, name, cached)
+    texts = compilations(monkeypatch)
     rows().get(pk=seat.pk)
-    assert asked == ["SQLCompiler.as_sql"]
+    assert asked
+    assert len(texts) == 1
+
+
+def test_compilers_of_another_backend_are_asked(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows().get(pk=seat.pk)
+    monkeypatch.setattr(connection.ops, "compiler_module", "psqlextra.compiler")
+    assert Table.of(Seat).reading(connections["default"], Shape(None, ("pk",)), [1], is_get=True) is None
+
+
+def test_a_statement_keeps_no_connection(transactional_db: None) -> None:
+    compiled_in: list[Any] = []
+
+    def compile_here() -> None:
+        list(rows().filter(pk=0, row="of a thread"))
+        compiled_in.append(weakref.ref(connections["default"]))
+
+    with Session() as other:
+        other.run(compile_here)
+    gc.collect()
+    assert compiled_in[0]() is None
 
 
 def test_a_lookup_of_a_projects_own_is_asked(seat: Seat) -> None:
