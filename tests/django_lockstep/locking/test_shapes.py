@@ -134,7 +134,7 @@ def outcome(act: Callable[[], object]) -> object:
                 result: object = plain(act())
                 transaction.set_rollback(True)
         except Exception as error:  # noqa: BLE001 - whatever Django raises
-            result = type(error), str(error)
+            result = type(error), str(error).partition("DETAIL")[0]  # the failing row has a key and a time
     return [entry["sql"] for entry in captured if "SAVEPOINT" not in str(entry["sql"])], result
 
 
