@@ -123,12 +123,19 @@ def apply_written(instance: models.Model, written: Mapping[str, object], *, usin
 
 def has_changes(instance: models.Model, names: Iterable[str] | None) -> bool:
     """Whether ``save()`` of these fields (None: all) would write something new into a column that counts."""
-    attnames = set(attnames_of(type(instance), names))
-    left_out = {version_field(type(instance)), *uncounted_fields(type(instance))}
-    return any(
-        field.attname in attnames and not field.primary_key and field not in left_out and is_changed(instance, field)
-        for field in instance._meta.concrete_fields
-    )
+    fields = _counted_fields(type(instance))
+    if names is not None:
+        attnames = set(attnames_of(type(instance), names))
+        fields = tuple(field for field in fields if field.attname in attnames)
+    return any(is_changed(instance, field) for field in fields)
+
+
+@functools.cache
+def _counted_fields(model: type[models.Model]) -> tuple[models.Field[Any, Any], ...]:
+    """Return the columns whose change is a new version, first those that are always a change."""
+    left_out = {version_field(model), *uncounted_fields(model)}
+    fields = [field for field in model._meta.concrete_fields if not field.primary_key and field not in left_out]
+    return tuple(sorted(fields, key=lambda field: not getattr(field, "auto_now", False)))
 
 
 def is_changed(instance: models.Model, field: models.Field[Any, Any]) -> bool:

@@ -69,19 +69,28 @@ class Column:
         return type(value) is self.type is not bool and self.field.get_lookup("exact") in _EXACT and _is_plain(value)
 
     def to_compare(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
-        """Return the value for the driver. Raises ``OverflowError`` for one that no row can have."""
+        """Return the value for the driver. Raises `ForDjango` for one that no row can have: no statement is sent."""
         if self.is_sent_unchanged:
             return value
         low, high = connection.ops.integer_field_range(self.target.get_internal_type())
         if (low is not None and value < low) or (high is not None and value > high):
-            raise OverflowError
+            raise ForDjango
         return self.target.get_db_prep_value(value, connection, prepared=True)
 
     def to_write(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
-        """Return the value for the driver, as Django's compilers ask the field for it."""
+        """Return the value for the driver, as Django's compilers ask the field for it.
+
+        Raises `ForDjango` for an expression, and for an instance.
+        """
         if self.is_sent_unchanged and type(value) is self.type and _is_plain(value):
             return value
+        if hasattr(value, "resolve_expression") or hasattr(value, "prepare_database_save"):
+            raise ForDjango
         return self.field.get_db_prep_save(value, connection)
+
+
+class ForDjango(Exception):
+    """A value is one for which only Django can make a statement."""
 
 
 def _is_plain(value: Any) -> bool:
@@ -202,7 +211,7 @@ class Table:
 
         try:
             params = self._compared(connection, shape, values)
-        except OverflowError:
+        except ForDjango:
             return None
         return self._statement(connection, (is_get, shape), build).compiler(connection, params)
 
@@ -217,9 +226,13 @@ class Table:
         returning: Any,
     ) -> Any:
         """Return the compiler of an UPDATE; None where that is for Django to do."""
-        if not _takes(connection) or any(map(_is_computed, written)):
+        if not _takes(connection):
             return None
-        params = [column.to_write(value, connection) for column, value in zip(columns, written, strict=True)]
+        try:
+            params = [column.to_write(value, connection) for column, value in zip(columns, written, strict=True)]
+            compared = self._compared(connection, shape, values)
+        except ForDjango:
+            return None
         nulls = tuple([param is None for param in params])  # before Django 6.1, NULL is part of the text
 
         def build() -> Any:
@@ -232,18 +245,18 @@ class Table:
             )
             return _returning(update.get_compiler(connection.alias), returning)
 
-        try:
-            params += self._compared(connection, shape, values)
-        except OverflowError:
-            return None
-        key = ("update", _names(columns), nulls, shape, _names(returning))
-        return self._statement(connection, key, build).compiler(connection, params)
+        key = ("update", tuple(columns), nulls, shape, _names(returning))
+        return self._statement(connection, key, build).compiler(connection, [*params, *compared])
 
     def inserting(self, connection: Any, columns: Sequence[Column], *, written: Sequence[Any], returning: Any) -> Any:
         """Return the compiler of an INSERT of one row; None where that is for Django to do."""
         defaults = tuple([isinstance(value, DatabaseDefault) for value in written])
         places = list(zip(columns, written, defaults, strict=True))
-        if not _takes(connection) or any(_is_computed(value) for _, value, default in places if not default):
+        if not _takes(connection):
+            return None
+        try:
+            params = [None if default else column.to_write(value, connection) for column, value, default in places]
+        except ForDjango:
             return None
 
         def build() -> Any:
@@ -252,8 +265,7 @@ class Table:
             insert.insert_values([column.field for column in columns], [SimpleNamespace(**values)], raw=True)
             return _returning(insert.get_compiler(connection.alias), returning)
 
-        params = [None if default else column.to_write(value, connection) for column, value, default in places]
-        key = ("insert", _names(columns), defaults, _names(returning))
+        key = ("insert", tuple(columns), defaults, _names(returning))
         return self._statement(connection, key, build).compiler(connection, params)
 
     def _compared(self, connection: BaseDatabaseWrapper, shape: Shape, values: Sequence[Any]) -> list[Any]:
@@ -282,10 +294,6 @@ def _names(fields: Iterable[Any] | None) -> tuple[str, ...]:
 def _returning(compiler: Any, fields: Any) -> Any:
     compiler.returning_fields = fields
     return compiler
-
-
-def _is_computed(value: object) -> bool:
-    return hasattr(value, "resolve_expression") or hasattr(value, "prepare_database_save")
 
 
 def _senders() -> tuple[Any, ...]:

@@ -272,11 +272,8 @@ class VersionedModel(ChecksTable):
 
     def _save_known(self, names: list[str] | None, *, using: str, force_write: bool, **options: Any) -> None:
         options |= self._update_only(names)
-        with (
-            self._conflicts(seen_version(self), using),
-            _several_tables(self, using),
-            saving(self, names, force=force_write),
-        ):
+        several = _several_tables(self, using) if parents_of(type(self)) else nullcontext()
+        with self._conflicts(seen_version(self), using), several, saving(self, names, force=force_write):
             super().save(using=using, **options)
         remember(self, None if names is None else attnames_of(type(self), options["update_fields"]))
 
@@ -396,9 +393,6 @@ class _NoRowMatched(Exception):
 def _several_tables(instance: models.Model, using: str) -> Iterator[None]:
     """Make a save of several tables atomic, also where the caller's transaction goes on after a conflict."""
     model, version = type(instance), version_field(type(instance))
-    if not parents_of(model):
-        yield
-        return
     elsewhere = version.model is not model._meta.concrete_model
     kept: AbstractContextManager[None] = version_kept(using) if elsewhere else nullcontext()
     seen, write = getattr(instance, version.attname), last_write(instance)
