@@ -1,8 +1,8 @@
-"""SQL compiled once and sent many times: what the query set API would send, without building it again for each call.
+"""Statements that the server may prepare, for leases and the compiled account: by hand, or by the query set API.
 
-Compiling costs Django several times as much as sending: an UPDATE by primary key is built in a few hundred microseconds
-and sent in fifty. Here a query is compiled once, with a `Parameter` in place of each value that changes from call to
-call; `Compiled.bind` then only adapts the values, as their fields would. PostgreSQL with psycopg 3 only.
+Each is one round trip with a `Parameter` in place of each value that changes from call to call; `Compiled.bind` only
+adapts the values, as their fields would. Unlike the statements of `django_lockstep.locking.shapes` they go through a
+cursor of their own, which binds on the server. PostgreSQL with psycopg 3 only.
 """
 
 from __future__ import annotations
