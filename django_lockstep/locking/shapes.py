@@ -57,10 +57,12 @@ class CompiledQuerySet(QuerySet[M]):
 
     @property
     def _query(self) -> Any:
-        # Whoever reads the query may change it: from now on it says more than the shape does.
-        shape, self._shape = self._shape, None
+        # Whoever reads the query may change it: from now on it says more than the shape does. The shape goes last, for
+        # another thread may read it at the same time.
+        shape = self._shape
         if shape is not None:
             self._built = shape.query(self.model, self._compared).query
+            self._shape = None
         return self._built
 
     @_query.setter

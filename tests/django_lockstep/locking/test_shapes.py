@@ -253,6 +253,21 @@ def test_a_query_that_was_changed_is_the_one_that_is_sent(seat: Seat) -> None:
     assert list(changed.all()) == []
 
 
+def test_threads_that_share_a_query_set_both_have_its_query(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = rows().filter(pk=seat.pk)
+    built = Shape.query
+    with Session() as other, monkeypatch.context() as patch:
+
+        def overtaken(*args: Any) -> Any:
+            patch.undo()
+            assert "SELECT" in other.run(lambda: str(shared.query))
+            return built(*args)
+
+        patch.setattr(Shape, "query", overtaken)
+        assert str(shared.query)
+    assert shared.get() == seat
+
+
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda qs: pickle.loads(pickle.dumps(qs))])  # noqa: S301
 def test_copies_are_whole(seat: Seat, duplicate: Callable[[Any], Any]) -> None:
     Seat.objects.create()
