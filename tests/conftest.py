@@ -6,7 +6,6 @@ from contextlib import ExitStack
 
 import pytest
 from django.core.cache import cache
-from django.db import connections
 from django.test import TransactionTestCase
 from django.utils import translation
 from hypothesis import HealthCheck, settings
@@ -49,12 +48,8 @@ def quick_flush() -> Iterator[None]:
             for using in databases:
                 emptying.remember(using)
 
-    def reload(self: TransactionTestCase) -> bool:
-        return not all(map(emptying.can_stay, connections.all(initialized_only=True)))
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", clear)
-        patch.setattr(TransactionTestCase, "_should_reload_connections", reload)
         yield
 
 

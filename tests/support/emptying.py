@@ -19,8 +19,7 @@ _LARGE = 1_000_000
 """Bytes of a table above which it is truncated, with all that deleted rows have left in it, also if none is left."""
 
 # A function of the session: its plans are made once, and it takes one round trip. Without triggers, rows can be deleted
-# in any order, and those of append-only tables at all. It returns NULL where nothing was done, else whether nothing is
-# left of what a session keeps to itself over a commit. Django sets the time zone when it connects.
+# in any order, and those of append-only tables at all.
 _EMPTIED = """
 CREATE OR REPLACE FUNCTION pg_temp.emptied(kept text, large bigint) RETURNS boolean
 LANGUAGE plpgsql SET session_replication_role = replica AS $$
@@ -28,15 +27,10 @@ BEGIN
     IF kept <> ({fingerprint}) OR EXISTS (
         SELECT FROM pg_class WHERE oid = ANY (ARRAY[{tables}]::regclass[]) AND pg_relation_size(oid) > large
     ) THEN
-        RETURN NULL;
+        RETURN false;
     END IF;
     {deletions}
-    RETURN current_user = session_user AND NOT EXISTS (
-        SELECT FROM pg_settings WHERE source = 'session' AND name <> 'session_replication_role'
-        AND (name, setting) <> ('TimeZone', 'UTC')
-    ) AND NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory')
-      AND NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = pg_my_temp_schema())
-      AND NOT EXISTS (SELECT FROM pg_listening_channels());
+    RETURN true;
 END $$
 """
 _DELETION = "IF EXISTS (SELECT FROM {table}) THEN DELETE FROM {table}; END IF;"
@@ -51,24 +45,16 @@ class Emptying:
     def __init__(self) -> None:
         self._kept: dict[str, str] = {}
         self._sessions: dict[str, Any] = {}
-        self._as_new: dict[str, bool] = {}
 
     def empty(self, using: str) -> bool:
         """Delete the rows of every table that has some; False, with nothing done, where that takes ``flush``."""
         connection = connections[using]
-        self._as_new[using] = False
         if using not in self._kept or connection.in_atomic_block:
             return False
         with connection.cursor() as cursor:
             self._provide(connection, cursor)
             cursor.execute("SELECT pg_temp.emptied(%s, %s)", [self._kept[using], _LARGE])
-            as_new = cursor.fetchone()[0]
-        self._as_new[using] = bool(as_new)
-        return as_new is not None
-
-    def can_stay(self, connection: BaseDatabaseWrapper) -> bool:
-        """Whether the next test can have this session, which knows the tables and the function already."""
-        return self._as_new.get(connection.alias, False) and connection.get_autocommit()
+            return bool(cursor.fetchone()[0])
 
     def remember(self, using: str) -> None:
         """Note what ``flush`` has left, where it can be done without it."""
