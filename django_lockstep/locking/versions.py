@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from django_lockstep.errors import StaleVersionError, translated_errors
 from django_lockstep.locking.checks import ChecksTable, check_guard, check_versioned
 from django_lockstep.locking.fields import Microseconds, VersionField, attnames_of, is_key, parents_of, version_field
-from django_lockstep.locking.ignoring import log_ignored, versions_ignored
+from django_lockstep.locking.ignoring import logger, versions_ignored
 from django_lockstep.locking.memory import (
     adopt,
     apply_written,
@@ -233,7 +233,8 @@ class VersionedModel(ChecksTable):
             return False
         if current is None or not versions_ignored(type(self)):
             raise self._conflict(seen, current, action=action)
-        log_ignored(self, action=action, seen=seen, current=current)
+        text = "%s of %s %r ignores version %d of the row; the instance was read with version %d"
+        logger.warning(text, action, self._meta.label, self.pk, current, seen)
         record_write(self, using)
         setattr(self, version_field(type(self)).attname, current)
         return True
