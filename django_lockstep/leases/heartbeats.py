@@ -77,7 +77,7 @@ class Heartbeat:
             pause = self.interval
             try:
                 if handle := self._handle():
-                    handle.beat(timeout=timeout)
+                    handle.renew(handle.ttl, timeout=timeout)
             # The handle has already marked the lease as lost and called on_lost.
             except LeaseLost:
                 self._end()

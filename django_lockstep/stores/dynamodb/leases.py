@@ -13,7 +13,7 @@ from typing import Any
 
 from django_lockstep.locking.durations import seconds
 from django_lockstep.stores.dynamodb.client import Client, ConditionFailed
-from django_lockstep.stores.dynamodb.options import DynamoOptions
+from django_lockstep.stores.dynamodb.options import parse_options
 from django_lockstep.stores.dynamodb.sightings import Sightings
 from django_lockstep.stores.dynamodb.values import LARGEST, decode, encode
 from django_lockstep.stores.errors import StoreError, StoreUnavailable
@@ -55,11 +55,11 @@ class DynamoLeases:
 
     is_isolated = False
 
-    def __init__(self, name: str, options: DynamoOptions) -> None:
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
-        self._options = options
-        self._table = options.table
-        self._client = Client(name, options)
+        self._options = parse_options(options)
+        self._table = self._options.table
+        self._client = Client(name, self._options)
         self.sightings = Sightings()
 
     def acquire(self, claim: Claim, *, wait: float = 0.0, yields: bool = False) -> Grant | Holder | None:
