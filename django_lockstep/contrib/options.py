@@ -8,8 +8,6 @@ from datetime import timedelta
 
 from django_lockstep.locking.durations import seconds
 
-__all__ = ["count", "duration"]
-
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 

@@ -20,26 +20,6 @@ from django_lockstep.editing.results import Hold, TableStatus
 from django_lockstep.editing.targets import Target, key_text, label_of, parse_target
 from django_lockstep.editing.tokens import digest_of, matches
 
-__all__ = [
-    "LockRequest",
-    "checked_out",
-    "conflicting_locks",
-    "end",
-    "end_expired",
-    "find_check_out",
-    "holders_among",
-    "holds_of",
-    "insert_locks",
-    "is_alive",
-    "live_locks",
-    "locked_rows",
-    "lost_error",
-    "overlaps",
-    "purge",
-    "require_user",
-    "status_in",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRequest:

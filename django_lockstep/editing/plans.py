@@ -22,8 +22,6 @@ from django_lockstep.editing.holds import LockRequest
 from django_lockstep.editing.models import LONGEST_KEY, CheckOut, EditLock, Status
 from django_lockstep.editing.targets import Target, parse_target, record, target_of
 
-__all__ = ["LockPlan", "Related", "closure_of", "lock_plan", "own_records", "own_targets", "plan_for", "plan_of"]
-
 Related = Literal["references", "none"] | list[Any]
 """Everything over ``depth`` foreign keys, nothing, or the tables and records of a list."""
 

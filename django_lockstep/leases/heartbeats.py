@@ -26,8 +26,6 @@ from django_lockstep.stores.waiting import timeout_of
 if TYPE_CHECKING:
     from django_lockstep.leases.handles import LeaseHandle
 
-__all__ = ["Heartbeat", "call_apart"]
-
 logger = logging.getLogger("lockstep.leases")
 
 _BEATS, _RETRIES = 3, 4

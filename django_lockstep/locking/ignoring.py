@@ -10,8 +10,6 @@ from django.db import models
 
 from django_lockstep.locking.decorating import block
 
-__all__ = ["ignore_versions", "logger", "versions_ignored"]
-
 logger = logging.getLogger("lockstep.locking")
 
 _ignored: ContextVar[frozenset[type[models.Model]]] = ContextVar("models whose versions are ignored")

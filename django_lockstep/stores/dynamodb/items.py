@@ -27,8 +27,6 @@ from django_lockstep.stores.errors import OutcomeUnknown, StoreUnavailable
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import valid_key
 
-__all__ = ["PREFIX", "DynamoItems", "item_key"]
-
 PREFIX = "item#"
 """Before the key of an item in the table's key."""
 

@@ -21,8 +21,6 @@ from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
 from django_lockstep.stores.waiting import lease_waits, pauses, timeout_of
 
-__all__ = ["DynamoLeases"]
-
 logger = logging.getLogger("lockstep.leases")
 
 PREFIX = "lease#"
