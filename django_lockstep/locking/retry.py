@@ -173,6 +173,12 @@ class Attempt:
         return True
 
 
+def report_conflict(error: Exception, *, attempt: int, wait: float) -> None:
+    """Log a conflict and send `retrying`; the next attempt starts in ``wait`` seconds."""
+    logger.debug("attempt %d met %s, next in %.3f s", attempt, type(error).__name__, wait)
+    retrying.send(sender=type(error), error=error, attempt=attempt, wait=wait)
+
+
 @dataclass(slots=True)
 class _RetryState:
     """The progress of one call: how many attempts, since when."""
@@ -197,8 +203,7 @@ class _RetryState:
                 elapsed=elapsed,
                 **{name: getattr(error, name) for name in names},
             ) from error
-        logger.debug("attempt %d met %s, next in %.3f s", self.attempt, type(error).__name__, wait)
-        retrying.send(sender=type(error), error=error, attempt=self.attempt, wait=wait)
+        report_conflict(error, attempt=self.attempt, wait=wait)
         self.attempt += 1
         return wait
 
