@@ -228,7 +228,14 @@ class VersionedModel(ChecksTable):
 
     def _check_row(self, using: str, *, action: str) -> bool:
         """Lock the row and raise if it has another version than the one seen; return whether that was ignored."""
-        seen, current = seen_version(self), self._locked_version(using)
+        seen, current = seen_version(self), None
+        rows: models.QuerySet[Any] = type(self)._base_manager.using(using).filter(pk=self.pk)
+        # FOR UPDATE: the key may go.
+        if parents_of(type(self)):
+            with suppress(type(self).DoesNotExist):
+                current = seen_version(lock_row(rows, self.pk, no_key=False))
+        else:
+            current = rows.select_for_update().values_list(version_field(type(self)).attname, flat=True).first()
         if current == seen:
             return False
         if current is None or not versions_ignored(type(self)):
@@ -238,16 +245,6 @@ class VersionedModel(ChecksTable):
         record_write(self, using)
         setattr(self, version_field(type(self)).attname, current)
         return True
-
-    def _locked_version(self, using: str) -> int | None:
-        """Lock the row ``FOR UPDATE`` (its key may go) and return its version, None if it was deleted."""
-        rows: models.QuerySet[Any] = type(self)._base_manager.using(using).filter(pk=self.pk)
-        if parents_of(type(self)):
-            with suppress(type(self).DoesNotExist):
-                return seen_version(lock_row(rows, self.pk, no_key=False))
-            return None
-        versions = rows.select_for_update().values_list(version_field(type(self)).attname, flat=True)
-        return versions.first()
 
     def _write_alias(self) -> str:
         """Return the database that this instance is written to."""

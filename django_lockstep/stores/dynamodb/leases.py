@@ -56,7 +56,7 @@ class DynamoLeases:
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
         self._options = parse_options(options)
-        self._table = self._options.table
+        self.table = self._options.table
         self._client = Client(name, self._options)
         self.sightings = Sightings()
 
@@ -190,7 +190,7 @@ class DynamoLeases:
 
     def get(self, key: str) -> Holder | None:
         answer = self._client.call(
-            "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=_key(key), ConsistentRead=True
+            "get_item", timeout=CALL_TIMEOUT, TableName=self.table, Key=_key(key), ConsistentRead=True
         )
         item = answer.get("Item")
         return self._holder_or_none(key, item) if item else None
@@ -208,7 +208,7 @@ class DynamoLeases:
         """
         return {
             "ConditionCheck": {
-                "TableName": self._table,
+                "TableName": self.table,
                 "Key": _key(key),
                 "ConditionExpression": _HELD,
                 "ExpressionAttributeNames": {"#token": "token", "#released": "released"},
@@ -238,7 +238,7 @@ class DynamoLeases:
         answer = self._client.call(
             "update_item",
             timeout=timeout,
-            TableName=self._table,
+            TableName=self.table,
             Key=_key(key),
             # By placeholders, because half of these names are reserved words; the server refuses unused ones.
             ExpressionAttributeNames={f"#{name}": name for name in _NAMES if f"#{name}" in expressions},

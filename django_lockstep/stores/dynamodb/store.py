@@ -37,18 +37,13 @@ class DynamoStore(DynamoLeases, DynamoItems):
         return store
 
     @property
-    def table(self) -> str:
-        """The name of the table."""
-        return self._table
-
-    @property
     def client(self) -> Any:
         """boto3's low-level client, for requests of one's own."""
         return self._client.raw
 
     def call(self, operation: str, **request: Any) -> dict[str, Any]:
         """Send a request of one's own about the table, with the store's retries and errors, which boto3 has not."""
-        return self._client.call(operation, timeout=CALL_TIMEOUT, TableName=self._table, **request)
+        return self._client.call(operation, timeout=CALL_TIMEOUT, TableName=self.table, **request)
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys of all items that begin so, in no order; reads the whole table."""
