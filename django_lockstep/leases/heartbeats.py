@@ -16,15 +16,12 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from django.db import connections
 
 from django_lockstep.leases.errors import LeaseLost
 from django_lockstep.stores.waiting import timeout_of
-
-if TYPE_CHECKING:
-    from django_lockstep.leases.handles import LeaseHandle
 
 logger = logging.getLogger("lockstep.leases")
 
@@ -32,10 +29,25 @@ _BEATS, _RETRIES = 3, 4
 """Refreshes in a ttl, and attempts within the time of one refresh after a failure."""
 
 
+class Refreshable(Protocol):
+    """The part of a `LeaseHandle` that a heartbeat uses."""
+
+    key: str
+    ttl: float
+    using: str
+    margin: float
+
+    @property
+    def remaining(self) -> float: ...
+    def warn(self) -> None: ...
+    def renew(self, ttl: float, *, timeout: float) -> None: ...
+    def lose(self, reason: str) -> None: ...
+
+
 class Heartbeat:
     """Has a lease refreshed and watched, or only watched where ``beats`` is False. Does not keep the handle alive."""
 
-    def __init__(self, handle: LeaseHandle, *, beats: bool) -> None:
+    def __init__(self, handle: Refreshable, *, beats: bool) -> None:
         self.beats, self.stopped = beats, False
         self.interval = handle.ttl / _BEATS
         self.due = time.monotonic() + self.interval
