@@ -277,12 +277,8 @@ def translated(error: Exception, *, model: type[Model] | None = None, pk: object
     if isinstance(error, ConcurrencyError):
         return error
     sqlstate = sqlstate_of(error)
-    translation = _BY_CODE.get(sqlstate or _other_code_of(error))
+    code = sqlstate or str(getattr(error.__cause__, "sqlite_errorname", ""))
+    if sqlstate is None and isinstance(error, OperationalError) and error.args and isinstance(error.args[0], int):
+        code = f"MySQL {error.args[0]}"  # or MariaDB
+    translation = _BY_CODE.get(code)
     return error if translation is None else translation(model=model, pk=pk, sqlstate=sqlstate)
-
-
-def _other_code_of(error: Exception) -> str:
-    """Return the error's code in MySQL's, MariaDB's or SQLite's driver; empty for other drivers."""
-    if isinstance(error, OperationalError) and error.args and isinstance(error.args[0], int):
-        return f"MySQL {error.args[0]}"
-    return str(getattr(error.__cause__, "sqlite_errorname", ""))
