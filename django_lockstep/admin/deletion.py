@@ -71,4 +71,4 @@ class DeletionMixin(_Base):
 
 
 def _covers(seen: Seen | None, obj: Any) -> bool:
-    return seen is not None and seen.pk == str(obj.pk) and seen.is_current(obj)
+    return seen is not None and seen.is_about(obj) and seen.is_current(obj)

@@ -106,6 +106,10 @@ class Seen:
         """Return the token of a conflict page: the state of ``now`` with the base of this token."""
         return replace(now, base=self.base, since=self.since, at=self.at)
 
+    def is_about(self, instance: models.Model) -> bool:
+        """Whether the token is for this object."""
+        return self.pk == str(instance.pk)
+
     def is_gone(self) -> bool:
         """Whether the object's row is deleted, and not only hidden from the user."""
         model = apps.get_model(self.label)
