@@ -16,8 +16,6 @@ from django.urls import get_resolver
 
 from django_lockstep.locking.checks import url_views
 
-__all__ = ["check_lab_pages", "check_lease_functions", "check_middleware", "is_mounted", "missing_app"]
-
 EDITING = "django_lockstep.editing"
 LAB = "django_lockstep.lab"
 LEASES = "django_lockstep.leases"

@@ -113,28 +113,22 @@ class ConcurrencyError(LockstepError):
     """Attributes appended to the message."""
     _carried: ClassVar[tuple[str, ...]] = ()
     """Further attributes that are pickled."""
+    model: type[Model] | None = None
+    pk: object = None
+    expected: int | None = None
+    found: int | None = None
+    sqlstate: str | None = None
 
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        model: type[Model] | None = None,
-        pk: object = None,
-        expected: int | None = None,
-        found: int | None = None,
-        sqlstate: str | None = None,
-    ) -> None:
+    def __init__(self, message: str = "", **details: Any) -> None:
         # Not super(): the leaves' other bases have constructors with other arguments.
         Exception.__init__(self, message or (type(self).__doc__ or "").partition("\n")[0])
-        self.model = model
-        self.pk = pk
-        self.expected = expected
-        self.found = found
-        self.sqlstate = sqlstate
+        if unknown := details.keys() - {"model", "target", *self._shown, *self._carried}:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        vars(self).update(details)
 
     def __str__(self) -> str:
         values = {"model": self.model._meta.label if self.model else None}
-        values |= {name: value for name, value in vars(self).items() if name in self._shown}
+        values |= {name: getattr(self, name) for name in self._shown}
         details = ", ".join(f"{name}={value!r}" for name, value in values.items() if value is not None)
         return f"{self.args[0]} ({details})" if details else str(self.args[0])
 
@@ -149,7 +143,7 @@ def _rebuild(cls: type[ConcurrencyError], message: str, label: str | None, state
         model = apps.get_model(label) if label else None
     except LookupError:
         model = None
-    error = cls(message, model=model)
+    error = cls(message, model=model) if model else cls(message)
     vars(error).update(state)
     return error
 
@@ -164,13 +158,8 @@ class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[
     """
 
     _shown = (*ConcurrencyError._shown, "action")
-
-    def __init__(
-        self, message: str = "", *, target: Model | None = None, action: str | None = None, **details: Any
-    ) -> None:
-        super().__init__(message, **details)
-        self.target = target
-        self.action = action
+    action: str | None = None
+    target: Model | None = None
 
     def __str__(self) -> str:
         if self.model is None or self.pk is None or isinstance(self.pk, list) or self.args[0] != _STALE:
@@ -209,11 +198,8 @@ class RetriesExhausted(ConcurrencyError):
     """
 
     _carried = ("attempts", "elapsed")
-
-    def __init__(self, message: str = "", *, attempts: int = 0, elapsed: float = 0.0, **details: Any) -> None:
-        super().__init__(message, **details)
-        self.attempts = attempts
-        self.elapsed = elapsed
+    attempts: int = 0
+    elapsed: float = 0.0
 
 
 _BY_CODE: dict[str, type[ConcurrencyError]] = {
@@ -291,12 +277,8 @@ def translated(error: Exception, *, model: type[Model] | None = None, pk: object
     if isinstance(error, ConcurrencyError):
         return error
     sqlstate = sqlstate_of(error)
-    translation = _BY_CODE.get(sqlstate or _other_code_of(error))
+    code = sqlstate or str(getattr(error.__cause__, "sqlite_errorname", ""))
+    if sqlstate is None and isinstance(error, OperationalError) and error.args and isinstance(error.args[0], int):
+        code = f"MySQL {error.args[0]}"  # or MariaDB
+    translation = _BY_CODE.get(code)
     return error if translation is None else translation(model=model, pk=pk, sqlstate=sqlstate)
-
-
-def _other_code_of(error: Exception) -> str:
-    """Return the error's code in MySQL's, MariaDB's or SQLite's driver; empty for other drivers."""
-    if isinstance(error, OperationalError) and error.args and isinstance(error.args[0], int):
-        return f"MySQL {error.args[0]}"
-    return str(getattr(error.__cause__, "sqlite_errorname", ""))

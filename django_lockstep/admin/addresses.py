@@ -11,8 +11,6 @@ from django.contrib.admin.utils import unquote
 from django.db.models import Model
 from django.http import HttpRequest
 
-__all__ = ["find_by_url"]
-
 
 def find_by_url(admin: ModelAdmin[Any], request: HttpRequest, object_id: str) -> Model | None:
     """Return the object of the URL, by its key or by the field of a related-object link; None without one.

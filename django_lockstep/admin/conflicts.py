@@ -11,8 +11,6 @@ from django.http import HttpRequest
 
 from django_lockstep.admin.tokens import Seen
 
-__all__ = ["CHOICE", "MINE", "THEIRS", "Collected", "Conflict", "FieldDifference", "collect", "collected_of"]
-
 CHOICE = "choice-"
 """Prefix of a decision's name; the name of the form's field follows."""
 MINE, THEIRS = "mine", "theirs"

@@ -15,8 +15,6 @@ from django_lockstep.admin.pages import outdated_page
 from django_lockstep.admin.tokens import FIELD, Seen, version_of
 from django_lockstep.errors import StaleVersionError, raise_if_committed
 
-__all__ = ["DeletionMixin"]
-
 _ATTRIBUTE = "_lockstep_admin_deletes"
 LONGEST = 1500
 """Maximum length of a token in a URL; a longer one is replaced by a token without field values."""

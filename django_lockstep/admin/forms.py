@@ -18,8 +18,6 @@ from django_lockstep.admin.tokens import FIELD, Seen, merged_fields, version_nam
 from django_lockstep.admin.values import InvalidInput, display_value, value_of
 from django_lockstep.locking.merge import merge_fields
 
-__all__ = ["SeenField", "SeenForm", "seen_form"]
-
 
 class SeenInput(forms.HiddenInput):
     """The token, and the decisions made on the conflict page, which must be submitted again."""

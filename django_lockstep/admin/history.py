@@ -11,8 +11,6 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import get_content_type_for_model
 from django.db import models
 
-__all__ = ["RecordedChange", "changes_since"]
-
 MOST = 5
 """How many of the newest changes a page shows."""
 

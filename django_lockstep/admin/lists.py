@@ -25,8 +25,6 @@ from django_lockstep.admin.tokens import FIELD, Seen, version_name, version_of
 from django_lockstep.errors import SerializationFailure, StaleVersionError, raise_if_committed, translated_errors
 from django_lockstep.locking.rows import lock_rows
 
-__all__ = ["ListMixin"]
-
 _COLUMN = "_lockstep_admin_column"
 
 if TYPE_CHECKING:

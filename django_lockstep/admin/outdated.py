@@ -11,8 +11,6 @@ from django_lockstep.admin.history import RecordedChange, changes_since
 from django_lockstep.admin.tokens import Seen, merged_fields, version_of
 from django_lockstep.admin.values import display_value, to_python_value, value_of
 
-__all__ = ["Outdated", "find_outdated"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outdated:

@@ -20,8 +20,6 @@ from django_lockstep.admin.history import RecordedChange, changes_since
 from django_lockstep.admin.outdated import Outdated
 from django_lockstep.admin.tokens import FIELD, Seen
 
-__all__ = ["conflict_page", "gone_page", "outdated_page", "replay_inputs", "replay_rows", "respond"]
-
 Inputs = list[tuple[str, str]]
 
 

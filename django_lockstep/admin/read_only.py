@@ -5,8 +5,6 @@ from __future__ import annotations
 from django.db.models import Model
 from django.http import HttpRequest
 
-__all__ = ["Final", "ReadOnly"]
-
 
 class Final:
     """For a ``ModelAdmin`` or an inline, before it among the bases: forms neither change nor delete rows."""

@@ -17,8 +17,6 @@ from django.utils.crypto import salted_hmac
 from django_lockstep.admin.values import UNKNOWN, to_json_value, to_python_value
 from django_lockstep.locking.fields import version_field
 
-__all__ = ["FIELD", "Seen", "merged_fields", "version_name", "version_of"]
-
 FIELD = "_seen"
 """The name of the tokens' form field."""
 

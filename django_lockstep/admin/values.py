@@ -12,8 +12,6 @@ from django.db import models
 from django.db.models.fields.files import FieldFile
 from django.utils.translation import gettext as _
 
-__all__ = ["UNKNOWN", "InvalidInput", "display_value", "to_json_value", "to_python_value", "value_of"]
-
 EMPTY = "-"
 
 

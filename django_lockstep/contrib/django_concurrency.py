@@ -8,8 +8,6 @@ from django.db import models
 
 from django_lockstep.locking.fields import version_field
 
-__all__ = ["make_recognizable"]
-
 
 def make_recognizable(model: type[models.Model]) -> None:
     """Let django-concurrency's API and its ``ConcurrencyTestMixin`` find the version of a `VersionedModel`.

@@ -27,8 +27,6 @@ from django.db import NotSupportedError, connections
 
 from django_lockstep.editing.targets import Target
 
-__all__ = ["LOCK_PREFIX", "lock_for_check_out", "lock_for_writes"]
-
 LOCK_PREFIX = "lockstep.editing:"
 """Prefix of the hashed names, so that the keys do not collide with other advisory locks."""
 

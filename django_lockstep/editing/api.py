@@ -39,8 +39,6 @@ from django_lockstep.editing.schemas import CheckOutIn, ExtendIn, LockedOut, Los
 from django_lockstep.errors import ConcurrencyError
 from django_lockstep.http.problems import Problem
 
-__all__ = ["api", "failed", "router"]
-
 EditAnswer = Status[Any] | HttpResponse
 
 

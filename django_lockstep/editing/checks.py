@@ -14,8 +14,6 @@ from django.db import connections, models
 from django_lockstep.checks import is_mounted
 from django_lockstep.editing.abstract import EditLockedModel
 
-__all__ = ["check_databases", "check_graphql", "check_middleware", "check_order_of_bases"]
-
 _MIDDLEWARE = "django_lockstep.editing.writers.EditLockMiddleware"
 _AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
 

@@ -12,8 +12,6 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
-__all__ = ["ClockTimestamp", "from_now", "time_with_day"]
-
 
 class ClockTimestamp(Func):
     """The current time, not the start of the transaction: PostgreSQL's ``clock_timestamp()``."""

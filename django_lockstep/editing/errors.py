@@ -6,7 +6,6 @@ A refused check-out is not an error but a result. All errors survive pickling.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from django.core.exceptions import PermissionDenied
 
@@ -36,22 +35,10 @@ class EditLocked(ConcurrencyError):
     """
 
     _carried = ("holder", "since", "expires", "locked_by")
-
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        holder: str = "",
-        since: datetime | None = None,
-        expires: datetime | None = None,
-        locked_by: str = "",
-        **details: Any,
-    ) -> None:
-        super().__init__(message, **details)
-        self.holder = holder
-        self.since = since
-        self.expires = expires
-        self.locked_by = locked_by
+    holder: str = ""
+    since: datetime | None = None
+    expires: datetime | None = None
+    locked_by: str = ""
 
 
 class EditLockLost(ConcurrencyError):
@@ -62,14 +49,9 @@ class EditLockLost(ConcurrencyError):
     """
 
     _carried = ("how", "by", "at")
-
-    def __init__(
-        self, message: str = "", *, how: str = "", by: str = "", at: datetime | None = None, **details: Any
-    ) -> None:
-        super().__init__(message, **details)
-        self.how = how
-        self.by = by
-        self.at = at
+    how: str = ""
+    by: str = ""
+    at: datetime | None = None
 
 
 class ReferencesChanged(ConcurrencyError):

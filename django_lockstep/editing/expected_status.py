@@ -17,8 +17,6 @@ from django_lockstep.editing.plans import lock_plan, plan_of
 from django_lockstep.editing.results import EditResult
 from django_lockstep.editing.targets import Target
 
-__all__ = ["StatusTransition", "transition"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusTransition:

@@ -20,26 +20,6 @@ from django_lockstep.editing.results import Hold, TableStatus
 from django_lockstep.editing.targets import Target, key_text, label_of, parse_target
 from django_lockstep.editing.tokens import digest_of, matches
 
-__all__ = [
-    "LockRequest",
-    "checked_out",
-    "conflicting_locks",
-    "end",
-    "end_expired",
-    "find_check_out",
-    "holders_among",
-    "holds_of",
-    "insert_locks",
-    "is_alive",
-    "live_locks",
-    "locked_rows",
-    "lost_error",
-    "overlaps",
-    "purge",
-    "require_user",
-    "status_in",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRequest:
@@ -136,7 +116,7 @@ def end(check_outs: Iterable[CheckOut], *, ending: str, using: str, by: object =
 def end_expired(locks: Iterable[EditLock], *, using: str) -> list[EditLock]:
     """End the expired check-outs of these locks; return the remaining locks."""
     locks = list(locks)
-    expired = {lock.check_out_id: lock.check_out for lock in locks if not is_alive(lock)}
+    expired = {lock.check_out_id: lock.check_out for lock in locks if not lock.alive}  # type: ignore[attr-defined]
     if expired:
         end(expired.values(), ending=CheckOut.End.EXPIRED, using=using)
     return [lock for lock in locks if lock.check_out_id not in expired]
@@ -157,11 +137,6 @@ def purge(*, using: str) -> tuple[int, int]:
         old = [row.pk for row in rows.filter(ended_at__lte=from_now(-history_for()))]
         CheckOut.objects.using(using).filter(pk__in=old).delete()
     return len(expired), len(old)
-
-
-def is_alive(lock: EditLock) -> bool:
-    """Whether the lock's check-out had not expired when the row was read."""
-    return bool(getattr(lock, "alive", True))
 
 
 def conflicting_locks(locks: Iterable[EditLock], requests: Sequence[LockRequest]) -> list[EditLock]:

@@ -32,9 +32,6 @@ from django_lockstep.editing.writers import TOKEN_FIELD, writing
 from django_lockstep.errors import ConcurrencyError, DeadlockDetected, raise_if_committed
 from django_lockstep.locking.durations import Duration
 
-__all__ = ["EditLockAdminMixin"]
-
-
 _REFUSALS = (EditLocked, EditLockLost, DeadlockDetected)
 """Errors that a page shows as a message."""
 

@@ -8,8 +8,6 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-__all__ = ["LONGEST_KEY", "LONGEST_NOTE", "CheckOut", "EditLock", "Status"]
-
 LONGEST_KEY = 500
 """Maximum length of a record's key: it is indexed with the table's name, and MySQL's indexes hold 3072 bytes."""
 

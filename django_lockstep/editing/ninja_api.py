@@ -22,8 +22,6 @@ from django_lockstep.editing.strict_json import parse_json
 from django_lockstep.http.ninja import answer_with_problems
 from django_lockstep.http.problems import MEDIA_TYPE, Problem
 
-__all__ = ["ProblemAPI", "ProblemOut", "StrictParser"]
-
 View = Callable[..., Any]
 
 

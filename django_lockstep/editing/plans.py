@@ -22,8 +22,6 @@ from django_lockstep.editing.holds import LockRequest
 from django_lockstep.editing.models import LONGEST_KEY, CheckOut, EditLock, Status
 from django_lockstep.editing.targets import Target, parse_target, record, target_of
 
-__all__ = ["LockPlan", "Related", "closure_of", "lock_plan", "own_records", "own_targets", "plan_for", "plan_of"]
-
 Related = Literal["references", "none"] | list[Any]
 """Everything over ``depth`` foreign keys, nothing, or the tables and records of a list."""
 
@@ -45,7 +43,9 @@ def closure_of(target: Target, *, depth: int | None, using: str) -> Closure:
     those of the records in between. Raises `UnknownRecord` where the target's row does not exist.
     """
     rows = _Rows(using)
-    own = rows.own(target)
+    if target.pk is not None and rows.row(target) is None:
+        raise UnknownRecord(f"{target.model._meta.label} has no record {target.pk!r}")
+    own = rows.parts(target)
     seen, edge, step = set(own), own, 0
     # Breadth first, with every target visited once: cycles of foreign keys end here.
     while edge and (depth is None or step < depth):
@@ -93,18 +93,12 @@ class _Rows:
         self._using = using
         self._read: dict[Target, models.Model | None] = {}
 
-    def own(self, target: Target) -> list[Target]:
-        """Return the target's parts; raise `UnknownRecord` where there is no such row."""
-        if target.pk is not None and self._row(target) is None:
-            raise UnknownRecord(f"{target.model._meta.label} has no record {target.pk!r}")
-        return self.parts(target)
-
     def parts(self, target: Target) -> list[Target]:
         """Return the target and its parents. A foreign key without a row refers to that key alone."""
         parents = target.model._meta.get_parent_list()
         if target.pk is None or not parents:
             return [target, *map(Target, parents)]
-        row = self._row(target)
+        row = self.row(target)
         return [target] if row is None else own_targets(row)
 
     def references(self, target: Target) -> Iterator[Target]:
@@ -114,7 +108,7 @@ class _Rows:
             for field in target.model._meta.local_concrete_fields
             if isinstance(field, models.ForeignKey) and not field.remote_field.parent_link
         ]
-        row = self._row(target) if fields and target.pk is not None else None
+        row = self.row(target) if fields and target.pk is not None else None
         for field in fields:
             remote = field.remote_field.model._meta.concrete_model
             if target.pk is None:
@@ -128,7 +122,7 @@ class _Rows:
                 if pk is not None:
                     yield Target(remote, pk)
 
-    def _row(self, target: Target) -> models.Model | None:
+    def row(self, target: Target) -> models.Model | None:
         if target not in self._read:
             self._read[target] = target.model._base_manager.using(self._using).filter(pk=target.pk).first()
         return self._read[target]

@@ -27,16 +27,6 @@ from django_lockstep.editing.targets import Target, record, target_of
 from django_lockstep.errors import ConcurrencyError
 from django_lockstep.http.problems import Problem, problem_of
 
-__all__ = [
-    "checked_out_by",
-    "make_transition",
-    "problem_for",
-    "refusal_of",
-    "run_operation",
-    "table_statuses",
-    "target_for",
-]
-
 
 def target_for(user: Any, name: str, pk: str | None = None, *, change: bool = False) -> Target:
     """Return the table, or its record with this key, if the user may see it.

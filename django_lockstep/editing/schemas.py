@@ -10,15 +10,6 @@ from pydantic import ConfigDict, create_model
 from django_lockstep.editing.ninja_api import ProblemOut
 from django_lockstep.editing.results import EditResult, Hold
 
-__all__ = [
-    "CheckOutIn",
-    "ExtendIn",
-    "LockedOut",
-    "LostOut",
-    "TokenIn",
-    "TransitionIn",
-]
-
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 

@@ -23,8 +23,6 @@ from django_lockstep.editing.write_checks import require_editable
 from django_lockstep.editing.writers import TOKEN_FIELD
 from django_lockstep.locking.durations import Duration
 
-__all__ = ["EditSession", "edit_session_of"]
-
 
 def edit_session_of(request: HttpRequest) -> EditSession | None:
     """Return the request's edit session, None without one."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from django_lockstep.locking.fields import is_storable
 
-__all__ = ["parse_json"]
-
 
 def parse_json(body: bytes | str) -> Any:
     """Return the value.

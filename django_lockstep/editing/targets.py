@@ -12,8 +12,6 @@ from django.db import models, router
 from django_lockstep.editing.errors import UnknownRecord, UnknownTable
 from django_lockstep.locking.fields import primary_key
 
-__all__ = ["Target", "key_columns", "key_text", "label_of", "parse_target", "record", "target_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Target:

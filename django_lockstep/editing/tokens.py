@@ -21,8 +21,6 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from django_lockstep.editing.conf import api_authenticator, api_token_age, trusted_proxies
 from django_lockstep.editing.errors import TooManyFailures
 
-__all__ = ["authenticate", "digest_of", "issue", "matches", "new_token", "pass_of", "user_of"]
-
 _SALT = "lockstep.editing.api"
 _MAX_FAILURES = 30
 """Invalid tokens of an address in a minute, at both APIs together."""

@@ -10,8 +10,6 @@ from django.shortcuts import render
 from django_lockstep.editing.clock import ClockTimestamp
 from django_lockstep.editing.models import CheckOut
 
-__all__ = ["status_page"]
-
 
 @login_required
 @permission_required("lockstep_editing.view_editlock", raise_exception=True)

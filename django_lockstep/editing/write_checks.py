@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django_lockstep.editing.advisory import lock_for_writes
 from django_lockstep.editing.clock import time_with_day
 from django_lockstep.editing.errors import EditLocked, EditLockLost
-from django_lockstep.editing.holds import is_alive, locked_rows, lost_error, overlaps
+from django_lockstep.editing.holds import locked_rows, lost_error, overlaps
 from django_lockstep.editing.models import CheckOut, EditLock, Status
 from django_lockstep.editing.plans import closure_of, own_records, own_targets
 from django_lockstep.editing.targets import Target, target_of
@@ -96,7 +96,7 @@ def _check(targets: list[Target], *, whole_tables: bool, using: str) -> None:
         # Before the locks are read: a check-out that is in progress commits first, and is then visible.
         lock_for_writes(targets, whole_tables=whole_tables, settings=settings, using=using)
         locks = locked_rows(targets, whole_tables=whole_tables, digest=digest, using=using)
-    locks = [lock for lock in locks if is_alive(lock)]
+    locks = [lock for lock in locks if lock.alive]  # type: ignore[attr-defined]
     # Before the obstacles: a writer whose check-out has ended learns that, and not that another user now has it.
     if digest and all(lock.check_out.digest != digest for lock in locks):
         check_out = CheckOut.objects.using(using).filter(digest=digest).first()
@@ -106,17 +106,13 @@ def _check(targets: list[Target], *, whole_tables: bool, using: str) -> None:
         is_obstacle = any(overlaps(lock, target, whole_tables=whole_tables) for target in targets)
         if is_obstacle and lock.status != Status.NORMAL and not _is_writers(lock, writer):
             raise refusal(lock)
-    # A token was passed with the advisory locks; without one, the trigger needs proofs of the writer's check-outs.
-    if writer and not writer.token:
-        _show_passes({lock.check_out.digest for lock in locks if _is_writers(lock, writer)}, using=using)
-
-
-def _show_passes(digests: set[str], *, using: str) -> None:
-    """Pass `AddEditGuard` a proof of these check-outs; it could not trust a name alone."""
-    if digests and connections[using].vendor == "postgresql":
-        passes = " ".join(sorted(map(pass_of, digests)))
-        with connections[using].cursor() as cursor:
-            cursor.execute("SELECT set_config(%s, %s, true)", [TOKEN_SETTING, passes])
+    # A token was passed with the advisory locks; without one, the trigger needs proofs of the writer's check-outs: it
+    # could not trust a name alone.
+    if writer and not writer.token and connections[using].vendor == "postgresql":
+        passes = {pass_of(lock.check_out.digest) for lock in locks if _is_writers(lock, writer)}
+        if passes:
+            with connections[using].cursor() as cursor:
+                cursor.execute("SELECT set_config(%s, %s, true)", [TOKEN_SETTING, " ".join(sorted(passes))])
 
 
 def _is_writers(lock: EditLock, writer: Writer | None) -> bool:

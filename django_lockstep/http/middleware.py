@@ -8,8 +8,6 @@ from django.utils.deprecation import MiddlewareMixin
 
 from django_lockstep.http.problems import problem_of
 
-__all__ = ["ConcurrencyMiddleware", "roll_back_request"]
-
 
 class ConcurrencyMiddleware(MiddlewareMixin):
     """Answers conflicts with 409, 412 or 503 instead of 500, as JSON or as a page.

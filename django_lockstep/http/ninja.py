@@ -42,7 +42,9 @@ def answer_with_problems(api: NinjaAPI) -> None:
         AuthenticationError: lambda request, error: Problem(status=401, headers={"WWW-Authenticate": "Bearer"}),
         AuthorizationError: lambda request, error: Problem(status=403),
         ValidationError: _invalid,
-        Throttled: lambda request, error: Problem(status=429, headers=_retry_after(error)),
+        Throttled: lambda request, error: Problem(
+            status=429, headers={} if error.wait is None else {"Retry-After": str(math.ceil(error.wait))}
+        ),
         HttpError: _refused,
     }
     for kind, build_problem in handlers.items():
@@ -94,7 +96,3 @@ def _plain(errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {"loc": list(error.get("loc", error)), "msg": str(error.get("msg", ", ".join(map(str, error.values()))))}
         for error in errors
     ]
-
-
-def _retry_after(error: Throttled) -> dict[str, str]:
-    return {} if error.wait is None else {"Retry-After": str(math.ceil(error.wait))}

@@ -30,7 +30,6 @@ __all__ = [
     "not_modified",
     "parse_tags",
     "require_match",
-    "same_strong",
     "same_weak",
     "seen_elsewhere",
 ]
@@ -102,13 +101,6 @@ def parse_tags(header: str) -> tuple[str, ...]:
     return tags
 
 
-def same_strong(current: str, tags: tuple[str, ...]) -> bool:
-    """Whether one of the tags equals this one, compared as for ``If-Match``: weak tags never match."""
-    # A weak tag says that two representations are as good as equal, which is not enough to overwrite one (RFC 9110,
-    # 13.1.1).
-    return tags == ANY or current in tags
-
-
 def same_weak(current: str, tags: tuple[str, ...]) -> bool:
     """Whether one of the tags equals this one, compared as for ``If-None-Match``: weak or not."""
     return tags == ANY or current in {tag.removeprefix("W/") for tag in tags}
@@ -123,8 +115,14 @@ def check_preconditions(request: HttpRequest, obj: models.Model | None) -> None:
     current = None if obj is None else etag(obj)
     # Both are parsed before either is compared: a malformed header is 400, whatever the other one says.
     match, none_match = _tags(request, "If-Match"), _tags(request, "If-None-Match")
-    if match is not None:
-        _require_strong_match(current, match)
+    if match is not None and current is None:
+        raise PreconditionFailed("There is no object that could match.")
+    # A weak tag says that two representations are as good as equal, which is not enough to overwrite one (RFC 9110,
+    # 13.1.1).
+    if match is not None and match != ANY and current not in match:
+        weak = next((tag for tag in match if tag.startswith("W/")), None)
+        hint = f"{weak} is a weak tag, which If-Match never matches; GZipMiddleware or a proxy may have weakened it"
+        raise PreconditionFailed(hint if weak else "", etag=current)
     if none_match is not None and current is not None and same_weak(current, none_match):
         raise PreconditionFailed("The object already exists.", etag=current)
 
@@ -183,14 +181,3 @@ def current_tag(obj: models.Model) -> str | None:
     using = router.db_for_write(type(obj), instance=obj)
     now = type(obj)._base_manager.using(using).filter(pk=obj.pk).first()
     return None if now is None else etag(now)
-
-
-def _require_strong_match(current: str | None, tags: tuple[str, ...]) -> None:
-    """Raise `PreconditionFailed` unless one of the tags is the current one; a weak tag never matches."""
-    if current is None:
-        raise PreconditionFailed("There is no object that could match.")
-    if same_strong(current, tags):
-        return
-    weak = next((tag for tag in tags if tag.startswith("W/")), None)
-    hint = f"{weak} is a weak tag, which If-Match never matches; GZipMiddleware or a proxy may have weakened it"
-    raise PreconditionFailed(hint if weak else "", etag=current)

@@ -27,8 +27,6 @@ from django_lockstep.errors import (
 )
 from django_lockstep.http.preconditions import PreconditionError
 
-__all__ = ["MEDIA_TYPE", "Problem", "is_outage", "problem_of", "refusal_of"]
-
 MEDIA_TYPE = "application/problem+json"
 _PAGE = Path(__file__).with_name("409.html")
 _BUSY = (LockNotAvailable, DeadlockDetected, SerializationFailure, RetriesExhausted)

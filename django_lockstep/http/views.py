@@ -27,8 +27,6 @@ from django_lockstep.http.preconditions import (
 )
 from django_lockstep.http.problems import refusal_of
 
-__all__ = ["require_if_match"]
-
 Lookup = Callable[..., models.Model | None]
 V = TypeVar("V", bound=Callable[..., Any])
 

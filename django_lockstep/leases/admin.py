@@ -15,8 +15,6 @@ from django_lockstep.admin.read_only import ReadOnly
 from django_lockstep.leases.models import Lease
 from django_lockstep.locking.durations import in_seconds
 
-__all__ = ["LeaseAdmin"]
-
 
 @admin.register(Lease)
 class LeaseAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]

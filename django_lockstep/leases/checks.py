@@ -11,8 +11,6 @@ from django.db import connections, router
 from django_lockstep.leases.database import lease_model
 from django_lockstep.leases.operations import function_names, sequence_name
 
-__all__ = ["check_guards", "check_storage"]
-
 
 @register(Tags.models)
 def check_guards(app_configs: object, **kwargs: object) -> list[CheckMessage]:

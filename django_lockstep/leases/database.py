@@ -33,8 +33,6 @@ from django_lockstep.stores.protocol import LeaseStore
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
 from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses
 
-__all__ = ["DatabaseLeases", "holder_of", "lease_model", "on_own_connection", "own_grant"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound="DatabaseLeases")

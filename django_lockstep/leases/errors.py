@@ -5,7 +5,7 @@ All carry ``key`` and ``token`` where they are known, and survive pickling.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.core.management.base import CommandError
 from django.db import OperationalError
@@ -20,11 +20,8 @@ class LeaseError(ConcurrencyError):
     """An operation on a lease failed; ``key`` and ``token`` identify it, each None where unknown."""
 
     _carried: ClassVar[tuple[str, ...]] = ("key", "token")
-
-    def __init__(self, message: str = "", *, key: str | None = None, token: int | None = None, **details: Any) -> None:
-        super().__init__(message, **details)
-        self.key = key
-        self.token = token
+    key: str | None = None
+    token: int | None = None
 
 
 class LeaseNotAcquired(LeaseError, CommandError):
@@ -36,10 +33,7 @@ class LeaseNotAcquired(LeaseError, CommandError):
     returncode = 75
     """EX_TEMPFAIL of sysexits.h: try again later."""
     _carried = (*LeaseError._carried, "holder")
-
-    def __init__(self, message: str = "", *, holder: Holder | None = None, **details: Any) -> None:
-        super().__init__(message, **details)
-        self.holder = holder
+    holder: Holder | None = None
 
 
 class LeaseLost(LeaseError):

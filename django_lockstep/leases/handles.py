@@ -115,14 +115,11 @@ class LeaseHandle:
         """
         lifetime = self.ttl if ttl is None else seconds(ttl, name="ttl")
         minimum = self.at_least if at_least is None else seconds(at_least, name="at_least", or_zero=True)
-        self._renew(lifetime, timeout=timeout_of(self.ttl))
+        self.renew(lifetime, timeout=timeout_of(self.ttl))
         self.at_least = minimum
 
-    def beat(self, *, timeout: float) -> None:
-        """Refresh as the heartbeat does, within so many seconds: it has other leases to refresh."""
-        self._renew(self.ttl, timeout=timeout)
-
-    def _renew(self, ttl: float, *, timeout: float) -> None:
+    def renew(self, ttl: float, *, timeout: float) -> None:
+        """Refresh within ``timeout`` seconds: a heartbeat has other leases to refresh."""
         requested_at = time.monotonic()
         self._require(lambda: self._store.renew(self.key, self.token, ttl=ttl, timeout=timeout))
         # Never earlier: the store also keeps the later of both expiries.
@@ -135,8 +132,7 @@ class LeaseHandle:
         if reason := self._why_over():
             raise self._loss(reason)
         if not operation():
-            self.lose(_TAKEN)
-            raise self._loss(self._lost)
+            raise self.refuse()
 
     def ensure(self, least: Duration) -> None:
         """Refresh if fewer than ``least`` seconds are left, so that at least as many are; raises as `refresh` does."""
@@ -177,7 +173,7 @@ class LeaseHandle:
         return self._store.guard(self.key, self.token, within=limit)
 
     def refuse(self) -> LeaseLost:
-        """Mark the lease as lost, because a store has refused a guarded transaction; return the error to raise."""
+        """Mark the lease as lost, because the store refuses its token; return the error to raise."""
         self.lose(_TAKEN)
         return self._loss(self._lost)
 

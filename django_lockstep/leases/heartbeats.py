@@ -23,8 +23,6 @@ from django.db import connections
 from django_lockstep.leases.errors import LeaseLost
 from django_lockstep.stores.waiting import timeout_of
 
-__all__ = ["Heartbeat", "call_apart"]
-
 logger = logging.getLogger("lockstep.leases")
 
 _BEATS, _RETRIES = 3, 4
@@ -42,7 +40,7 @@ class Refreshable(Protocol):
     @property
     def remaining(self) -> float: ...
     def warn(self) -> None: ...
-    def beat(self, *, timeout: float) -> None: ...
+    def renew(self, ttl: float, *, timeout: float) -> None: ...
     def lose(self, reason: str) -> None: ...
 
 
@@ -89,7 +87,7 @@ class Heartbeat:
             pause = self.interval
             try:
                 if handle := self._handle():
-                    handle.beat(timeout=timeout)
+                    handle.renew(handle.ttl, timeout=timeout)
             # The handle has already marked the lease as lost and called on_lost.
             except LeaseLost:
                 self._end()

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 
 from django.conf import settings
 
-__all__ = ["Lines", "lines", "most_waiters"]
-
 
 def most_waiters() -> int:
     """``LOCKSTEP_LEASE_WAITERS`` (default 2): how many places in the server's queues this process takes at most.

@@ -17,8 +17,6 @@ from django_lockstep.leases.stores import store_on
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.stores.terms import KEPT, Holder, claim
 
-__all__ = ["LeaseManager", "LeaseQuerySet"]
-
 BATCH = 100
 """Rows that `LeaseQuerySet.purge` deletes in a statement, which locks those that were just acquired as well, to its
 end."""

@@ -8,8 +8,6 @@ from django.utils.translation import gettext_lazy as _
 from django_lockstep.leases.managers import LeaseManager
 from django_lockstep.stores.terms import LONGEST
 
-__all__ = ["Lease"]
-
 
 class Lease(models.Model):
     """A named lock with a time to live, on the database's clock.

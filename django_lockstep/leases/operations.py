@@ -11,17 +11,6 @@ from django.db.models import Model
 
 from django_lockstep.locking.table_operations import TableOperation
 
-__all__ = [
-    "GUARD_LOCK",
-    "TURN_LOCK",
-    "UNDER_GUARD",
-    "LeaseFunctions",
-    "LeaseStorage",
-    "function_names",
-    "quoted_names",
-    "sequence_name",
-]
-
 FILLFACTOR = 50
 """Percent of a page that INSERT fills: a refresh is a heap-only update if its new row version fits on the page."""
 

@@ -19,8 +19,6 @@ from django_lockstep.leases.database import DatabaseLeases, holder_of, lease_mod
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
 
-__all__ = ["PortableLeases"]
-
 
 class PortableLeases(DatabaseLeases):
     """The store on one database; each operation raises Django's database errors. Statements have no time limit here."""

@@ -22,19 +22,6 @@ from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
 from django_lockstep.stores.waiting import pauses, timeout_of
 
-__all__ = [
-    "ACQUIRE",
-    "CLAIM_TURN",
-    "GUARD",
-    "HOLDER",
-    "NOTE",
-    "QUEUE",
-    "REFRESH",
-    "RELEASE",
-    "SETTINGS",
-    "PostgresLeases",
-]
-
 # Independent of the project's isolation level: an operation decides by what is committed at that moment.
 SETTINGS = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {milliseconds}; "
 

@@ -11,8 +11,6 @@ from django_lockstep.locking.fields import parents_of, primary_key, version_fiel
 from django_lockstep.locking.memory import is_expression
 from django_lockstep.locking.writes import auto_now_values, column, place_type, python_values, valid_version, write_if
 
-__all__ = ["GuardedWrite", "update_many"]
-
 GuardedWrite = tuple[Any, int, Mapping[str, Any]]
 """Primary key, seen version, and the values to write."""
 

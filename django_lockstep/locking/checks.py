@@ -22,17 +22,6 @@ from django_lockstep.locking.querysets import VersionedQuerySet
 from django_lockstep.locking.retry import policy_of
 from django_lockstep.locking.triggers import AddVersionGuard, outdated_triggers
 
-__all__ = [
-    "ChecksTable",
-    "check_databases",
-    "check_guard",
-    "check_retries_in_views",
-    "check_tables",
-    "check_versioned",
-    "is_missing_trigger",
-    "url_views",
-]
-
 
 class ChecksTable(models.Model):
     """A model that reports what its table lacks on a database; see `check_tables`.

@@ -7,8 +7,6 @@ from django.conf import settings
 
 from django_lockstep.locking.decorating import block
 
-__all__ = ["retry_waits", "without_retry_waits"]
-
 _taken_out: ContextVar[bool] = ContextVar("retry waits are taken out", default=False)
 
 

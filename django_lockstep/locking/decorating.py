@@ -9,8 +9,6 @@ from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["Block", "block", "refuse_generator"]
-
 P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -14,20 +14,6 @@ from django.db.models.expressions import Combinable
 from django.forms import HiddenInput, IntegerField
 from django.utils.translation import gettext_lazy as _
 
-__all__ = [
-    "Microseconds",
-    "SignedVersionField",
-    "VersionField",
-    "attnames_of",
-    "is_key",
-    "is_storable",
-    "parents_of",
-    "primary_key",
-    "tables_of",
-    "uncounted_fields",
-    "version_field",
-]
-
 _OPTIONS = frozenset(
     {"verbose_name", "name", "help_text", "db_tablespace", "db_column", "editable", "db_index", "db_comment"}
 )

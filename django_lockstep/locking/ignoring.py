@@ -10,8 +10,6 @@ from django.db import models
 
 from django_lockstep.locking.decorating import block
 
-__all__ = ["ignore_versions", "log_ignored", "versions_ignored"]
-
 logger = logging.getLogger("lockstep.locking")
 
 _ignored: ContextVar[frozenset[type[models.Model]]] = ContextVar("models whose versions are ignored")
@@ -39,15 +37,3 @@ def ignore_versions(*named: type[models.Model]) -> Iterator[None]:
 def versions_ignored(model: type[models.Model]) -> bool:
     """Whether the caller runs inside a block for the model."""
     return any(issubclass(model, ignored) for ignored in _ignored.get(frozenset()))
-
-
-def log_ignored(instance: models.Model, *, action: str, seen: int, current: int) -> None:
-    """Log that a newer version was overwritten."""
-    logger.warning(
-        "%s of %s %r ignores version %d of the row; the instance was read with version %d",
-        action,
-        instance._meta.label,
-        instance.pk,
-        current,
-        seen,
-    )

@@ -21,20 +21,6 @@ from django_lockstep.locking.fields import attnames_of, uncounted_fields, versio
 from django_lockstep.locking.rollbacks import last_write, record_write, set_last_write
 from django_lockstep.locking.statements import Column
 
-__all__ = [
-    "adopt",
-    "apply_written",
-    "dirty_attnames",
-    "has_changes",
-    "is_changed",
-    "is_expression",
-    "mark_partial",
-    "remember",
-    "remember_row",
-    "remembered",
-    "seen_version",
-]
-
 _MEMORY = "_versioned_memory"
 _PARTIAL = "_version_partial"
 _NOT_LOADED = object()

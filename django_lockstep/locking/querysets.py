@@ -17,8 +17,6 @@ from django_lockstep.locking.rows import LockOptions, lock_row, lock_rows
 from django_lockstep.locking.shapes import CompiledQuerySet
 from django_lockstep.locking.writes import current_version, python_values, valid_version, write_if
 
-__all__ = ["VersionedManager", "VersionedQuerySet"]
-
 M = TypeVar("M", bound=models.Model)
 
 

@@ -37,8 +37,6 @@ from django_lockstep.locking.decorating import refuse_generator
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.transactions import has_autocommit, in_own_atomic
 
-__all__ = ["CONFLICTS", "retry_on_conflict", "retrying"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -19,8 +19,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.locking.transactions import commits_each_statement
 
-__all__ = ["Write", "last_write", "record_write", "set_last_write"]
-
 _LAST_WRITE = "_versioned_last_write"
 _ROLLBACK_TO = re.compile(r"\s*ROLLBACK\s+(WORK\s+|TRANSACTION\s+)?TO\b", re.IGNORECASE)
 

@@ -25,8 +25,6 @@ from django_lockstep.locking.shapes import compiled_rows
 
 M = TypeVar("M", bound=Model)
 
-__all__ = ["LockOptions", "lock_row", "lock_rows", "lock_timeout", "require_transaction", "row_lock"]
-
 _LONGEST_MS = 2**31 - 1
 
 

@@ -12,8 +12,6 @@ from django.db import models
 from django_lockstep.locking.fields import uncounted_fields
 from django_lockstep.locking.memory import has_changes, is_changed
 
-__all__ = ["Saving", "current_saving", "saving"]
-
 _SAVING = "_versioned_saving"
 
 

@@ -10,8 +10,6 @@ from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 from django.db.models import Model
 
-__all__ = ["TableOperation"]
-
 
 class TableOperation(Operation):
     """Installs something for a model's table on PostgreSQL; does nothing on other databases. Reversible."""

@@ -10,15 +10,6 @@ from django.db.transaction import TransactionManagementError, atomic
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.decorating import block
 
-__all__ = [
-    "IsolationLevel",
-    "commits_each_statement",
-    "has_autocommit",
-    "in_own_atomic",
-    "is_of_testcase",
-    "isolated_transaction",
-]
-
 IsolationLevel = Literal["read committed", "repeatable read", "serializable"]
 _LEVELS = ("read committed", "repeatable read", "serializable")
 

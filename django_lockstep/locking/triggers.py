@@ -21,8 +21,6 @@ from django_lockstep.locking.fields import VersionField, version_field
 from django_lockstep.locking.table_operations import TableOperation
 from django_lockstep.locking.writes import VERSION_KEPT
 
-__all__ = ["AddVersionGuard", "RowTrigger", "outdated_triggers", "restore_triggers"]
-
 
 class RowTrigger(TableOperation):
     """Install a row trigger with a function of its own.

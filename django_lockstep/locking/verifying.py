@@ -12,8 +12,6 @@ from django_lockstep.locking.fields import version_field
 from django_lockstep.locking.memory import seen_version
 from django_lockstep.locking.rows import require_transaction
 
-__all__ = ["verify_unchanged"]
-
 
 def verify_unchanged(*instances: models.Model, using: str | None = None) -> None:
     """Check, at the end of a transaction, that rows which it only read are unchanged, and keep them so until COMMIT.

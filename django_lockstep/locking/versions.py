@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from django_lockstep.errors import StaleVersionError, translated_errors
 from django_lockstep.locking.checks import ChecksTable, check_guard, check_versioned
 from django_lockstep.locking.fields import Microseconds, VersionField, attnames_of, is_key, parents_of, version_field
-from django_lockstep.locking.ignoring import log_ignored, versions_ignored
+from django_lockstep.locking.ignoring import logger, versions_ignored
 from django_lockstep.locking.memory import (
     adopt,
     apply_written,
@@ -228,25 +228,23 @@ class VersionedModel(ChecksTable):
 
     def _check_row(self, using: str, *, action: str) -> bool:
         """Lock the row and raise if it has another version than the one seen; return whether that was ignored."""
-        seen, current = seen_version(self), self._locked_version(using)
+        seen, current = seen_version(self), None
+        rows: models.QuerySet[Any] = type(self)._base_manager.using(using).filter(pk=self.pk)
+        # FOR UPDATE: the key may go.
+        if parents_of(type(self)):
+            with suppress(type(self).DoesNotExist):
+                current = seen_version(lock_row(rows, self.pk, no_key=False))
+        else:
+            current = rows.select_for_update().values_list(version_field(type(self)).attname, flat=True).first()
         if current == seen:
             return False
         if current is None or not versions_ignored(type(self)):
             raise self._conflict(seen, current, action=action)
-        log_ignored(self, action=action, seen=seen, current=current)
+        text = "%s of %s %r ignores version %d of the row; the instance was read with version %d"
+        logger.warning(text, action, self._meta.label, self.pk, current, seen)
         record_write(self, using)
         setattr(self, version_field(type(self)).attname, current)
         return True
-
-    def _locked_version(self, using: str) -> int | None:
-        """Lock the row ``FOR UPDATE`` (its key may go) and return its version, None if it was deleted."""
-        rows: models.QuerySet[Any] = type(self)._base_manager.using(using).filter(pk=self.pk)
-        if parents_of(type(self)):
-            with suppress(type(self).DoesNotExist):
-                return seen_version(lock_row(rows, self.pk, no_key=False))
-            return None
-        versions = rows.select_for_update().values_list(version_field(type(self)).attname, flat=True)
-        return versions.first()
 
     def _write_alias(self) -> str:
         """Return the database that this instance is written to."""

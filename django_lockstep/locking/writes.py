@@ -16,19 +16,6 @@ from django_lockstep.locking.fields import is_key, tables_of, version_field
 from django_lockstep.locking.memory import is_expression
 from django_lockstep.locking.shapes import compiled_rows
 
-__all__ = [
-    "auto_now_fields",
-    "auto_now_values",
-    "column",
-    "current_version",
-    "place_type",
-    "python_values",
-    "row_of",
-    "valid_version",
-    "version_kept",
-    "write_if",
-]
-
 
 def column(model: type[models.Model], name: str) -> models.Field[Any, Any]:
     """Return the field with a column of its own. Raises ``FieldDoesNotExist`` for any other name."""

@@ -25,8 +25,6 @@ from django_lockstep.monitor.models import Lock
 from django_lockstep.monitor.sessions import Ending, end_session
 from django_lockstep.monitor.wording import session_name
 
-__all__ = ["LockAdmin"]
-
 logger = logging.getLogger("lockstep.monitor")
 
 SECONDS = 2

@@ -10,8 +10,6 @@ from typing import Any
 from django_lockstep.monitor.report import AdvisoryLock, LockReport, Session, Wait
 from django_lockstep.monitor.trees import trees
 
-__all__ = ["SCHEMA_VERSION", "as_json"]
-
 SCHEMA_VERSION = 1
 """Incremented when a key is removed or changes its meaning; new keys may be added at any time."""
 

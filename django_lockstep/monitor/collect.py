@@ -14,8 +14,6 @@ from django_lockstep.monitor.queries import ADVISORY, LIMITS, WAITING, ReportRow
 from django_lockstep.monitor.report import AdvisoryLock, LockReport, Session, Wait
 from django_lockstep.monitor.sessions import Sessions
 
-__all__ = ["lock_report", "waits"]
-
 _ROWS = ("transactionid", "tuple")
 _KINDS = {"transactionid": "row", "tuple": "row", "relation": "table", "virtualxid": "transaction"}
 

@@ -9,8 +9,6 @@ from django_lockstep.monitor.report import Session, Wait
 from django_lockstep.monitor.trees import Node, trees
 from django_lockstep.monitor.wording import describe_lock, duration, printable, session_name, shortened
 
-__all__ = ["Graph", "GraphBox", "waits_graph"]
-
 BOX_WIDTH, BOX_HEIGHT = 290, 66
 _GAP_X, _GAP_Y = 50, 14
 _LINE = 18

@@ -13,8 +13,6 @@ from django.db import DatabaseError, connections
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.monitor.queries import RELATIONS, ReportRow, fetch, read_only_cursor, rows_at
 
-__all__ = ["LockedTable", "PrimaryKeys", "tables_of"]
-
 _PROBLEMS = {
     "42501": "this role may not read the table",
     "55P03": "the table is locked",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["CONFLICTS", "advisory_key", "mode_in_sql"]
-
 _ROW_MODES = {
     "AccessShareLock": "FOR KEY SHARE",
     "RowShareLock": "FOR SHARE",

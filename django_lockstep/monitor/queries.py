@@ -8,19 +8,6 @@ from typing import Any
 
 from django.db import connections, transaction
 
-__all__ = [
-    "ADVISORY",
-    "LIMITS",
-    "PREPARED",
-    "RELATIONS",
-    "SESSIONS",
-    "WAITING",
-    "ReportRow",
-    "fetch",
-    "read_only_cursor",
-    "rows_at",
-]
-
 ReportRow = dict[str, Any]
 """A row of a result, by column."""
 

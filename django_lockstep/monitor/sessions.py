@@ -13,8 +13,6 @@ from django_lockstep.monitor.modes import CONFLICTS
 from django_lockstep.monitor.queries import PREPARED, SESSIONS, ReportRow, fetch
 from django_lockstep.monitor.report import Session
 
-__all__ = ["Ending", "Sessions", "end_session"]
-
 Ending = Literal["cancel", "terminate"]
 
 _FUNCTIONS: dict[Ending, str] = {"cancel": "pg_cancel_backend", "terminate": "pg_terminate_backend"}

@@ -17,8 +17,6 @@ from django_lockstep.monitor.wording import (
     situation,
 )
 
-__all__ = ["text"]
-
 _LIMITED = "State and statement of some sessions of other roles are hidden; members of pg_read_all_stats see them."
 _STEP = "    "
 

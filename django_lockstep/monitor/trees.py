@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from django_lockstep.monitor.report import Session, Wait
 
-__all__ = ["Node", "trees"]
-
 
 @dataclass(slots=True, kw_only=True)
 class Node:

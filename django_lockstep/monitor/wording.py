@@ -8,8 +8,6 @@ from django.utils import timezone
 
 from django_lockstep.monitor.report import Session, Wait
 
-__all__ = ["clock", "describe_lock", "duration", "printable", "remedy", "session_name", "shortened", "situation"]
-
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _IDLE = {
     "idle": "idle (a session-level lock)",

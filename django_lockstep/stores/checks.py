@@ -12,8 +12,6 @@ from django_lockstep.stores.conf import configured_stores, get_store
 from django_lockstep.stores.dynamodb.store import DynamoStore
 from django_lockstep.stores.errors import StoreError
 
-__all__ = ["check_stores", "check_tables"]
-
 
 @register
 def check_stores(app_configs: object, **kwargs: object) -> list[CheckMessage]:

@@ -15,7 +15,7 @@ __all__ = ["configured_stores", "get_store"]
 
 _BACKENDS = {
     # By name, because the database's store stands on leases, which stand on this package.
-    "dynamodb": "django_lockstep.stores.dynamodb.store.store_from_options",
+    "dynamodb": "django_lockstep.stores.dynamodb.store.DynamoStore",
     "postgresql": "django_lockstep.leases.stores.store_from_options",
 }
 _BUILT_IN: dict[str, Mapping[str, Any]] = {"postgresql": {"BACKEND": "postgresql"}}

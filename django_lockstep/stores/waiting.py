@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 from django.conf import settings
 
-__all__ = ["LONGEST_PAUSE", "SHORTEST_PAUSE", "lease_waits", "pauses", "timeout_of"]
-
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.5
 """Bounds of the pauses between two attempts, in seconds."""
 

@@ -114,7 +114,7 @@ def dynamodb_options(dynamodb_url: str) -> dict[str, Any]:
 def dynamodb_table(dynamodb_url: str) -> dict[str, Any]:
     """Options of a store whose table exists: it takes half a second to make one."""
     options = {"TABLE": "lockstep", "REGION": "us-east-1", "ENDPOINT_URL": dynamodb_url}
-    assert DynamoStore.from_options("tested", options).create()
+    assert DynamoStore("tested", options).create()
     return options
 
 

@@ -20,8 +20,6 @@ from graphql import (
 )
 from strawberry.extensions import SchemaExtension
 
-__all__ = ["Bounds", "Size", "measure"]
-
 
 @dataclass(frozen=True, slots=True)
 class Size:

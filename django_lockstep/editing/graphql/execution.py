@@ -24,8 +24,6 @@ from django_lockstep.editing.requests import problem_for
 from django_lockstep.editing.strict_json import parse_json
 from django_lockstep.http.problems import Problem
 
-__all__ = ["execute", "schema"]
-
 _LARGEST = Size(selections=1000, aliases=10, levels=4)
 _MAX_TOKENS = 1000
 

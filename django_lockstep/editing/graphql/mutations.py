@@ -16,8 +16,6 @@ from django_lockstep.editing.expected_status import StatusTransition
 from django_lockstep.editing.graphql.queries import Record, Table, Token, user_of
 from django_lockstep.editing.graphql.types import CheckOutOptions, EditResult, TransitionInput
 
-__all__ = ["Mutation"]
-
 Ttl = Annotated[float | None, strawberry.argument(description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")]
 Change = Annotated[
     TransitionInput,

@@ -12,8 +12,6 @@ from django_lockstep.editing import requests
 from django_lockstep.editing.graphql.types import EditResult
 from django_lockstep.editing.operations import status_of
 
-__all__ = ["Query", "Record", "Table", "Token", "user_of"]
-
 _TABLE = strawberry.argument(description="The model's label, such as shop.Seat.")
 Table = Annotated[str, _TABLE]
 OptionalTable = Annotated[str | None, _TABLE]

@@ -9,9 +9,6 @@ from django.http import HttpResponse, JsonResponse
 
 from django_lockstep.http.problems import Problem
 
-__all__ = ["error_of", "refuse"]
-
-
 # HTTPStatus names these two differently from Python 3.13 on.
 _CODES = {413: "CONTENT_TOO_LARGE", 422: "UNPROCESSABLE_CONTENT"}
 

@@ -20,8 +20,6 @@ from django_lockstep.editing.requests import problem_for
 from django_lockstep.editing.tokens import authenticate
 from django_lockstep.http.problems import Problem
 
-__all__ = ["MAX_BODY", "graphql"]
-
 MAX_BODY = 64 * 1024
 """Bytes of a request."""
 

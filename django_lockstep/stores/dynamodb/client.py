@@ -18,8 +18,6 @@ from django_lockstep.stores.dynamodb.values import NEEDS_BOTO3
 from django_lockstep.stores.errors import StoreRefused, StoreUnavailable, TokenReused
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 
-__all__ = ["Client", "ConditionFailed", "TransactionCancelled"]
-
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.025, 2.0
 """Bounds of the pauses between two attempts: any time up to a limit that doubles ("full jitter"), because callers that
 were throttled together must not come back together."""

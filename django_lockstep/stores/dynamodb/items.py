@@ -27,8 +27,6 @@ from django_lockstep.stores.errors import OutcomeUnknown, StoreUnavailable
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import valid_key
 
-__all__ = ["PREFIX", "DynamoItems", "item_key"]
-
 PREFIX = "item#"
 """Before the key of an item in the table's key."""
 
@@ -45,13 +43,14 @@ class DynamoItems:
     """
 
     name: str
-    _table: str
+    table: str
+    """The name of the table."""
     _client: Client
 
     def read(self, key: str) -> Item | None:
         """Return the item as the last write left it; None if there is none."""
         answer = self._client.call(
-            "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=item_key(key), ConsistentRead=True
+            "get_item", timeout=CALL_TIMEOUT, TableName=self.table, Key=item_key(key), ConsistentRead=True
         )
         item = answer.get("Item")
         if item is None:
@@ -89,14 +88,14 @@ class DynamoItems:
         valid_transaction(writes, guards, token)
         token = token or str(uuid.uuid4())
         parts = [self._condition_of(guard) for guard in guards]
-        parts += [{_PARTS[type(write)]: _request(write, self._table, token)} for write in writes]
+        parts += [{_PARTS[type(write)]: _request(write, self.table, token)} for write in writes]
         try:
             self._client.call(
                 "transact_write_items",
                 timeout=CALL_TIMEOUT,
                 TransactItems=parts,
                 # Tokens are the whole account's; ours are this table's.
-                ClientRequestToken=hashlib.sha256(f"{self._table}\0{token}".encode()).hexdigest()[:32],
+                ClientRequestToken=hashlib.sha256(f"{self.table}\0{token}".encode()).hexdigest()[:32],
             )
         except TransactionCancelled as cancelled:
             return self._cancelled(cancelled, guards)
@@ -125,7 +124,7 @@ class DynamoItems:
 
     def _write(self, write: Put | Update) -> int | None:
         token = str(uuid.uuid4())
-        request = _request(write, self._table, token)
+        request = _request(write, self.table, token)
         request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         try:
             self._client.call(_OPERATIONS[type(write)], timeout=CALL_TIMEOUT, **request)

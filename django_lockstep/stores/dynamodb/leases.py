@@ -13,15 +13,13 @@ from typing import Any
 
 from django_lockstep.locking.durations import seconds
 from django_lockstep.stores.dynamodb.client import Client, ConditionFailed
-from django_lockstep.stores.dynamodb.options import DynamoOptions
+from django_lockstep.stores.dynamodb.options import parse_options
 from django_lockstep.stores.dynamodb.sightings import Sightings
 from django_lockstep.stores.dynamodb.values import LARGEST, decode, encode
 from django_lockstep.stores.errors import StoreError, StoreUnavailable
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
 from django_lockstep.stores.waiting import lease_waits, pauses, timeout_of
-
-__all__ = ["DynamoLeases"]
 
 logger = logging.getLogger("lockstep.leases")
 
@@ -55,11 +53,11 @@ class DynamoLeases:
 
     is_isolated = False
 
-    def __init__(self, name: str, options: DynamoOptions) -> None:
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
-        self._options = options
-        self._table = options.table
-        self._client = Client(name, options)
+        self._options = parse_options(options)
+        self.table = self._options.table
+        self._client = Client(name, self._options)
         self.sightings = Sightings()
 
     def acquire(self, claim: Claim, *, wait: float = 0.0, yields: bool = False) -> Grant | Holder | None:
@@ -192,7 +190,7 @@ class DynamoLeases:
 
     def get(self, key: str) -> Holder | None:
         answer = self._client.call(
-            "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=_key(key), ConsistentRead=True
+            "get_item", timeout=CALL_TIMEOUT, TableName=self.table, Key=_key(key), ConsistentRead=True
         )
         item = answer.get("Item")
         return self._holder_or_none(key, item) if item else None
@@ -210,7 +208,7 @@ class DynamoLeases:
         """
         return {
             "ConditionCheck": {
-                "TableName": self._table,
+                "TableName": self.table,
                 "Key": _key(key),
                 "ConditionExpression": _HELD,
                 "ExpressionAttributeNames": {"#token": "token", "#released": "released"},
@@ -240,7 +238,7 @@ class DynamoLeases:
         answer = self._client.call(
             "update_item",
             timeout=timeout,
-            TableName=self._table,
+            TableName=self.table,
             Key=_key(key),
             # By placeholders, because half of these names are reserved words; the server refuses unused ones.
             ExpressionAttributeNames={f"#{name}": name for name in _NAMES if f"#{name}" in expressions},

@@ -8,8 +8,6 @@ from typing import Any
 
 from django_lockstep.locking.durations import Duration, seconds
 
-__all__ = ["DynamoOptions", "parse_options"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamoOptions:

@@ -6,8 +6,6 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-__all__ = ["Sightings"]
-
 _REMEMBERED = 10_000
 """Leases whose records a process watches."""
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Self
 
 from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.dynamodb.items import PREFIX, DynamoItems
 from django_lockstep.stores.dynamodb.leases import DynamoLeases
-from django_lockstep.stores.dynamodb.options import parse_options
 from django_lockstep.stores.errors import StoreRefused, StoreUnavailable
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.waiting import pauses
 
-__all__ = ["DynamoStore", "store_from_options"]
+__all__ = ["DynamoStore"]
 
 _IAM_ACTIONS = ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Scan", "UpdateItem")
 """What the store needs; a transaction needs the actions of its parts."""
@@ -27,12 +26,7 @@ _PATIENCE, _SHORTEST_PAUSE = 120.0, 0.05
 
 
 class DynamoStore(DynamoLeases, DynamoItems):
-    """Leases and items in one table, whose key is the string ``pk``."""
-
-    @classmethod
-    def from_options(cls, name: str, options: Mapping[str, Any]) -> Self:
-        """Return the store for its options in ``LOCKSTEP_STORES``; sends nothing."""
-        return cls(name, parse_options(options))
+    """Leases and items in one table, whose key is the string ``pk``; made from its options in ``LOCKSTEP_STORES``."""
 
     @classmethod
     def named(cls, name: str) -> Self:
@@ -43,18 +37,13 @@ class DynamoStore(DynamoLeases, DynamoItems):
         return store
 
     @property
-    def table(self) -> str:
-        """The name of the table."""
-        return self._table
-
-    @property
     def client(self) -> Any:
         """boto3's low-level client, for requests of one's own."""
         return self._client.raw
 
     def call(self, operation: str, **request: Any) -> dict[str, Any]:
         """Send a request of one's own about the table, with the store's retries and errors, which boto3 has not."""
-        return self._client.call(operation, timeout=CALL_TIMEOUT, TableName=self._table, **request)
+        return self._client.call(operation, timeout=CALL_TIMEOUT, TableName=self.table, **request)
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys of all items that begin so, in no order; reads the whole table."""
@@ -91,6 +80,3 @@ class DynamoStore(DynamoLeases, DynamoItems):
     def permissions(self) -> list[str]:
         """Return the IAM actions that the store needs, and those that `create` needs in addition."""
         return [f"dynamodb:{action}" for action in (*_IAM_ACTIONS, *_IAM_ACTIONS_OF_CREATE)]
-
-
-store_from_options = DynamoStore.from_options

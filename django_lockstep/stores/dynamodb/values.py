@@ -12,8 +12,6 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-__all__ = ["LARGEST", "NEEDS_BOTO3", "Encoded", "decode", "encode", "encode_attributes", "valid_name"]
-
 NEEDS_BOTO3 = "A DynamoDB store needs boto3: install django-lockstep[dynamodb]"
 
 Encoded = dict[str, Any]

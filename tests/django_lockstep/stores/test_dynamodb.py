@@ -132,7 +132,7 @@ def test_an_attempt_that_arrives_late_undoes_nothing(dynamodb: DynamoStore, faul
 
 def test_a_token_of_another_process_renews(dynamodb_table: dict[str, Any], dynamodb: DynamoStore) -> None:
     token = acquire(dynamodb).token
-    other = DynamoStore.from_options("other", dynamodb_table)
+    other = DynamoStore("other", dynamodb_table)
     assert other.renew("k", token, ttl=60)
     assert dynamodb.renew("k", token, ttl=60)
     assert not other.renew("k", token + 1, ttl=60)
@@ -221,7 +221,7 @@ def test_a_store_that_does_not_answer_is_an_operational_error(
 
 
 def test_a_missing_table_is_named(dynamodb_options: dict[str, Any]) -> None:
-    store = DynamoStore.from_options("other", {**dynamodb_options, "TABLE": "missing"})
+    store = DynamoStore("other", {**dynamodb_options, "TABLE": "missing"})
     with pytest.raises(StoreRefused, match="create_stores") as error:
         store.get("k")
     assert error.value.code == "ResourceNotFoundException"
@@ -294,7 +294,7 @@ def age(store: DynamoStore, seconds: int) -> None:
 
 
 def test_wall_clocks_are_trusted_within_the_skew(dynamodb_table: dict[str, Any], dynamodb: DynamoStore) -> None:
-    store = DynamoStore.from_options("wall", {**dynamodb_table, "CLOCK": "wall", "MAX_SKEW": 10})
+    store = DynamoStore("wall", {**dynamodb_table, "CLOCK": "wall", "MAX_SKEW": 10})
     acquire(store)
     age(store, 5)
     holder = store.acquire(claim("k", 60))
