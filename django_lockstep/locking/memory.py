@@ -51,15 +51,15 @@ def remembered(instance: models.Model) -> dict[str, Any]:
 
 def remember_row(instance: models.Model, values: Sequence[Any]) -> None:
     """Note the row that the instance was just made from, as ``from_db()`` has it."""
-    # Most instances are only read: their row is kept as it came, and becomes a dict when somebody compares.
-    if len(values) == len(_all_attnames(type(instance))) and _is_as_it_came(type(instance)):
+    # Most instances are only read: their row is kept as it is, and becomes a dict with the first comparison.
+    if len(values) == len(_all_attnames(type(instance))) and _keeps_rows(type(instance)):
         setattr(instance._state, _MEMORY, tuple(values))
     else:
         remember(instance)
 
 
 @functools.cache
-def _is_as_it_came(model: type[models.Model]) -> bool:
+def _keeps_rows(model: type[models.Model]) -> bool:
     """Whether attributes are what the database returned, and cannot be changed in place."""
     return all(
         Column(field).type is not None

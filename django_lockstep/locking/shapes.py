@@ -1,8 +1,8 @@
 """SQL compiled once: a query set that sends a statement it has seen before without having Django build it again.
 
 Building a statement costs Django several times as much as sending it. `CompiledQuerySet` notes what is asked of it, its
-*shape* (which columns are compared and locked) apart from the values, and builds a query only when somebody asks for
-it. For a shape that was seen before, Django's own compiler object is used again with other parameters: it sends the
+*shape* (which columns are compared and locked) apart from the values, and builds a query only when its ``query`` is
+read. For a shape that was seen before, Django's own compiler object is used again with other parameters: it sends the
 statement, and Django's own code makes the instances. Whatever has no shape goes Django's way:
 
     all(), using(), select_for_update()              have a shape where nothing else was asked
@@ -35,7 +35,7 @@ Q = TypeVar("Q", bound="CompiledQuerySet[Any]")
 
 _NOTHING = Shape()
 _UNBUILT: Any = object()
-"""In place of a query that nobody has asked for yet."""
+"""In place of a query that was not read yet."""
 
 
 class CompiledQuerySet(QuerySet[M]):
@@ -78,7 +78,7 @@ class CompiledQuerySet(QuerySet[M]):
         shape = self._whole_shape()
         if shape is None:
             return super().using(alias)
-        copy = self._copy(shape)
+        copy: Self = self._copy(shape)
         copy._db = alias
         return copy
 
@@ -88,7 +88,7 @@ class CompiledQuerySet(QuerySet[M]):
         shape = self._whole_shape()
         if shape is None or (nowait and skip_locked):
             return super().select_for_update(nowait, skip_locked, of, no_key)
-        copy = self._copy(Shape((nowait, skip_locked, tuple(of), no_key), shape.names))
+        copy: Self = self._copy(Shape((nowait, skip_locked, tuple(of), no_key), shape.names))
         copy._for_write = True
         return copy
 
@@ -97,7 +97,7 @@ class CompiledQuerySet(QuerySet[M]):
         if shape is None or args or not Table.of(self.model).compares(kwargs):
             return super().filter(*args, **kwargs)
         names = sorted(kwargs)  # as Django's Q() does
-        copy = self._copy(Shape(shape.lock, (*shape.names, *names)))
+        copy: Self = self._copy(Shape(shape.lock, (*shape.names, *names)))
         copy._compared += tuple([kwargs[name] for name in names])
         return copy
 
@@ -158,13 +158,13 @@ class CompiledQuerySet(QuerySet[M]):
         **conflicts: Any,
     ) -> Any:
         """Send the INSERT of ``save()`` or ``create()``."""
-        columns = Table.of(self.model).columns([field.attname for field in fields])
+        table = Table.of(self.model)
+        columns = table.columns([field.attname for field in fields])
         if columns is None or len(objs) != 1 or any(conflicts.values()) or not _has_djangos_methods(type(self)):
             return super()._insert(objs, fields, returning_fields, raw, using, **conflicts)  # type: ignore[misc]
         self._for_write = True
         using = self.db if using is None else using
         values = [getattr(objs[0], field.attname) if raw else field.pre_save(objs[0], add=True) for field in fields]
-        table = Table.of(self.model)
         compiler = table.inserting(connections[using], columns, written=values, returning=returning_fields)
         if compiler is None:
             # What pre_save() has computed must not be computed again.
@@ -177,7 +177,8 @@ class CompiledQuerySet(QuerySet[M]):
 
     def _whole_shape(self) -> Shape | None:
         """Return the shape, if it says everything about this query set."""
-        shape, rows = self._shape, _untyped(self)
+        rows: Any = self
+        shape: Shape | None = rows._shape
         if shape is None or not _has_djangos_methods(type(self)):
             return None
         other = rows._sticky_filter or rows._defer_next_filter or rows._deferred_filter or rows._fields
@@ -186,13 +187,13 @@ class CompiledQuerySet(QuerySet[M]):
         other = other or not getattr(rows, "_cloning_enabled", True)
         return None if other or self._iterable_class is not ModelIterable else shape
 
-    def _copy(self, shape: Shape) -> Self:
-        """Return what ``_clone()`` would, but with a shape instead of a query."""
-        copy = type(self)(self.model, using=self._db, hints=self._hints)
+    def _copy(self, shape: Shape, kind: Any = None) -> Any:
+        """Return what ``_clone()`` would, but with a shape instead of a query; of another class if one is given."""
+        copy: Any = (kind or type(self))(self.model, using=self._db, hints=self._hints)
         copy._shape, copy._compared = shape, self._compared
         copy._for_write = self._for_write
         if hasattr(self, "_fetch_mode"):  # Django 6.1
-            _untyped(copy)._fetch_mode = self._fetch_mode
+            copy._fetch_mode = self._fetch_mode
         return copy
 
     def _instances(self, *, is_get: bool) -> list[M] | None:
@@ -217,7 +218,7 @@ class CompiledQuerySet(QuerySet[M]):
     def _updating(self, columns: Sequence[Column] | None, values: list[Any], returning: Any = None) -> Any:
         """Return the compiler of an UPDATE; None where that is for Django to do."""
         shape = self._whole_shape()
-        if columns is None or len(columns) != len(values) or shape is None or shape.lock is not None:
+        if columns is None or shape is None or shape.lock is not None:
             return None
         return Table.of(self.model).updating(
             connections[self.db], shape, self._compared, columns=columns, written=values, returning=returning
@@ -236,22 +237,16 @@ def compiled_rows(manager: Any, using: str | None = None) -> QuerySet[Any]:
     return CompiledQuerySet(manager.model, using=using or hidden._db, hints=hidden._hints)
 
 
-def in_class(rows: QuerySet[Any], kind: type[Q]) -> Q:
+def in_class(rows: Any, kind: type[Q]) -> Q:
     """Return the rows as a query set of another class, without building the query where nothing else needs it."""
-    hidden: Any = rows
-    shape = hidden._whole_shape() if isinstance(rows, CompiledQuerySet) else None
-    copy = kind(rows.model, query=rows.query if shape is None else None, using=hidden._db, hints=hidden._hints)
-    if shape is not None:
-        copy._shape, copy._compared = shape, hidden._compared
-    return copy
+    shape = rows._whole_shape() if isinstance(rows, CompiledQuerySet) else None
+    if shape is None:
+        return kind(rows.model, query=rows.query, using=rows._db, hints=rows._hints)
+    return rows._copy(shape, kind)  # type: ignore[no-any-return]
 
 
-def _untyped(rows: Any) -> Any:
-    """Return the query set; what it says of itself to Django has no types."""
-    return rows
-
-
-_IN_BETWEEN = ("_chain", "_clone", "_filter_or_exclude", "_filter_or_exclude_inplace", "_iterator", "__len__", "db")
+_PRIVATE = ("_chain", "_clone", "_filter_or_exclude", "_filter_or_exclude_inplace", "_iterator")
+_IN_BETWEEN = (*_PRIVATE, "__len__", "db", "query", "order_by")
 
 
 @functools.cache
@@ -261,5 +256,5 @@ def _has_djangos_methods(queryset: type[CompiledQuerySet[Any]]) -> bool:
     return (
         bases[bases.index(CompiledQuerySet) + 1] is QuerySet
         and queryset.__init__ is CompiledQuerySet.__init__
-        and all(getattr(queryset, name) is getattr(QuerySet, name) for name in (*_IN_BETWEEN, "query", "order_by"))
+        and all(getattr(queryset, name) is getattr(QuerySet, name) for name in _IN_BETWEEN)
     )

@@ -192,7 +192,7 @@ class Table:
 
     def columns(self, names: Iterable[str]) -> list[Column] | None:
         """Return the columns to write; None if there is none, or if one of them is not for us to write."""
-        columns = [self._columns.get(name) for name in names if name != "pk"]
+        columns = [None if name == "pk" else self._columns.get(name) for name in names]
         return None if None in columns else columns or None  # type: ignore[return-value]
 
     def reading(self, connection: Any, shape: Shape, values: Sequence[Any], *, is_get: bool) -> Any:

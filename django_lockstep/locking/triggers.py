@@ -98,7 +98,7 @@ class _Restore(Operation):
     reduces_to_sql = False
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """Change no model."""
+        """Leave the state of the models: only triggers are put right."""
 
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: Any, to_state: Any

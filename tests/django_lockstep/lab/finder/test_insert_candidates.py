@@ -58,7 +58,7 @@ def test_a_row_that_the_look_would_have_found_is_one(read: RecordedStatement) ->
             ],
             id="the unit made the parent",
         ),
-        pytest.param([insert(), sent(LOOK_FOR_KEY, 9), insert()], id="nobody else looks for what was made here"),
+        pytest.param([insert(), sent(LOOK_FOR_KEY, 9), insert()], id="no other one looks for what was made here"),
         pytest.param(
             [sent(TRY, 5), sent(TRY, 6), sent(UNLOCK, 6), look(), insert(), sent(UNLOCK, 5, in_=None)],
             id="the advisory lock of a session is given back after the COMMIT",
