@@ -14,7 +14,7 @@ from django.db import models, transaction
 
 from accounts.engine import use_engine
 from accounts.models import Account, Entry
-from benchmarks.deposit.others import PlainAccount, PlainEntry, _Account, article
+from benchmarks.deposit.others import AccountTable, PlainAccount, PlainEntry, article
 from benchmarks.deposit.rows import AMOUNT, OPENING, reset_accounts
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 from django_lockstep.locking import lock_row
@@ -92,7 +92,7 @@ def deposit(model: type[models.Model], engine: str = "plain") -> Call:
     return ours if model is Account else partial(article, 1)
 
 
-class WholeAccount(_Account):
+class WholeAccount(AccountTable):
     """All of the account's columns, without our field and base class."""
 
     opening_balance = models.DecimalField(max_digits=14, decimal_places=2, null=True)

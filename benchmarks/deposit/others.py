@@ -18,14 +18,14 @@ from accounts.models import Account, Entry
 from benchmarks.deposit.methods import Deposit, DepositMethod, DepositWorker, stateless
 from benchmarks.deposit.rows import AMOUNT
 
-__all__ = ["METHODS"]
+__all__ = ["METHODS", "AccountTable", "PlainAccount", "PlainEntry", "article"]
 
 
 def _money() -> Any:
     return models.DecimalField(max_digits=14, decimal_places=2)
 
 
-class _Account(models.Model):
+class AccountTable(models.Model):
     """The account's columns as a project without this package would declare them."""
 
     user_id = models.BigIntegerField()
@@ -41,13 +41,13 @@ class _Account(models.Model):
         db_table = Account._meta.db_table
 
 
-class PlainAccount(_Account):
+class PlainAccount(AccountTable):
     """The account with an ordinary column for its version."""
 
     version = models.BigIntegerField()
 
 
-class ConcurrentAccount(_Account):
+class ConcurrentAccount(AccountTable):
     """The account with django-concurrency's own field."""
 
     version = AutoIncVersionField()
