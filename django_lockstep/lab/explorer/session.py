@@ -200,9 +200,9 @@ class ExplorationSession:
     @property
     def learned(self) -> Learned:
         """What runs have shown until now."""
-        facts = [("catalog", server.alias, *fact) for server in self.servers for fact in server.catalog.learned]
+        discoveries = [("catalog", server.alias, *fact) for server in self.servers for fact in server.catalog.learned]
         ignored = (("ignored", column) for column in self.oracle.not_compared)
-        return frozenset([*facts, *ignored, *(("polling", template) for template in self.controller.polling)])
+        return frozenset([*discoveries, *ignored, *(("polling", template) for template in self.controller.polling)])
 
     def learn(self, learned: Learned) -> None:
         """Take over what another session's runs have shown; earlier runs of this one may be invalid then."""
