@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         StaleVersionError,
     )
     from django_lockstep.locking.fields import VersionField
+    from django_lockstep.locking.ordered import claim, update_in_order
     from django_lockstep.locking.retry import retry_on_conflict
     from django_lockstep.locking.rows import lock_row, lock_rows
     from django_lockstep.locking.transactions import isolated_transaction
@@ -42,10 +43,12 @@ __all__ = [
     "StaleVersionError",
     "VersionField",
     "VersionedModel",
+    "claim",
     "isolated_transaction",
     "lock_row",
     "lock_rows",
     "retry_on_conflict",
+    "update_in_order",
     "verify_unchanged",
 ]
 

@@ -20,7 +20,15 @@ from django_lockstep.editing import check_in, check_out, extend, status_of, take
 from django_lockstep.editing.models import CheckOut
 from django_lockstep.http import check_preconditions, etag
 from django_lockstep.leases.models import Lease
-from django_lockstep.locking import isolated_transaction, lock_row, lock_rows, retry_on_conflict, verify_unchanged
+from django_lockstep.locking import (
+    claim,
+    isolated_transaction,
+    lock_row,
+    lock_rows,
+    retry_on_conflict,
+    update_in_order,
+    verify_unchanged,
+)
 from tests.support.factories import AccountFactory, UserFactory
 from tests.support.pages import ROOT
 from tests.testapps.press.models import Article, Author, Report, Review
@@ -139,6 +147,8 @@ OPERATIONS: dict[str, tuple[Callable[[Any], object], ...]] = {
     "with `nowait=True`": (lambda rows: in_transaction(lock_row, Seat, rows.seat.pk, nowait=True),),
     "with `skip_locked=True`": (lambda rows: in_transaction(lock_rows, Seat, [rows.seat.pk], skip_locked=True),),
     "with `timeout=`": (lambda rows: in_transaction(lock_row, Seat, rows.seat.pk, timeout=1),),
+    "`claim`": (lambda rows: in_transaction(claim, Seat.objects.all()),),
+    "`update_in_order`": (lambda rows: update_in_order(Seat.objects.all(), row="B"),),
     "`verify_unchanged`": (lambda rows: in_transaction(verify_unchanged, rows.seat),),
     "`VersionedModel.save`, `update_if_unchanged`": (
         lambda rows: save(rows.seat, "guest", "Ada"),

@@ -16,6 +16,7 @@ from django_lockstep.errors import (
 from django_lockstep.locking.fields import VersionField
 from django_lockstep.locking.ignoring import ignore_versions
 from django_lockstep.locking.merge import FieldConflict, Merge, merge_fields
+from django_lockstep.locking.ordered import claim, update_in_order
 from django_lockstep.locking.querysets import VersionedManager, VersionedQuerySet
 from django_lockstep.locking.retry import retry_on_conflict, retrying
 from django_lockstep.locking.rows import lock_row, lock_rows
@@ -42,6 +43,7 @@ __all__ = [
     "VersionedManager",
     "VersionedModel",
     "VersionedQuerySet",
+    "claim",
     "ignore_versions",
     "isolated_transaction",
     "lock_row",
@@ -50,5 +52,6 @@ __all__ = [
     "retry_on_conflict",
     "retrying",
     "translated_errors",
+    "update_in_order",
     "verify_unchanged",
 ]

@@ -13,6 +13,7 @@ from django.db.models import F
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.batches import GuardedWrite, update_many
 from django_lockstep.locking.fields import primary_key, uncounted_fields, version_field
+from django_lockstep.locking.ordered import update_in_order
 from django_lockstep.locking.rows import LockOptions, lock_row, lock_rows
 from django_lockstep.locking.shapes import CompiledQuerySet
 from django_lockstep.locking.writes import current_version, python_values, valid_version, write_if
@@ -43,6 +44,15 @@ class VersionedQuerySet(CompiledQuerySet[M]):
         if self._raises_versions(values) and version.name not in values:
             values[version.name] = F(version.name) + 1
         return super().update(**values)
+
+    def update_in_order(self, **values: object) -> int:
+        """Update the rows, locked in primary-key order; as `django_lockstep.locking.update_in_order`."""
+        return update_in_order(self, **values)
+
+    update_in_order.alters_data = True  # type: ignore[attr-defined]
+
+    async def aupdate_in_order(self, **values: object) -> int:
+        return await sync_to_async(self.update_in_order)(**values)
 
     def bulk_create(self, objs: Iterable[M], *args: Any, **options: Any) -> list[M]:
         """Insert the rows; as Django's. With ``update_conflicts`` the versions of the updated rows are raised.

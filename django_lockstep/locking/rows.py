@@ -73,7 +73,7 @@ def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) 
         raise ValueError(f"{label} {target.pk!r} has unsaved changes of {', '.join(dirty)}: save or reload it first")
     # The write database: a lock on a replica would protect nothing.
     options["using"] = options.get("using") or router.db_for_write(type(target), instance=target)
-    with _locking(compiled_rows(type(target)._base_manager), target.pk, **options) as rows:
+    with locking(compiled_rows(type(target)._base_manager), target.pk, **options) as rows:
         try:
             # Read by the locking query itself: a read before the lock could be stale, one after it would cost a round
             # trip.
@@ -85,7 +85,7 @@ def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) 
 
 def lock_rows(
     target: type[M] | QuerySet[M] | Manager[M],
-    pks: Iterable[object],
+    pks: Iterable[object] | None = None,
     *,
     no_key: bool = True,
     of: Sequence[str] | None = None,
@@ -96,40 +96,54 @@ def lock_rows(
 ) -> list[M]:
     """Lock the rows with these primary keys, in primary-key order, until the surrounding transaction ends.
 
-    ``target`` is a model, a manager or a query set. Two callers that lock any overlapping sets of rows this way never
-    deadlock with each other. ``of`` names the relations whose rows are locked as well (Django's meaning); by default
-    only the model's own row is, with its parents' rows where it inherits from other tables. ``nowait`` raises at once
-    where a row is locked by another transaction, ``skip_locked`` leaves such rows out, ``timeout`` bounds the wait for
-    each row (for this call alone; the session and the transaction keep their own ``lock_timeout``; PostgreSQL only).
+    ``target`` is a model, a manager or a query set; without keys a query set, all of whose rows are locked, but for
+    those that no longer match when the lock is granted. Two callers that lock any overlapping sets of rows this way
+    never deadlock with each other. ``of`` names the relations whose rows are locked as well (Django's meaning); by
+    default only the model's own row is, with its parents' rows where it inherits from other tables. ``nowait`` raises
+    at once where a row is locked by another transaction, ``skip_locked`` leaves such rows out, ``timeout`` bounds the
+    wait for each row (for this call alone; the session and the transaction keep their own ``lock_timeout``; PostgreSQL
+    only).
 
     Returns the instances in primary-key order. Works at every isolation level; above READ COMMITTED a row that was
     changed since the snapshot raises `SerializationFailure`.
 
     Raises ``TransactionManagementError`` outside a transaction, before any SQL; ``DoesNotExist`` with the keys that
     have no row (not with ``skip_locked``, which cannot tell a locked row from a missing one); ``ValueError`` for what
-    cannot be a key; `LockNotAvailable`, `DeadlockDetected`, `SerializationFailure`.
+    cannot be a key; ``TypeError`` for a slice, and for a model without keys; `LockNotAvailable`, `DeadlockDetected`,
+    `SerializationFailure`.
     """
     manager = target if isinstance(target, QuerySet | Manager) else target._default_manager
     queryset = manager.all() if isinstance(manager, QuerySet) else compiled_rows(manager)
     queryset = (queryset.using(using) if using else queryset).select_for_update()
     # Checked before any SQL: in autocommit the lock would end with its own statement.
     require_transaction(connections[queryset.db], queryset.model)
-    # Converted first: "7" and 7 are the same row, and a missing key is reported with its own type.
-    if isinstance(pks, str | bytes):
-        raise TypeError(f"pks must be a collection of primary keys, not the string {pks!r}")
-    keys = sorted({primary_key(queryset.model, pk) for pk in pks})
+    keys = None if pks is None else _sorted_keys(queryset.model, pks)
+    if keys is None and (not isinstance(target, QuerySet) or target.query.is_sliced):
+        raise TypeError(f"lock_rows() needs the keys of the rows of {target!r}, or a query set that was not sliced")
     options: LockOptions = {"no_key": no_key, "of": of, "nowait": nowait, "timeout": timeout, "using": queryset.db}
-    with _locking(queryset, keys, skip_locked=skip_locked, **options) as rows:
-        # ORDER BY makes the server lock in this order; without it, two overlapping calls could deadlock.
-        locked = list(rows.filter(pk__in=keys).order_by("pk") if len(keys) != 1 else rows.filter(pk=keys[0]))
+    with locking(queryset, keys, skip_locked=skip_locked, **options) as rows:
+        if keys is not None and len(keys) == 1:
+            locked = list(rows.filter(pk=keys[0]))
+        else:
+            # ORDER BY makes the server lock in this order; without it, two overlapping calls could deadlock.
+            ordered = (rows if keys is None else rows.filter(pk__in=keys)).order_by("pk")
+            # Once each: a join can find a row several times, and PostgreSQL locks no DISTINCT rows.
+            locked = list({row.pk: row for row in ordered}.values())
     # With skip_locked a missing row may just be locked by another transaction.
-    if not skip_locked:
+    if keys is not None and not skip_locked:
         _require_all(queryset.model, set(keys) - {row.pk for row in locked})
     return locked
 
 
+def _sorted_keys(model: type[Model], pks: Iterable[object]) -> list[Any]:
+    # Converted first: "7" and 7 are the same row, and a missing key is reported with its own type.
+    if isinstance(pks, str | bytes):
+        raise TypeError(f"pks must be a collection of primary keys, not the string {pks!r}")
+    return sorted({primary_key(model, pk) for pk in pks})
+
+
 @contextmanager
-def _locking(
+def locking(
     queryset: QuerySet[M],
     pk: object,
     *,

@@ -230,7 +230,7 @@ class ExplorationTally:
             if others := sorted(actor for actor, locked in several if locked == table and actor != name):
                 return (
                     f"{name} locks several rows of {table} in one statement, in an order that the server chooses, so "
-                    f"that it may deadlock with {others[0]}; lock_rows() locks them by key"
+                    f"that it may deadlock with {others[0]}; lock_rows() and update_in_order() lock by key"
                 )
         return ""
 

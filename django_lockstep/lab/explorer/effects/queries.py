@@ -115,6 +115,18 @@ class Query:
             return True
         return not all(map(_is_order_free, self.tree.expressions))
 
+    def locks_first(self, keys: Collection[frozenset[str]]) -> bool:
+        """Whether it writes rows that a subquery has locked in key order: ``key IN (SELECT key ... FOR UPDATE)``."""
+        for condition in conjuncts(self.where):
+            if isinstance(condition, exp.In) and condition.args.get("query") and only(condition, "this", "query"):
+                rows = Query(condition.args["query"].unnest())
+                columns = [_ordered_by(node) for node in (condition.this, *rows.tree.expressions)]
+                is_key = len(columns) == 2 and identifier(columns[0]) == identifier(columns[1])
+                locks = rows.locks and all(lock.args.get("update") for lock in rows.locks)
+                if is_key and locks and rows.target_name == self.target_name and not rows.shows_order(keys):
+                    return frozenset({identifier(columns[0])}) in keys
+        return False
+
     @property
     def joins(self) -> bool:
         """Whether FROM has more than one table, subquery or function."""

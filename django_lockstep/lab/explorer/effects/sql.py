@@ -215,7 +215,7 @@ def _unordered(query: Query, tables: Sequence[TableFacts]) -> frozenset[str]:
         return frozenset(table.name for table in tables if query.shows_order(tables[0].keys))
     # A write locks rows in that order; which ones a subquery with LIMIT chooses depends on it, too.
     limited = query.verb == "INSERT" or query.tree.find(exp.Limit) is not None
-    own = tables[:1] if query.verb != "INSERT" else ()
+    own = () if query.verb == "INSERT" or query.locks_first(tables[0].keys) else tables[:1]
     return frozenset(table.name for table in (tables[1:] if limited else ())).union(table.name for table in own)
 
 
