@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "django_lockstep",
     "django_lockstep.editing",
+    "django_lockstep.idempotency",
     "django_lockstep.monitor",
     "django_lockstep.lab",
     "django_lockstep.leases",

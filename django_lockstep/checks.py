@@ -19,6 +19,7 @@ from django_lockstep.locking.checks import url_views
 EDITING = "django_lockstep.editing"
 LAB = "django_lockstep.lab"
 LEASES = "django_lockstep.leases"
+IDEMPOTENCY = "django_lockstep.idempotency"
 
 
 def missing_app(app: str, *, needed_by: str, check_id: str, obj: Any = None) -> list[CheckMessage]:
@@ -51,18 +52,25 @@ def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return [message for path in paths for message in missing_app(EDITING, needed_by=path, check_id="lockstep.E025")]
 
 
+_NEED_TABLES = {
+    f"{LEASES}.stores": (LEASES, "lease() on a database", "lockstep.W022"),
+    f"{IDEMPOTENCY}.operations": (IDEMPOTENCY, "idempotent()", "lockstep.W023"),
+}
+"""Modules, with the app that has their table, and what fails without it."""
+
+
 @register
-def check_lease_functions(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Warn of leases that are used without their table.
+def check_imported_rooms(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Warn of functions that are imported without their app's table.
 
     A warning only, because an imported module may never be called.
     """
-    if f"{LEASES}.stores" not in sys.modules or apps.is_installed(LEASES):
-        return []
     return [
         checks.Warning(
-            f"Leases are imported, and {LEASES!r} is not installed: every lease() on a database fails.",
-            hint=f"Add {LEASES!r} to INSTALLED_APPS.",
-            id="lockstep.W022",
+            f"{module} is imported, and {app!r} is not installed: every {what} fails.",
+            hint=f"Add {app!r} to INSTALLED_APPS.",
+            id=check_id,
         )
+        for module, (app, what, check_id) in _NEED_TABLES.items()
+        if module in sys.modules and not apps.is_installed(app)
     ]

@@ -16,7 +16,8 @@
     │   │   └── LeaseTimedOut          57014, 55P03   (also django.db.OperationalError)
     │   ├── EditLocked                 django_lockstep.editing.errors
     │   ├── EditLockLost
-    │   └── ReferencesChanged
+    │   ├── ReferencesChanged
+    │   └── KeyInUse                   django_lockstep.idempotency.errors
     ├── CommittedThenFailed            raised by a callback of on_commit: the transaction is committed
     ├── EditingError                   django_lockstep.editing.errors: misuse; nothing was changed
     │   ├── UnknownTable               (also LookupError)
@@ -28,6 +29,7 @@
     │   ├── InvalidTransition          (also ValueError)
     │   ├── LimitExceeded              (also ValueError)
     │   └── TooManyFailures
+    ├── KeyReused                      django_lockstep.idempotency.errors (also ValueError)
     ├── StoreError                     django_lockstep.stores.errors
     │   ├── StoreUnavailable           (also django.db.OperationalError)
     │   │   └── OutcomeUnknown

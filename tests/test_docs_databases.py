@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connection, transaction
@@ -19,6 +20,7 @@ from accounts.models import Account
 from django_lockstep.editing import check_in, check_out, extend, status_of, take_over, writing
 from django_lockstep.editing.models import CheckOut
 from django_lockstep.http import check_preconditions, etag
+from django_lockstep.idempotency import idempotent
 from django_lockstep.leases.models import Lease
 from django_lockstep.locking import (
     claim,
@@ -160,6 +162,7 @@ OPERATIONS: dict[str, tuple[Callable[[Any], object], ...]] = {
         lambda rows: Seat.objects.update_many_if_unchanged([(rows.seat.pk, 1, {"row": "B"})]),
     ),
     "`queryset.update()` with a guard": (lambda rows: Seat.objects.filter(pk=rows.seat.pk).update(row="C"),),
+    "`idempotent`": (lambda rows: idempotent(str(uuid4()), scope="page")(lambda: None)(),),
     "`retry_on_conflict`": (lambda rows: retry_on_conflict(lambda: None)(),),
     "`isolated_transaction`, serializable": (lambda rows: serializable(),),
     "`check_preconditions`, `require_match`": (lambda rows: match(rows.seat),),

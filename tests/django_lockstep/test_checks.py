@@ -11,7 +11,8 @@ from django.db import connection
 from django.urls import include, path
 
 from django_lockstep.admin.versioned import VersionedModelAdmin
-from django_lockstep.checks import check_lab_pages, check_lease_functions, check_middleware
+from django_lockstep.checks import check_imported_rooms, check_lab_pages, check_middleware
+from django_lockstep.idempotency import idempotent
 from django_lockstep.leases import lease
 from django_lockstep.leases.checks import check_guards, check_storage
 from tests.support.sessions import query
@@ -29,7 +30,7 @@ def without(app: str, settings: Any) -> None:
 
 
 def test_this_project_has_what_it_uses() -> None:
-    assert lease is not None
+    assert None not in (lease, idempotent)
     assert [message.id for message in checks.run_checks() if str(message.id).startswith("lockstep.")] == []
 
 
@@ -40,7 +41,8 @@ def test_this_project_has_what_it_uses() -> None:
         ("lockstep.E024", "django_lockstep.editing", Author.check),
         ("lockstep.E025", "django_lockstep.editing", lambda: check_middleware(None)),
         ("lockstep.E031", "django_lockstep.lab", lambda: check_lab_pages(None)),
-        ("lockstep.W022", "django_lockstep.leases", lambda: check_lease_functions(None)),
+        ("lockstep.W022", "django_lockstep.leases", lambda: check_imported_rooms(None)),
+        ("lockstep.W023", "django_lockstep.idempotency", lambda: check_imported_rooms(None)),
     ],
 )
 def test_what_is_used_needs_its_app(settings: Any, identifier: str, app: str, check: Callable[[], Any]) -> None:
@@ -55,9 +57,10 @@ def test_what_is_not_used_needs_none(settings: Any, monkeypatch: pytest.MonkeyPa
     settings.ROOT_URLCONF = "tests.django_lockstep.editing.urls"
     without("django_lockstep.lab", settings)
     assert check_lab_pages(None) == []
-    without("django_lockstep.leases", settings)
-    monkeypatch.delitem(sys.modules, "django_lockstep.leases.stores")
-    assert check_lease_functions(None) == []
+    for app, module in {"leases": "stores", "idempotency": "operations"}.items():
+        without(f"django_lockstep.{app}", settings)
+        monkeypatch.delitem(sys.modules, f"django_lockstep.{app}.{module}")
+    assert check_imported_rooms(None) == []
 
 
 # System checks say where leases promise less, and what is missing
