@@ -99,8 +99,7 @@ class AbstractBaseAccount(VersionedModel):
     @classmethod
     def rows(cls, using: str | None) -> AccountQuerySet[Self]:
         """Return the accounts on this database that the default manager shows."""
-        shown = cast("Any", cls._default_manager).using(using)
-        return in_class(shown, AccountQuerySet[Self])
+        return in_class(cls._default_manager.all(), AccountQuerySet[Self], using)
 
     @classmethod
     def parse_key(cls, pk: object) -> Any:

@@ -60,8 +60,8 @@ for django-concurrency go on working.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Any, ClassVar
 
 from django.apps import apps
@@ -259,19 +259,23 @@ def raise_if_committed(error: Exception) -> None:
         raise CommittedThenFailed(f"The transaction was committed, and then {name} in on_commit(): {error}") from error
 
 
-@contextmanager
-def translated_errors(*, model: type[Model] | None = None, pk: object = None) -> Iterator[None]:
+class translated_errors(AbstractContextManager[None]):  # noqa: N801 - used as a function is
     """Raise the driver's lock errors as the classes of this module; let every other error pass.
 
     Wrap it around ``atomic()`` to catch what COMMIT raises too. The original error is ``__cause__``.
     """
-    try:
-        yield
-    except Exception as error:
-        translation = translated(error, model=model, pk=pk)
-        if translation is error:
-            raise
-        raise translation from error
+
+    # No generator: every lock and every save goes through this.
+    def __init__(self, *, model: type[Model] | None = None, pk: object = None) -> None:
+        self._model, self._pk = model, pk
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception):
+            translation = translated(error, model=self._model, pk=self._pk)
+            if translation is not error:
+                raise translation from error
 
 
 def translated(error: Exception, *, model: type[Model] | None = None, pk: object = None) -> Exception:

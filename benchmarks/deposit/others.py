@@ -11,6 +11,7 @@ from typing import Any
 
 from concurrency.exceptions import RecordModifiedError
 from concurrency.fields import AutoIncVersionField
+from django.conf import settings
 from django.db import models, transaction
 from django.db.models.functions import Now
 
@@ -28,7 +29,7 @@ def _money() -> Any:
 class AccountTable(models.Model):
     """The account's columns as a project without this package would declare them."""
 
-    user_id = models.BigIntegerField()
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.DO_NOTHING, related_name="+")
     balance = _money()
     overdraft_limit = _money()
     created_at = models.DateTimeField(db_default=Now())

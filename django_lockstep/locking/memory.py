@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import models
+from django.db.models.base import ModelState
 from django.db.models.expressions import BaseExpression, Combinable
 from django.db.models.fields.files import FieldFile, FileField
 from django.db.models.fields.related_descriptors import ForeignKeyDeferredAttribute
@@ -52,21 +53,26 @@ def remembered(instance: models.Model) -> dict[str, Any]:
 def remember_row(instance: models.Model, values: Sequence[Any]) -> None:
     """Note the row that the instance was just made from, as ``from_db()`` has it."""
     # Most instances are only read: their row is kept as it is, and becomes a dict with the first comparison.
-    if len(values) == len(_all_attnames(type(instance))) and _keeps_rows(type(instance)):
+    if len(values) == _kept_columns(type(instance)):
         setattr(instance._state, _MEMORY, tuple(values))
     else:
         remember(instance)
 
 
+# CPython keeps the attributes of instances without a dict for each only if the class's first instances had them.
+setattr(ModelState(), _MEMORY, None)
+
+
 @functools.cache
-def _keeps_rows(model: type[models.Model]) -> bool:
-    """Whether attributes are what the database returned, and cannot be changed in place."""
-    return all(
+def _kept_columns(model: type[models.Model]) -> int:
+    """Return how many columns a whole row has; 0 unless attributes are what it has, and are not changed in place."""
+    is_kept = all(
         Column(field).type is not None
         and not hasattr(field, "from_db_value")
         and type(inspect.getattr_static(model, field.attname)) in {DeferredAttribute, ForeignKeyDeferredAttribute}
         for field in model._meta.concrete_fields
     )
+    return len(_all_attnames(model)) if is_kept else 0
 
 
 def remember(instance: models.Model, attnames: Iterable[str] | None = None) -> None:

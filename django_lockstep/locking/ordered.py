@@ -11,7 +11,7 @@ from django.db.models.expressions import RawSQL
 
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.fields import tables_of
-from django_lockstep.locking.rows import lock_rows, locking, row_lock
+from django_lockstep.locking.rows import lock_rows, locking, row_lock, rows_to_write
 
 __all__ = ["claim", "update_in_order"]
 
@@ -42,7 +42,7 @@ def claim(
     if count < 1:
         raise ValueError(f"count must be at least 1, not {count!r}")
     order = (by,) if isinstance(by, str) else by or queryset.query.order_by
-    with locking(queryset, None, no_key=no_key, of=of, skip_locked=True, using=using) as rows:
+    with locking(rows_to_write(queryset, using), None, no_key=no_key, of=of, skip_locked=True) as rows:
         return list(rows.order_by(*order, "pk")[:count])
 
 
@@ -57,24 +57,23 @@ def update_in_order(queryset: models.QuerySet[Any], **values: object) -> int:
     """
     if queryset.query.is_sliced:
         raise TypeError("a query set that was sliced cannot be updated: claim() locks the first rows")
-    rows: Any = queryset.all()
-    rows._for_write = True
+    rows: Any = rows_to_write(queryset)
     model, using = rows.model, rows.db
     features = connections[using].features
     in_one = len(tables_of(model)) == len(model._meta.pk_fields) == 1 and features.update_can_self_select
     with translated_errors(model=model), transaction.atomic(using=using, savepoint=False):
         try:
-            keys = _locking_query(rows, using) if in_one else [row.pk for row in lock_rows(rows, using=using)]
+            keys = _locking_query(rows) if in_one else [row.pk for row in lock_rows(rows)]
         except EmptyResultSet:  # none()
             return 0
         return type(queryset)(model, using=using).filter(pk__in=keys).update(**values)
 
 
-def _locking_query(rows: Any, using: str) -> RawSQL:
+def _locking_query(rows: models.QuerySet[Any]) -> RawSQL:
     """Return a subquery that locks the rows and returns their keys."""
-    rows = rows.using(using).select_related(None).only("pk").order_by("pk")
-    rows = rows.select_for_update(**row_lock(rows.model, using=using))
+    rows = rows.select_related(None).only("pk").order_by("pk")
+    rows = rows.select_for_update(**row_lock(rows.model, using=rows.db))
     rows.query.set_annotation_mask(())
     # As text: of a query, Django keeps the columns alone in a subquery, and forgets the tables to lock (OF).
-    sql, params = rows.query.get_compiler(using).as_sql()
+    sql, params = rows.query.get_compiler(rows.db).as_sql()
     return RawSQL(sql, params)  # noqa: S611 - text and parameters are Django's own

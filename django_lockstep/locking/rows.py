@@ -6,9 +6,10 @@ lockers of the row, but not inserts of rows that refer to it (PostgreSQL documen
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from django.core.exceptions import ObjectDoesNotExist
@@ -71,9 +72,9 @@ def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) 
     seen_version(target)
     if dirty := dirty_attnames(target):
         raise ValueError(f"{label} {target.pk!r} has unsaved changes of {', '.join(dirty)}: save or reload it first")
-    # The write database: a lock on a replica would protect nothing.
-    options["using"] = options.get("using") or router.db_for_write(type(target), instance=target)
-    with locking(compiled_rows(type(target)._base_manager), target.pk, **options) as rows:
+    rest: Any = options
+    using = rest.pop("using", None) or router.db_for_write(type(target), instance=target)
+    with locking(compiled_rows(type(target)._base_manager, using), target.pk, **rest) as rows:
         try:
             # Read by the locking query itself: a read before the lock could be stale, one after it would cost a round
             # trip.
@@ -112,16 +113,11 @@ def lock_rows(
     cannot be a key; ``TypeError`` for a slice, and for a model without keys; `LockNotAvailable`, `DeadlockDetected`,
     `SerializationFailure`.
     """
-    manager = target if isinstance(target, QuerySet | Manager) else target._default_manager
-    queryset = manager.all() if isinstance(manager, QuerySet) else compiled_rows(manager)
-    queryset = (queryset.using(using) if using else queryset).select_for_update()
-    # Checked before any SQL: in autocommit the lock would end with its own statement.
-    require_transaction(connections[queryset.db], queryset.model)
+    queryset = rows_to_write(target, using)
     keys = None if pks is None else _sorted_keys(queryset.model, pks)
     if keys is None and (not isinstance(target, QuerySet) or target.query.is_sliced):
         raise TypeError(f"lock_rows() needs the keys of the rows of {target!r}, or a query set that was not sliced")
-    options: LockOptions = {"no_key": no_key, "of": of, "nowait": nowait, "timeout": timeout, "using": queryset.db}
-    with locking(queryset, keys, skip_locked=skip_locked, **options) as rows:
+    with locking(queryset, keys, no_key=no_key, of=of, nowait=nowait, skip_locked=skip_locked, timeout=timeout) as rows:
         if keys is not None and len(keys) == 1:
             locked = list(rows.filter(pk=keys[0]))
         else:
@@ -133,6 +129,18 @@ def lock_rows(
     if keys is not None and not skip_locked:
         _require_all(queryset.model, set(keys) - {row.pk for row in locked})
     return locked
+
+
+def rows_to_write(target: type[M] | QuerySet[M] | Manager[M], using: str | None = None) -> QuerySet[M]:
+    """Return a copy of the query set, or the model's rows, on the database that they are written to.
+
+    A lock on a replica would protect nothing.
+    """
+    manager = target if isinstance(target, QuerySet | Manager) else target._default_manager
+    rows: Any = manager.all() if isinstance(manager, QuerySet) else compiled_rows(manager)
+    rows._for_write = True
+    rows._db = using or rows.db
+    return rows  # type: ignore[no-any-return]
 
 
 def _sorted_keys(model: type[Model], pks: Iterable[object]) -> list[Any]:
@@ -152,15 +160,19 @@ def locking(
     nowait: bool = False,
     skip_locked: bool = False,
     timeout: Duration | None = None,
-    using: str | None = None,
 ) -> Iterator[QuerySet[M]]:
-    """Yield the query set that locks what is read from it inside the block; arguments are those of `lock_rows`."""
-    model, using = queryset.model, using or queryset.db
+    """Yield the query set that locks what is read from it inside the block; arguments are those of `lock_rows`.
+
+    It is one of `rows_to_write`.
+    """
+    model, using = queryset.model, queryset.db
+    # Checked before any SQL: in autocommit the lock would end with its own statement.
     require_transaction(connections[using], model)
     options = row_lock(model, using=using, no_key=no_key, of=of, nowait=nowait)
-    bounded = lock_timeout(timeout, using=using, never_waits=nowait or skip_locked)
+    never_waits = nowait or skip_locked
+    bounded = nullcontext() if timeout is None else lock_timeout(timeout, using=using, never_waits=never_waits)
     with translated_errors(model=model, pk=pk), bounded:
-        yield queryset.using(using).select_for_update(skip_locked=skip_locked, **options)
+        yield queryset.select_for_update(skip_locked=skip_locked, **options)
 
 
 def require_transaction(connection: BaseDatabaseWrapper, model: type[Model]) -> None:
@@ -184,17 +196,22 @@ def row_lock(
     ``FOR NO KEY UPDATE``, or ``FOR UPDATE`` with ``no_key=False``, ``OF`` the tables that a row is in. Where the
     database lacks an option, the lock is the stronger one without it.
     """
-    features = connections[using].features
-    # OF takes no table with a schema, which a db_table can contain: 'schema"."table'.
-    names = [table._meta.db_table for table in tables_of(model)]
-    takes_of = features.has_select_for_update_of and not any('"."' in name for name in names)
+    features, own = connections[using].features, _own_tables(model)
     return {
         "no_key": no_key and features.has_select_for_no_key_update,
-        # An object's rows in its own table and in those it inherits from. The server locks them in this order, in which
-        # save() also writes them: the other way round the two would deadlock.
-        "of": tuple(of or (*_parent_links(model), "self")) if takes_of else (),
+        "of": tuple(of or own) if features.has_select_for_update_of and own else (),
         "nowait": nowait,
     }
+
+
+@functools.cache
+def _own_tables(model: type[Model]) -> tuple[str, ...]:
+    """Return what OF takes for the tables that an object's rows are in; none if it cannot name them."""
+    # OF takes no table with a schema, which a db_table can contain: 'schema"."table'.
+    if any('"."' in table._meta.db_table for table in tables_of(model)):
+        return ()
+    # The server locks them in this order, in which save() also writes them: the other way round the two would deadlock.
+    return (*_parent_links(model), "self")
 
 
 def _parent_links(model: type[Model], *, prefix: str = "") -> Iterator[str]:

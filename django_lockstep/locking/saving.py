@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,19 +31,21 @@ class Saving:
         """
         self.counts = self.counts or has_changes(instance, self.names)
         uncounted = uncounted_fields(type(instance))
+        if not uncounted:
+            return values if self.counts else []
         return [value for value in values if (is_changed(instance, value[0]) if value[0] in uncounted else self.counts)]
 
 
-@contextmanager
-def saving(instance: models.Model, names: list[str] | None, *, force: bool) -> Iterator[None]:
-    """Attach the running save to the instance for the block."""
+def begin_saving(instance: models.Model, names: list[str] | None, *, force: bool) -> Saving | None:
+    """Attach a running save to the instance; return the one before, for `set_saving` after it."""
     before = current_saving(instance)  # a receiver of pre_save may save the instance itself
     # Compared now as well: saving a new file commits it before its column is written, and it then looks unchanged.
-    setattr(instance._state, _SAVING, Saving(names=names, counts=force or has_changes(instance, names)))
-    try:
-        yield
-    finally:
-        setattr(instance._state, _SAVING, before)
+    set_saving(instance, Saving(names=names, counts=force or has_changes(instance, names)))
+    return before
+
+
+def set_saving(instance: models.Model, saving: Saving | None) -> None:
+    setattr(instance._state, _SAVING, saving)
 
 
 def current_saving(instance: models.Model) -> Saving | None:

@@ -237,12 +237,12 @@ def compiled_rows(manager: Any, using: str | None = None) -> QuerySet[Any]:
     return CompiledQuerySet(manager.model, using=using or hidden._db, hints=hidden._hints)
 
 
-def in_class(rows: Any, kind: type[Q]) -> Q:
+def in_class(rows: Any, kind: type[Q], using: str | None = None) -> Q:
     """Return the rows as a query set of another class, without building the query where nothing else needs it."""
     shape = rows._whole_shape() if isinstance(rows, CompiledQuerySet) else None
-    if shape is None:
-        return kind(rows.model, query=rows.query, using=rows._db, hints=rows._hints)
-    return rows._copy(shape, kind)  # type: ignore[no-any-return]
+    copy: Q = kind(rows.model, query=rows.query, hints=rows._hints) if shape is None else rows._copy(shape, kind)
+    copy._db = using or rows._db
+    return copy
 
 
 _PRIVATE = ("_chain", "_clone", "_filter_or_exclude", "_filter_or_exclude_inplace", "_iterator")

@@ -61,29 +61,42 @@ class Column:
         # A field with a placeholder of its own, or that saves in a way of its own, may not understand a `Parameter`.
         own = hasattr(self.field, "get_placeholder") or hasattr(self.field, "get_placeholder_sql")
         self.takes_parameters = not own and kind.get_db_prep_save.__module__.startswith("django.")
-        self.is_sent_unchanged = self.type not in {None, int, bool}
+        self._is_always_plain = self.type not in {Decimal, datetime}
+        self._integer: tuple[int, int, Callable[[int], Any]] | None = None
+        """Of a column of integers: the least and the greatest one, and how the driver wants them."""
 
     def compares(self, value: object) -> bool:
         """Whether ``filter()`` of this value is a plain comparison for equality."""
         # Not of a truth value: "WHERE is_open" has none.
-        return type(value) is self.type is not bool and self.field.get_lookup("exact") in _EXACT and _is_plain(value)
+        return type(value) is self.type is not bool and self._is_exact() and (self._is_always_plain or _is_plain(value))
+
+    def _is_exact(self) -> bool:
+        """Whether nobody has registered another lookup of this name."""
+        # As get_lookup() finds it, which a field that overrides it would be asked for.
+        lookups = type(self.field).get_class_lookups()
+        return lookups.get("exact") in _EXACT and not getattr(self.field, "instance_lookups", None)
 
     def to_compare(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
         """Return the value for the driver. Raises `ForDjango` for one that no row can have: no statement is sent."""
-        if self.is_sent_unchanged:
+        if self.type is not int:
             return value
-        low, high = connection.ops.integer_field_range(self.target.get_internal_type())
-        if (low is not None and value < low) or (high is not None and value > high):
+        low, high, adapt = self._integer or self._integers(connection)
+        if not low <= value <= high:
             raise ForDjango
-        return self.target.get_db_prep_value(value, connection, prepared=True)
+        return adapt(value)
+
+    def _integers(self, connection: BaseDatabaseWrapper) -> tuple[int, int, Callable[[int], Any]]:
+        low, high = connection.ops.integer_field_range(self.target.get_internal_type())
+        self._integer = low, high, type(self.target.get_db_prep_value(1, connection, prepared=True))
+        return self._integer
 
     def to_write(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
         """Return the value for the driver, as Django's compilers ask the field for it.
 
         Raises `ForDjango` for an expression, and for an instance.
         """
-        if self.is_sent_unchanged and type(value) is self.type and _is_plain(value):
-            return value
+        if type(value) is self.type and (self._is_always_plain or _is_plain(value)):
+            return (self._integer or self._integers(connection))[2](value) if self.type is int else value
         if hasattr(value, "resolve_expression") or hasattr(value, "prepare_database_save"):
             raise ForDjango
         return self.field.get_db_prep_save(value, connection)
@@ -187,8 +200,11 @@ class Table:
 
     def compares(self, conditions: dict[str, Any]) -> bool:
         """Whether ``filter()`` of these conditions does no more than comparing columns with plain values."""
-        columns = self._columns
-        return all(name in columns and columns[name].compares(value) for name, value in conditions.items())
+        for name, value in conditions.items():
+            column = self._columns.get(name)
+            if column is None or not column.compares(value):
+                return False
+        return True
 
     def columns(self, names: Iterable[str]) -> list[Column] | None:
         """Return the columns to write; None if there is none, or if one of them is not for us to write."""

@@ -71,7 +71,7 @@ def has_autocommit(connection: BaseDatabaseWrapper) -> bool:
 
 def commits_each_statement(connection: BaseDatabaseWrapper) -> bool:
     """Whether the next statement will be a transaction of its own."""
-    return not connection.in_atomic_block and connection.get_autocommit()
+    return not connection.in_atomic_block and has_autocommit(connection)
 
 
 def in_own_atomic(connection: BaseDatabaseWrapper) -> bool:

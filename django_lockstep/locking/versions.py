@@ -31,7 +31,7 @@ from django_lockstep.locking.merge import Merge, merge_fields
 from django_lockstep.locking.querysets import VersionedManager
 from django_lockstep.locking.rollbacks import last_write, record_write, set_last_write
 from django_lockstep.locking.rows import lock_row
-from django_lockstep.locking.saving import current_saving, saving
+from django_lockstep.locking.saving import begin_saving, current_saving, set_saving
 from django_lockstep.locking.shapes import compiled_rows
 from django_lockstep.locking.writes import column, current_version, python_values, version_kept, write_if
 
@@ -251,10 +251,12 @@ class VersionedModel(ChecksTable):
         return router.db_for_write(type(self), instance=self)
 
     def _is_new(self) -> bool:
-        memory = remembered(self)
-        key = {field.attname: getattr(self, field.attname) for field in self._meta.pk_fields}
-        is_other = any(memory.get(attname) not in (None, value) for attname, value in key.items())
-        return self._state.adding or None in key.values() or is_other
+        memory, values = remembered(self), vars(self)
+        for field in self._meta.pk_fields:
+            value = values.get(field.attname)
+            if value is None or memory.get(field.attname) not in (None, value):
+                return True
+        return self._state.adding
 
     def _save_new(self, *, using: str, **options: Any) -> None:
         attname = version_field(type(self)).attname
@@ -262,8 +264,12 @@ class VersionedModel(ChecksTable):
             setattr(self, attname, 0)  # a copy starts with a first version
         # One transaction for several tables, as in Django's save(); the INSERT may fail after the parent's.
         several = transaction.atomic(using=using, savepoint=False) if parents_of(type(self)) else nullcontext()
-        with self._conflicts(getattr(self, attname), using), several:
-            super().save(using=using, **options)
+        seen = getattr(self, attname)
+        try:
+            with translated_errors(model=type(self), pk=self.pk), several:
+                super().save(using=using, **options)
+        except _NoRowMatched as error:
+            raise self._conflict_in_save(seen, using) from error
         if not getattr(self, attname):  # starts from the clock, and this database has no RETURNING
             setattr(self, attname, current_version(type(self), self.pk, using=using))
         remember(self)
@@ -271,8 +277,14 @@ class VersionedModel(ChecksTable):
     def _save_known(self, names: list[str] | None, *, using: str, force_write: bool, **options: Any) -> None:
         options |= self._update_only(names)
         several = _several_tables(self, using) if parents_of(type(self)) else nullcontext()
-        with self._conflicts(seen_version(self), using), several, saving(self, names, force=force_write):
-            super().save(using=using, **options)
+        seen, before = seen_version(self), begin_saving(self, names, force=force_write)
+        try:
+            with translated_errors(model=type(self), pk=self.pk), several:
+                super().save(using=using, **options)
+        except _NoRowMatched as error:
+            raise self._conflict_in_save(seen, using) from error
+        finally:
+            set_saving(self, before)
         remember(self, None if names is None else attnames_of(type(self), options["update_fields"]))
 
     def _update_only(self, names: list[str] | None) -> dict[str, Any]:
@@ -304,12 +316,12 @@ class VersionedModel(ChecksTable):
         """
         version = version_field(type(self))
         seen, running = getattr(self, version.attname), current_saving(self)
-        versions = [value for field, _, value in values if field == version]
+        versions = [value for field, _, value in values if field is version]
         guarded = versions == [seen + 1]
         sent = running.columns(self, list(values)) if running else values
         if versions and not guarded:
             above = Greatest(models.F(version.attname), models.Value(versions[0])) + 1
-            sent = [(field, None, above if field == version else value) for field, _, value in sent]
+            sent = [(field, None, above if field is version else value) for field, _, value in sent]
         # The condition is part of the UPDATE: after a lock wait, READ COMMITTED evaluates it again on the new row
         # version.
         # A class in between may have narrowed the rows.
@@ -321,7 +333,7 @@ class VersionedModel(ChecksTable):
         updated = super()._do_update(rows, using, pk_val, sent, names, forced_update, *args, **kwargs)
         if updated and sent:
             record_write(self, base_qs.db)
-        if updated and any(field == version for field, *_ in sent):
+        if updated and versions and (running is None or running.counts):
             written = seen + 1 if guarded else current_version(type(self), pk_val, using=base_qs.db)
             setattr(self, version.attname, written)
         # A new instance with a version set by hand is a stale copy of an existing row: an INSERT would only hit its
@@ -343,22 +355,15 @@ class VersionedModel(ChecksTable):
         record_write(self, using)
         return results
 
-    @contextmanager
-    def _conflicts(self, seen: int, using: str) -> Iterator[None]:
-        """Raise conflicts of ``save()`` as our errors, and keep the transaction usable.
+    def _conflict_in_save(self, seen: int, using: str) -> Exception:
+        """Return the error for a save whose UPDATE matched no row, and keep the transaction usable.
 
-        Django marks the transaction for rollback on any error inside ``save()``. This conflict was found by a statement
-        that matched no row, so there is nothing to roll back.
+        Django marks the transaction for rollback on any error inside ``save()``. This one was raised after a statement
+        that was executed, so that the transaction was not marked before, and there is nothing to roll back.
         """
-        connection = connections[using]
-        doomed = connection.in_atomic_block and transaction.get_rollback(using)
-        try:
-            with translated_errors(model=type(self), pk=self.pk):
-                yield
-        except _NoRowMatched as error:
-            if connection.in_atomic_block and not doomed:
-                transaction.set_rollback(False, using=using)
-            raise self._conflict(seen, current_version(type(self), self.pk, using=using), action="save") from error
+        if connections[using].in_atomic_block:
+            transaction.set_rollback(False, using=using)
+        return self._conflict(seen, current_version(type(self), self.pk, using=using), action="save")
 
     def _conflict(self, seen: int, current: int | None, *, action: str | None = None) -> Exception:
         if current is None:

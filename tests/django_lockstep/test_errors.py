@@ -65,7 +65,8 @@ def test_every_room_raises_errors_of_the_tree() -> None:
     for name in ROOMS:
         room = importlib.import_module(name)
         public = [getattr(room, value) for value in room.__all__]
-        assert all(issubclass(value, LockstepError) for value in public if isinstance(value, type))
+        errors = [value for value in public if isinstance(value, type) and issubclass(value, BaseException)]
+        assert all(issubclass(error, LockstepError) for error in errors)
 
 
 FACTS: dict[str, Any] = {"model": Account, "pk": 7, "expected": 1, "found": 2, "sqlstate": "40001"}
