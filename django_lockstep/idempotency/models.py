@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
@@ -17,7 +16,7 @@ class IdempotencyKey(models.Model):
     scope = models.CharField(_("scope"), max_length=200)
     key = models.CharField(_("key"), max_length=200)
     fingerprint = models.CharField(_("fingerprint"), max_length=64, blank=True)
-    result = models.JSONField(_("result"), null=True, encoder=DjangoJSONEncoder)
+    result = models.TextField(_("result"))
     created_at = models.DateTimeField(_("created at"), db_default=Now())
     expires_at = models.DateTimeField(_("expires at"), db_index=True)
 

@@ -80,7 +80,7 @@ class idempotent(AbstractContextManager[Once]):  # noqa: N801 - used as a functi
         self._options: Any = {
             "within": timedelta(seconds=seconds(within, name="within")),
             "wait": None if wait is None else seconds(wait, name="wait"),
-            "using": using or router.db_for_write(IdempotencyKey),
+            "using": using,
         }
 
     def __enter__(self) -> Once:
@@ -119,7 +119,10 @@ class idempotent(AbstractContextManager[Once]):  # noqa: N801 - used as a functi
 
 
 @contextmanager
-def _use(key: Any, scope: Any, *, content: Any, within: timedelta, wait: float | None, using: str) -> Iterator[Once]:
+def _use(
+    key: Any, scope: Any, *, content: Any, within: timedelta, wait: float | None, using: str | None
+) -> Iterator[Once]:
+    using = using or router.db_for_write(IdempotencyKey)
     names = {"scope": scope, "key": key}
     for name, value in names.items():
         if not is_name(value):
@@ -135,13 +138,15 @@ def _use(key: Any, scope: Any, *, content: Any, within: timedelta, wait: float |
         elif row is not None:
             if fingerprint and row.fingerprint and row.fingerprint != fingerprint:
                 raise KeyReused(f"The key {key!r} of {scope!r} was used with other content")
-            yield Once(replayed=True, result=row.result)
+            yield Once(replayed=True, result=json.loads(row.result))
             return
         once = Once()
         yield once
-        once.result = json.loads(json.dumps(once.result, cls=DjangoJSONEncoder))
+        # As text: jsonb would sort what a client has seen in another order.
+        result = json.dumps(once.result, cls=DjangoJSONEncoder)
+        once.result = json.loads(result)
         try:
-            rows.create(**names, fingerprint=fingerprint, result=once.result, expires_at=Now() + within)
+            rows.create(**names, fingerprint=fingerprint, result=result, expires_at=Now() + within)
         except IntegrityError as error:
             # Without the lock, or in an older snapshot, another one was not seen.
             raise KeyInUse(**names) from error

@@ -71,7 +71,7 @@ def _answer(request: Any, key: str, *, view: Callable[[], Any], options: dict[st
         detail = _("The header Idempotency-Key must have 1 to 200 characters.")
         return _refusal(request, Problem(status=400, detail=detail))
     content = _content(getattr(request, "_request", request))  # Django's own, of a framework's
-    response = None
+    response: Any = None
     try:
         with idempotent(key, content=content, **options) as once:
             if once.replayed:
@@ -82,6 +82,8 @@ def _answer(request: Any, key: str, *, view: Callable[[], Any], options: dict[st
         return response
     except (KeyInUse, KeyReused) as error:
         return _refusal(request, problem_of(error))
+    if "data" in once.result:
+        response.data = once.result["data"]  # with times as a repetition has them
     return response
 
 

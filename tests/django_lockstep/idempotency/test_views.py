@@ -10,6 +10,7 @@ from django.template import engines
 from django.template.response import TemplateResponse
 from django.test import Client
 from django.urls import path
+from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI, Schema, Status
@@ -57,7 +58,8 @@ class Framework(APIView):  # type: ignore[misc]
 
     @method_decorator(idempotent_view())
     def post(self, request: Any) -> Response:
-        return Response({"seat": Seat.objects.create(guest=request.data["guest"]).pk}, status=201)
+        seat = Seat.objects.create(guest=request.data["guest"])
+        return Response({"seat": seat.pk, "guest": seat.guest, "at": timezone.now()}, status=201)
 
 
 api = NinjaAPI(urls_namespace="idempotency")
