@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-__all__ = ["EditResult", "Hold", "TableStatus"]
-
 
 def _described(description: str, **options: Any) -> Any:
     return field(metadata={"description": description}, **options)

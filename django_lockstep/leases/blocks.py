@@ -20,8 +20,6 @@ from django_lockstep.locking.decorating import refuse_generator
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.stores.terms import KEPT, Claim, Holder, claim
 
-__all__ = ["LeaseOptions", "exclusive", "lease"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -9,8 +9,6 @@ from django.db import OperationalError
 
 from django_lockstep.errors import LockstepError
 
-__all__ = ["OutcomeUnknown", "StoreError", "StoreRefused", "StoreUnavailable", "TokenReused"]
-
 
 class StoreError(LockstepError):
     """A store failed; ``store`` is its name in ``LOCKSTEP_STORES``, ``code`` the server's name of the error."""

@@ -15,20 +15,6 @@ from typing import Any
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.fields import is_storable
 
-__all__ = [
-    "KEPT",
-    "Claim",
-    "Grant",
-    "Holder",
-    "UniqueOwner",
-    "claim",
-    "new_owner",
-    "valid_json",
-    "valid_key",
-    "valid_text",
-    "valid_token",
-]
-
 
 class Data(Enum):
     """A claim's marker for the lease's data."""

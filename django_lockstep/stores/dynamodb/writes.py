@@ -10,20 +10,6 @@ from typing import Any, Protocol
 from django_lockstep.stores.dynamodb.values import LARGEST, Encoded, encode_attributes, valid_name
 from django_lockstep.stores.terms import valid_key
 
-__all__ = [
-    "RESERVED",
-    "Delete",
-    "Guard",
-    "Item",
-    "Outcome",
-    "Put",
-    "Update",
-    "Write",
-    "new_version",
-    "record_of",
-    "valid_transaction",
-]
-
 RESERVED = ("pk", "version", "record")
 """Names of attributes that the store itself writes."""
 _MOST_WRITES = 100
