@@ -151,6 +151,7 @@ def valid_json(data: object) -> str:
     if data is None:
         return "null"
     text = json.dumps(data, ensure_ascii=False, allow_nan=False)
-    if not is_storable(json.loads(text) if isinstance(data, str) else text) or "\\u0000" in text:
+    # A backslash is written as two: without these pairs the escape of NUL is one.
+    if not is_storable(text) or "\\u0000" in text.replace("\\\\", ""):
         raise ValueError(f"data must not contain NUL or half of a surrogate pair: {data!r}")
     return text
