@@ -30,7 +30,6 @@
     │   └── TooManyFailures
     ├── StoreError                     django_lockstep.stores.errors
     │   ├── StoreUnavailable           (also django.db.OperationalError)
-    │   │   └── OutcomeUnknown
     │   ├── StoreRefused
     │   └── TokenReused                (also ValueError)
     ├── PreconditionError              django_lockstep.http.preconditions

@@ -27,10 +27,6 @@ class StoreUnavailable(StoreError, OperationalError):
     """
 
 
-class OutcomeUnknown(StoreUnavailable):
-    """An answer was lost, and the item has changed since: the write may have happened before that change."""
-
-
 class StoreRefused(StoreError):
     """The server refused the request: credentials, permissions, a missing table."""
 
