@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import Any, TypedDict
 
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.fields import is_storable
@@ -99,6 +99,15 @@ class Holder:
         if self.released:
             return f"was acquired by {self.owner} at {since} and stays taken for another {self.remaining:.1f} s"
         return f"has been held by {self.owner} since {since} and expires in {self.remaining:.1f} s"
+
+
+class ClaimOptions(TypedDict, total=False):
+    """What may be said of a claim besides its key and its ttl; see ``Lease.objects.acquire``."""
+
+    owner: str | None
+    at_least: Duration | None
+    data: object
+    only_if_exists: bool
 
 
 def claim(
