@@ -17,12 +17,12 @@ from django.db import models
 
 from django_lockstep.editing.conf import api_max_depth, duration
 from django_lockstep.editing.errors import EditingError, LimitExceeded, TooManyFailures, UnknownRecord, UnknownTable
-from django_lockstep.editing.expected_status import StatusTransition, transition
+from django_lockstep.editing.expected_status import transition
 from django_lockstep.editing.holds import checked_out
 from django_lockstep.editing.models import LONGEST_NOTE, Status
 from django_lockstep.editing.operations import status_of
 from django_lockstep.editing.plans import plan_for
-from django_lockstep.editing.results import EditResult
+from django_lockstep.editing.results import EditResult, StatusTransition
 from django_lockstep.editing.targets import Target, record, target_of
 from django_lockstep.errors import ConcurrencyError
 from django_lockstep.http.problems import Problem, problem_of
