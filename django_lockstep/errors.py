@@ -32,7 +32,6 @@
     ├── KeyReused                      django_lockstep.idempotency.errors (also ValueError)
     ├── StoreError                     django_lockstep.stores.errors
     │   ├── StoreUnavailable           (also django.db.OperationalError)
-    │   │   └── OutcomeUnknown
     │   ├── StoreRefused
     │   └── TokenReused                (also ValueError)
     ├── PreconditionError              django_lockstep.http.preconditions

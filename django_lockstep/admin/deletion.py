@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.utils import flatten_fieldsets, unquote
@@ -19,13 +19,8 @@ _ATTRIBUTE = "_lockstep_admin_deletes"
 LONGEST = 1500
 """Maximum length of a token in a URL; a longer one is replaced by a token without field values."""
 
-if TYPE_CHECKING:
-    _Base = admin.ModelAdmin[Any]
-else:
-    _Base = object
 
-
-class DeletionMixin(_Base):
+class DeletionMixin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Puts a token into the URL of the confirmation, to which Django's form posts."""
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin
@@ -27,13 +27,8 @@ from django_lockstep.locking.rows import lock_rows
 
 _COLUMN = "_lockstep_admin_column"
 
-if TYPE_CHECKING:
-    _Base = admin.ModelAdmin[Any]
-else:
-    _Base = object
 
-
-class ListMixin(_Base):
+class ListMixin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Adds a token for each row to the version's column."""
 
     def get_list_display(self, request: HttpRequest) -> Any:

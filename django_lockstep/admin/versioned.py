@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.options import InlineModelAdmin
@@ -25,14 +25,8 @@ __all__ = ["VersionedInlineMixin", "VersionedModelAdmin", "VersionedStackedInlin
 OVERTAKEN = (StaleVersionError, SerializationFailure, ObjectDoesNotExist)
 """Errors of a write that met a concurrent change."""
 
-if TYPE_CHECKING:
-    _Base = admin.ModelAdmin[Any]
-    _Inline = InlineModelAdmin[Any, Any]
-else:
-    _Base = _Inline = object
 
-
-class ChangeFormMixin(_Base):
+class ChangeFormMixin(admin.ModelAdmin):  # type: ignore[type-arg]
     """The change form and its inlines: compared with the shown versions when they are saved."""
 
     def get_form(self, request: HttpRequest, obj: Model | None = None, change: bool = False, **kwargs: Any) -> Any:
@@ -97,7 +91,7 @@ class ChangeFormMixin(_Base):
         return gone_page(request, self, object_id) if collected.missing else response
 
 
-class VersionedModelAdmin(ListMixin, DeletionMixin, ChangeFormMixin, admin.ModelAdmin):  # type: ignore[type-arg]
+class VersionedModelAdmin(ListMixin, DeletionMixin, ChangeFormMixin):
     """The admin of a `VersionedModel`: every write is based on the current version.
 
     Forms, rows of ``list_editable``, actions and deletions are compared with the version that was shown, before and in
@@ -117,7 +111,7 @@ class VersionedModelAdmin(ListMixin, DeletionMixin, ChangeFormMixin, admin.Model
         return [*messages, *missing_app("django_lockstep", needed_by=name, check_id="lockstep.E030", obj=type(self))]
 
 
-class VersionedInlineMixin(_Inline):
+class VersionedInlineMixin(InlineModelAdmin):  # type: ignore[type-arg]
     """The same for inlines: rows of a `VersionedModel` in the form of a `VersionedModelAdmin`."""
 
     def get_formset(self, request: HttpRequest, obj: Model | None = None, **kwargs: Any) -> Any:

@@ -9,8 +9,6 @@ from django.db import models, router
 
 from django_lockstep.checks import EDITING, missing_app
 
-__all__ = ["EditLockedModel"]
-
 
 class EditLockedModel(models.Model):
     """A model whose instances are saved and deleted only while no other user has checked out the record or its table.

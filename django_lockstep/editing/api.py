@@ -22,7 +22,6 @@ from ninja.security import HttpBearer, SessionAuth
 
 from django_lockstep.editing import tokens
 from django_lockstep.editing.errors import EditingError
-from django_lockstep.editing.expected_status import StatusTransition
 from django_lockstep.editing.ninja_api import ProblemAPI, ProblemOut
 from django_lockstep.editing.operations import check_in, check_out, extend, status_of, take_over
 from django_lockstep.editing.requests import (
@@ -34,7 +33,7 @@ from django_lockstep.editing.requests import (
     table_statuses,
     target_for,
 )
-from django_lockstep.editing.results import EditResult
+from django_lockstep.editing.results import EditResult, StatusTransition
 from django_lockstep.editing.schemas import CheckOutIn, ExtendIn, LockedOut, LostOut, TokenIn, TransitionIn
 from django_lockstep.errors import ConcurrencyError
 from django_lockstep.http.problems import Problem

@@ -10,36 +10,24 @@ from django.utils.module_loading import import_string
 
 from django_lockstep.locking.durations import Duration, seconds
 
-
-def _duration(name: str, default: timedelta) -> timedelta:
-    return timedelta(seconds=seconds(getattr(settings, name, default), name=name))
-
-
-def time_to_live(ttl: Duration | None = None) -> timedelta:
-    """Return the time to live that was asked for, or ``LOCKSTEP_EDIT_TTL`` (default 30 minutes)."""
-    if ttl is not None:
-        return timedelta(seconds=seconds(ttl, name="ttl"))
-    return _duration("LOCKSTEP_EDIT_TTL", timedelta(minutes=30))
+_DURATIONS = {
+    "LOCKSTEP_EDIT_TTL": timedelta(minutes=30),  # how long a check-out lasts
+    "LOCKSTEP_EDIT_IDLE": timedelta(minutes=5),  # how long a user without input still counts as active
+    "LOCKSTEP_EDIT_HISTORY": timedelta(days=90),  # how long ``purge_check_outs`` keeps ended check-outs
+    "LOCKSTEP_EDIT_API_TOKEN_AGE": timedelta(days=1),  # how long a token of ``manage.py edit_token`` is valid
+    "LOCKSTEP_EDIT_API_MAX_TTL": timedelta(days=1),  # the longest ttl of a check-out or an extension by request
+}
+"""The defaults of settings that are a duration."""
 
 
-def idle_after() -> timedelta:
-    """``LOCKSTEP_EDIT_IDLE`` (default 5 minutes): how long a user without input still counts as active."""
-    return _duration("LOCKSTEP_EDIT_IDLE", timedelta(minutes=5))
+def duration(name: str) -> timedelta:
+    """Return the setting of this name."""
+    return timedelta(seconds=seconds(getattr(settings, name, _DURATIONS[name]), name=name))
 
 
-def history_for() -> timedelta:
-    """``LOCKSTEP_EDIT_HISTORY`` (default 90 days): how long ended check-outs are kept by ``purge_check_outs``."""
-    return _duration("LOCKSTEP_EDIT_HISTORY", timedelta(days=90))
-
-
-def api_token_age() -> timedelta:
-    """``LOCKSTEP_EDIT_API_TOKEN_AGE`` (default one day): how long a token of ``manage.py edit_token`` is valid."""
-    return _duration("LOCKSTEP_EDIT_API_TOKEN_AGE", timedelta(days=1))
-
-
-def api_max_ttl() -> timedelta:
-    """``LOCKSTEP_EDIT_API_MAX_TTL`` (default one day): the longest ttl of a check-out or an extension by request."""
-    return _duration("LOCKSTEP_EDIT_API_MAX_TTL", timedelta(days=1))
+def time_to_live(ttl: Duration | None) -> timedelta:
+    """Return the time to live that was asked for, or ``LOCKSTEP_EDIT_TTL``."""
+    return duration("LOCKSTEP_EDIT_TTL") if ttl is None else timedelta(seconds=seconds(ttl, name="ttl"))
 
 
 def api_max_depth() -> int | None:
@@ -70,9 +58,9 @@ def api_authenticator() -> Callable[[Any, str], Any] | None:
 def check_settings(app_configs: object, **kwargs: object) -> list[CheckMessage]:
     """Report settings that are not a duration, or not a number."""
     messages: list[CheckMessage] = []
-    for read in (time_to_live, idle_after, history_for, api_token_age, api_max_ttl):
+    for name in _DURATIONS:
         try:
-            read()
+            duration(name)
         except (TypeError, ValueError) as error:
             hint = "Use a timedelta or a positive number of seconds."
             messages.append(Error(str(error), hint=hint, id="lockstep.E023"))

@@ -11,21 +11,6 @@ from django.core.exceptions import PermissionDenied
 
 from django_lockstep.errors import ConcurrencyError, LockstepError
 
-__all__ = [
-    "EditLockLost",
-    "EditLocked",
-    "EditingError",
-    "InvalidTransition",
-    "LimitExceeded",
-    "NotTheEditor",
-    "ReferencesChanged",
-    "TakeOverNotAllowed",
-    "TooManyFailures",
-    "UnknownRecord",
-    "UnknownTable",
-    "WrongToken",
-]
-
 
 class EditLocked(ConcurrencyError):
     """Another user has checked it out.

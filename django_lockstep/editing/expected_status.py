@@ -5,8 +5,6 @@ An adapter: it compares the statuses and calls `check_out` or `check_in`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django_lockstep.editing.errors import InvalidTransition
@@ -14,27 +12,8 @@ from django_lockstep.editing.holds import find_check_out, live_locks, status_in
 from django_lockstep.editing.models import Status
 from django_lockstep.editing.operations import atomic_for, check_in, check_out, status_of
 from django_lockstep.editing.plans import lock_plan, plan_of
-from django_lockstep.editing.results import EditResult
+from django_lockstep.editing.results import EditResult, StatusTransition
 from django_lockstep.editing.targets import Target
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusTransition:
-    """The expected statuses and the target statuses, by the names of a request."""
-
-    table: str
-    current_status: str
-    target_status: str
-    record: str | None = None
-    fk_tables: Sequence[str] = ()
-    fk_current_status: Sequence[str] = ()
-    """One for each of ``fk_tables``, and so is ``fk_target_status``."""
-    fk_target_status: Sequence[str] = ()
-    token: str | None = None
-    ttl: float | None = None
-    shared_references: bool = False
-    require_token: bool = False
-    note: str = ""
 
 
 def transition(target: Target, references: list[Target], *, change: StatusTransition, editor: object) -> EditResult:

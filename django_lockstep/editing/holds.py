@@ -13,7 +13,7 @@ from django.db.models import BooleanField, Case, Model, Q, QuerySet, Value, When
 from django.utils.translation import gettext as _
 
 from django_lockstep.editing.clock import ClockTimestamp, from_now, time_with_day
-from django_lockstep.editing.conf import history_for
+from django_lockstep.editing.conf import duration
 from django_lockstep.editing.errors import EditLockLost, NotTheEditor, WrongToken
 from django_lockstep.editing.models import CheckOut, EditLock, Status
 from django_lockstep.editing.results import Hold, TableStatus
@@ -134,7 +134,7 @@ def purge(*, using: str) -> tuple[int, int]:
         # Locked rows are skipped, so that a purge never makes a writer wait.
         expired = list(rows.filter(ended_at=None, expires_at__lte=ClockTimestamp()))
         end(expired, ending=CheckOut.End.EXPIRED, using=using)
-        old = [row.pk for row in rows.filter(ended_at__lte=from_now(-history_for()))]
+        old = [row.pk for row in rows.filter(ended_at__lte=from_now(-duration("LOCKSTEP_EDIT_HISTORY")))]
         CheckOut.objects.using(using).filter(pk__in=old).delete()
     return len(expired), len(old)
 

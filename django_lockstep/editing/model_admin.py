@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from django import forms
 from django.contrib import admin, messages
@@ -36,14 +36,8 @@ _REFUSALS = (EditLocked, EditLockLost, DeadlockDetected)
 """Errors that a page shows as a message."""
 
 
-if TYPE_CHECKING:
-    _Base = admin.ModelAdmin[Any]
-else:
-    # Not ``object``: Python then calls the mixin before Django's class in any order of the bases, or refuses the order.
-    _Base = admin.ModelAdmin
-
-
-class EditLockAdminMixin(_Base):
+# A ModelAdmin itself: Python then calls it before Django's class in any order of the bases, or refuses the order.
+class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Edit locks for any model's admin; comes before other admin classes among the bases.
 
     Mode ``lock``: opening a change page checks out the record; other users see it read-only, with the holder and the

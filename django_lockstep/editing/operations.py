@@ -37,16 +37,6 @@ from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration
 from django_lockstep.stores.terms import valid_text
 
-__all__ = [
-    "announce",
-    "atomic_for",
-    "check_in",
-    "check_out",
-    "extend",
-    "status_of",
-    "take_over",
-]
-
 TAKE_OVER = "lockstep_editing.take_over_editlock"
 """The permission to end other users' check-outs."""
 

@@ -15,14 +15,14 @@ from django.contrib.auth import get_permission_codename
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.db import models
 
-from django_lockstep.editing.conf import api_max_depth, api_max_ttl
+from django_lockstep.editing.conf import api_max_depth, duration
 from django_lockstep.editing.errors import EditingError, LimitExceeded, TooManyFailures, UnknownRecord, UnknownTable
-from django_lockstep.editing.expected_status import StatusTransition, transition
+from django_lockstep.editing.expected_status import transition
 from django_lockstep.editing.holds import checked_out
 from django_lockstep.editing.models import LONGEST_NOTE, Status
 from django_lockstep.editing.operations import status_of
 from django_lockstep.editing.plans import plan_for
-from django_lockstep.editing.results import EditResult
+from django_lockstep.editing.results import EditResult, StatusTransition
 from django_lockstep.editing.targets import Target, record, target_of
 from django_lockstep.errors import ConcurrencyError
 from django_lockstep.http.problems import Problem, problem_of
@@ -77,7 +77,7 @@ def run_operation(
 
 def _require_limits(ttl: float | None, note: str) -> None:
     """Raise `LimitExceeded` for more seconds than ``LOCKSTEP_EDIT_API_MAX_TTL``, or a note that cannot be stored."""
-    longest = api_max_ttl().total_seconds()
+    longest = duration("LOCKSTEP_EDIT_API_MAX_TTL").total_seconds()
     if ttl is not None and not 0 < ttl <= longest:
         raise LimitExceeded(f"ttl must be greater than 0 and at most {longest:g} seconds, not {ttl:g}")
     if len(note) > LONGEST_NOTE or "\0" in note:

@@ -1,17 +1,16 @@
-"""Results of the operations: frozen dataclasses, and JSON of the same shape.
+"""What the APIs take and what they answer, as frozen dataclasses.
 
-The HTTP API answers with them as they are, and the types of the GraphQL API are derived from them, with their
-descriptions.
+The schemas of the HTTP API and of the GraphQL API are derived from them, with their descriptions.
 """
 # ruff: noqa: RUF009 - _described() is dataclasses.field()
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
-
-__all__ = ["EditResult", "Hold", "TableStatus"]
+from typing import Any, Literal
 
 
 def _described(description: str, **options: Any) -> Any:
@@ -68,13 +67,43 @@ class EditResult:
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as JSON values: times in ISO 8601."""
-        plain: dict[str, Any] = _plain(asdict(self))
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self), default=datetime.isoformat))
         return plain
 
 
-def _plain(value: object) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value.isoformat() if isinstance(value, datetime) else value
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    ttl: float | None = _described(
+        "Seconds from now; at most LOCKSTEP_EDIT_API_MAX_TTL. Without it, LOCKSTEP_EDIT_TTL.", default=None
+    )
+    shared_references: bool = _described(
+        "Whether other check-outs that share them may lock the same references.", default=False
+    )
+    require_token: bool = _described("Whether the token is needed to write, to extend and to check in.", default=False)
+    note: str = _described("A message to other users, of at most 200 characters.", default="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOutOptions(_Options):
+    """The options of a check-out."""
+
+    related: Literal["references", "none"] = _described("What is locked besides the target.", default="references")
+    depth: int | None = _described(
+        "The number of foreign keys to follow; at most LOCKSTEP_EDIT_API_MAX_DEPTH.", default=1
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusTransition(_Options):
+    """The statuses that are expected, and those to change them to."""
+
+    table: str = _described("The model's label.")
+    record: str | None = _described("The primary key as text; without it, the whole table.", default=None)
+    current_status: str = _described("The target's expected status.")
+    target_status: str = _described("editing to check it out, normal to check it in.")
+    fk_tables: Sequence[str] = _described("The tables to lock: those that the foreign keys lead to.", default=())
+    fk_current_status: Sequence[str] = _described("Their expected statuses, in the same order.", default=())
+    fk_target_status: Sequence[str] = _described("The statuses to change them to, in the same order.", default=())
+    token: str | None = _described(
+        "For a check-in: the check-out's token; without it, the editor's latest.", default=None
+    )

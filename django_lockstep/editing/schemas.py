@@ -2,30 +2,22 @@
 
 from dataclasses import MISSING, fields
 from datetime import datetime
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 from ninja import Field, Schema
 from pydantic import ConfigDict, create_model
 
 from django_lockstep.editing.ninja_api import ProblemOut
-from django_lockstep.editing.results import EditResult, Hold
-
-Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+from django_lockstep.editing.results import CheckOutOptions, EditResult, Hold, StatusTransition
 
 
-LockedOut: Any = create_model(
-    "LockedOut",
-    __base__=ProblemOut,
-    __doc__="Refused: the result, and in ``holders`` the check-outs in the way.",
-    holders=(list[Hold], ...),
-    **{  # type: ignore[call-overload]
-        member.name: (
-            get_type_hints(EditResult)[member.name],
-            ... if member.default is MISSING else member.default,
-        )
-        for member in fields(EditResult)
-    },
-)
+def _derive(name: str, kind: Any, base: type[Schema], **members: Any) -> Any:
+    """Return the schema of a dataclass, with the descriptions of its members."""
+    hints = get_type_hints(kind)
+    for member in fields(kind):
+        default = ... if member.default is MISSING else member.default
+        members[member.name] = hints[member.name], Field(default, **member.metadata)
+    return create_model(name, __base__=base, __doc__=kind.__doc__, **members)
 
 
 class LostOut(ProblemOut):
@@ -37,27 +29,21 @@ class LostOut(ProblemOut):
     result: EditResult | None = None
 
 
+LockedOut = _derive(
+    "LockedOut", EditResult, ProblemOut, holders=(list[Hold], Field(description="The check-outs in the way."))
+)
+
+
 class _In(Schema):
     """A client's request; unknown members are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class CheckOutIn(_In):
-    """Options of a check-out."""
-
-    ttl: float | None = Field(None, gt=0, description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")
-    related: str = Field("references", pattern="^(references|none)$")
-    depth: int | None = Field(1, ge=0, description="At most LOCKSTEP_EDIT_API_MAX_DEPTH.")
-    shared_references: bool = False
-    require_token: bool = False
-    note: Text = Field("", max_length=200)
-
-
 class TokenIn(_In):
     """The token of a check-out; without it, the editor's latest."""
 
-    token: Text | None = None
+    token: str | None = None
 
 
 class ExtendIn(TokenIn):
@@ -66,18 +52,5 @@ class ExtendIn(TokenIn):
     ttl: float | None = Field(None, gt=0, description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")
 
 
-class TransitionIn(_In):
-    """The expected statuses and the target statuses."""
-
-    table: Text
-    record: Text | None = None
-    current_status: Text
-    target_status: Text
-    fk_tables: list[Text] = []
-    fk_current_status: list[Text] = []
-    fk_target_status: list[Text] = []
-    token: Text | None = None
-    ttl: float | None = Field(None, gt=0, description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")
-    shared_references: bool = False
-    require_token: bool = False
-    note: Text = Field("", max_length=200)
+CheckOutIn = _derive("CheckOutIn", CheckOutOptions, _In)
+TransitionIn = _derive("TransitionIn", StatusTransition, _In)

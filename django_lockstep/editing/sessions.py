@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
-from django_lockstep.editing.conf import idle_after, time_to_live
+from django_lockstep.editing.conf import duration, time_to_live
 from django_lockstep.editing.errors import EditingError, EditLocked, EditLockLost
 from django_lockstep.editing.operations import TAKE_OVER, announce, check_in, check_out, extend, status_of, take_over
 from django_lockstep.editing.results import EditResult
@@ -160,13 +160,13 @@ class EditSession:
             "may_take_over": self.request.user.has_perm(TAKE_OVER),
             "differs": list(_differences(adminform)) if self._refusal or self._taken_over else [],
             "ttl": _seconds(time_to_live(self._ttl)),
-            "idle": _seconds(idle_after()),
+            "idle": _seconds(duration("LOCKSTEP_EDIT_IDLE")),
         }
 
 
-def _seconds(duration: timedelta) -> str:
+def _seconds(time: timedelta) -> str:
     """Return whole seconds for a script: as text, so that templates do not add thousands separators."""
-    return str(int(duration.total_seconds()))
+    return str(int(time.total_seconds()))
 
 
 def _differences(adminform: object) -> Iterator[tuple[Any, Any]]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
-from django_lockstep.locking.fields import is_storable
+from django_lockstep.stores.terms import valid_json
 
 
 def parse_json(body: bytes | str) -> Any:
@@ -21,8 +20,7 @@ def parse_json(body: bytes | str) -> Any:
         # Python's parser takes NaN and Infinity, which are not JSON, and the last member of a name.
         text = body.decode() if isinstance(body, bytes) else body
         value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_members)
-        if refused := [text for text in _texts(value) if not is_storable(text)]:
-            raise ValueError(f"{refused[0]!r} contains the character NUL or half of a surrogate pair")
+        valid_json(value)
     except RecursionError as error:
         raise ValueError(str(error)) from error
     return value
@@ -37,13 +35,3 @@ def _unique_members(members: list[tuple[str, Any]]) -> dict[str, Any]:
     if twice := [name for name, times in names.items() if times > 1]:
         raise ValueError(f"the member {twice[0]!r} is there twice")
     return dict(members)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from _texts([*value, *value.values()])
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)

@@ -18,7 +18,7 @@ from django.core.cache import cache
 from django.http import HttpRequest
 from django.utils.crypto import constant_time_compare, salted_hmac
 
-from django_lockstep.editing.conf import api_authenticator, api_token_age, trusted_proxies
+from django_lockstep.editing.conf import api_authenticator, duration, trusted_proxies
 from django_lockstep.editing.errors import TooManyFailures
 
 _SALT = "lockstep.editing.api"
@@ -100,7 +100,7 @@ def issue(user: Any) -> str:
 def user_of(token: str) -> Any:
     """Return the active user that the token was issued to; None for an invalid token."""
     try:
-        pk, proof = signing.loads(token, salt=_SALT, max_age=api_token_age())
+        pk, proof = signing.loads(token, salt=_SALT, max_age=duration("LOCKSTEP_EDIT_API_TOKEN_AGE"))
     except (signing.BadSignature, ValueError):
         return None
     user = get_user_model()._default_manager.filter(pk=pk, is_active=True).first()

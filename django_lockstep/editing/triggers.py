@@ -11,8 +11,6 @@ from django_lockstep.editing.advisory import LOCK_PREFIX
 from django_lockstep.editing.targets import key_columns, label_of
 from django_lockstep.locking.triggers import RowTrigger
 
-__all__ = ["AddEditGuard"]
-
 # The same steps in the same order as write_checks.py: advisory locks first, then the edit locks with their check-outs
 # locked, then the clock, so that a concurrent extension or end is seen. 55006 is object_in_use.
 _BODY = """ DECLARE held record; keys text[] := ARRAY['', {keys}]; BEGIN IF current_setting('transaction_isolation') <>

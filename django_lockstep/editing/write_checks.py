@@ -23,8 +23,6 @@ from django_lockstep.editing.tokens import digest_of, matches, pass_of
 from django_lockstep.editing.writers import Writer, current_writer
 from django_lockstep.errors import translated_errors
 
-__all__ = ["TOKEN_SETTING", "checked_deletion", "checked_write", "require_editable", "require_instance_editable"]
-
 TOKEN_SETTING = "lockstep.edit_token"  # noqa: S105 - a name, no secret
 """PostgreSQL parameter, local to a transaction: tokens, separated by blanks, that `AddEditGuard` accepts."""
 

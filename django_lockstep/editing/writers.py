@@ -12,8 +12,6 @@ from django.http import HttpRequest, HttpResponseBase
 
 from django_lockstep.locking.decorating import block
 
-__all__ = ["TOKEN_FIELD", "TOKEN_HEADER", "EditLockMiddleware", "Writer", "current_writer", "writing"]
-
 TOKEN_HEADER = "X-Edit-Token"  # noqa: S105 - a name, no secret
 """The request header that carries the token of a check-out."""
 TOKEN_FIELD = "_edit_token"  # noqa: S105 - a name, no secret

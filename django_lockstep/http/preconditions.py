@@ -17,23 +17,6 @@ from django.http import HttpRequest
 from django_lockstep.errors import LockstepError, StaleVersionError, translated
 from django_lockstep.locking.memory import seen_version
 
-__all__ = [
-    "ANY",
-    "MalformedPrecondition",
-    "PreconditionError",
-    "PreconditionFailed",
-    "PreconditionRequired",
-    "check_preconditions",
-    "current_tag",
-    "etag",
-    "is_conflict_of",
-    "not_modified",
-    "parse_tags",
-    "require_match",
-    "same_weak",
-    "seen_elsewhere",
-]
-
 
 class PreconditionError(LockstepError):
     """A conditional request cannot be carried out.

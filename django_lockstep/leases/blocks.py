@@ -9,7 +9,7 @@ import string
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
-from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from asgiref.sync import sync_to_async
 
@@ -18,9 +18,7 @@ from django_lockstep.leases.handles import Callback, LeaseHandle, aacquire_from,
 from django_lockstep.leases.stores import find_store
 from django_lockstep.locking.decorating import refuse_generator
 from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.stores.terms import KEPT, Claim, Holder, claim
-
-__all__ = ["LeaseOptions", "exclusive", "lease"]
+from django_lockstep.stores.terms import Claim, ClaimOptions, Holder, claim
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,14 +26,10 @@ R = TypeVar("R")
 logger = logging.getLogger("lockstep.leases")
 
 
-class LeaseOptions(TypedDict, total=False):
+class LeaseOptions(ClaimOptions, total=False):
     """How to hold; see `lease`."""
 
-    owner: str | None
     wait: Duration
-    at_least: Duration | None
-    data: Any
-    only_if_exists: bool
     heartbeat: bool
     on_lost: Callback | None
     on_danger: Callback | None
@@ -64,23 +58,18 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         key: str,
         ttl: Duration,
         *,
-        owner: str | None = None,
         wait: Duration = 0,
-        at_least: Duration | None = None,
-        data: object = KEPT,
-        only_if_exists: bool = False,
         heartbeat: bool = False,
         on_lost: Callback | None = None,
         on_danger: Callback | None = None,
         margin: Duration | None = None,
         using: str | None = None,
         store: str | None = None,
+        **options: Unpack[ClaimOptions],
     ) -> None:
         if using is not None and store is not None:
             raise ValueError(f"a lease is on one database or in one store, not using={using!r} and store={store!r}")
-        self._new_claim = functools.partial(
-            claim, key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists
-        )
+        self._new_claim = functools.partial(claim, key, ttl, **options)
         self._new_claim()  # wrong arguments raise here
         self._wait = seconds(wait, name="wait", or_zero=True)
         self._heartbeat = heartbeat

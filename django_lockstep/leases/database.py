@@ -219,6 +219,11 @@ class DatabaseLeases(LeaseStore, ABC):
     def lock_row(self, key: str, token: int, *, within: float | None) -> bool:
         """Lock the lease against a takeover, ``within`` seconds (None: its ttl); False for a token that lost it."""
 
+    @on_own_connection
+    def get(self, key: str) -> Holder | None:
+        row = self._leases().held().with_times().filter(key=valid_key(key)).first()
+        return None if row is None else holder_of(row)
+
     def abandon(self, key: str, owner: str) -> None:
         with suppress(DatabaseError, InterfaceError):
             self.close()
@@ -243,16 +248,15 @@ class DatabaseLeases(LeaseStore, ABC):
 
 def holder_of(row: Any) -> Holder:
     """Return the holder of a lease that was read ``with_times``."""
-    remaining = row.remaining.total_seconds()
     return Holder(
         key=row.key,
         owner=row.owner,
         token=row.token,
         since=row.acquired_at,
-        remaining=max(0.0, remaining),
+        remaining=max(0.0, row.remaining.total_seconds()),
         data=row.data,
         released=row.released_at is not None,
-        under_guard=row.under_guard and remaining <= 0,
+        under_guard=row.under_guard,
     )
 
 

@@ -13,8 +13,6 @@ from django.db import OperationalError
 from django_lockstep.errors import ConcurrencyError
 from django_lockstep.stores.terms import Holder
 
-__all__ = ["LeaseError", "LeaseLost", "LeaseNotAcquired", "LeaseTimedOut", "StaleToken"]
-
 
 class LeaseError(ConcurrencyError):
     """An operation on a lease failed; ``key`` and ``token`` identify it, each None where unknown."""

@@ -20,8 +20,6 @@ from django_lockstep.leases.errors import StaleToken
 from django_lockstep.locking.writes import column
 from django_lockstep.stores.terms import valid_token
 
-__all__ = ["FencedManager", "FencedModel", "FencedQuerySet"]
-
 M = TypeVar("M", bound=models.Model)
 
 

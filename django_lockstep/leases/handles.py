@@ -24,8 +24,6 @@ from django_lockstep.stores.protocol import LeaseStore
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_json, valid_key
 from django_lockstep.stores.waiting import lease_waits, pauses, timeout_of
 
-__all__ = ["Callback", "LeaseHandle", "aacquire_from", "acquire_from", "assert_held"]
-
 Callback = Callable[["LeaseHandle"], object]
 """Called once, with the handle: in the thread that detects the event, or one of its own beside the heartbeat's."""
 

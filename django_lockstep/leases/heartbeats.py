@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Protocol
+from typing import Any
 
 from django.db import connections
 
@@ -29,27 +29,15 @@ _BEATS, _RETRIES = 3, 4
 """Refreshes in a ttl, and attempts within the time of one refresh after a failure."""
 
 
-class Refreshable(Protocol):
-    """The part of a `LeaseHandle` that a heartbeat uses."""
-
-    key: str
-    ttl: float
-    using: str
-    margin: float
-
-    @property
-    def remaining(self) -> float: ...
-    def warn(self) -> None: ...
-    def renew(self, ttl: float, *, timeout: float) -> None: ...
-    def lose(self, reason: str) -> None: ...
-
-
 class Heartbeat:
-    """Has a lease refreshed and watched, or only watched where ``beats`` is False. Does not keep the handle alive."""
+    """Has the lease of a `LeaseHandle` refreshed and watched, or only watched where ``beats`` is False.
 
-    def __init__(self, handle: Refreshable, *, beats: bool) -> None:
+    Does not keep the handle alive.
+    """
+
+    def __init__(self, handle: Any, *, beats: bool) -> None:
         self.beats, self.stopped = beats, False
-        self.interval = handle.ttl / _BEATS
+        self.interval = float(handle.ttl) / _BEATS
         self.due = time.monotonic() + self.interval
         self._patience = timeout_of(handle.ttl) + 1
         # Weak, so that a dropped handle ends its heartbeat instead of keeping the lease forever.
@@ -100,16 +88,17 @@ class Heartbeat:
     def look(self) -> float:
         """Warn or mark as lost if it is time; return the seconds until the next check."""
         handle = self._handle()
-        left = handle.remaining if handle else 0.0
+        left = float(handle.remaining) if handle else 0.0
         if handle is None or not left:
             # Without a heartbeat, an expired lease can still be refreshed by its holder.
             if handle and self.beats and not self.stopped:
                 handle.lose("the database did not answer until it had expired")
                 self._end()
             return self.interval
-        if left > handle.margin:
+        until_danger = left - float(handle.margin)
+        if until_danger > 0:
             self._has_warned = False
-            return left - handle.margin
+            return until_danger
         if not self._has_warned:
             self._has_warned = True
             handle.warn()

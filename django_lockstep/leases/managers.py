@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
 from asgiref.sync import sync_to_async
 from django.db import connections, models, router
@@ -15,7 +15,7 @@ from django_lockstep.leases.handles import LeaseHandle, aacquire_from, acquire_f
 from django_lockstep.leases.operations import UNDER_GUARD
 from django_lockstep.leases.stores import store_on
 from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.stores.terms import KEPT, Holder, claim
+from django_lockstep.stores.terms import ClaimOptions, Holder, claim
 
 BATCH = 100
 """Rows that `LeaseQuerySet.purge` deletes in a statement, which locks those that were just acquired as well, to its
@@ -97,15 +97,7 @@ class LeaseManager(_Manager[Any]):
     """``Lease.objects``; use ``db_manager(alias)`` for another database than the router's."""
 
     def acquire(
-        self,
-        key: str,
-        ttl: Duration,
-        *,
-        owner: str | None = None,
-        wait: Duration = 0,
-        at_least: Duration | None = None,
-        data: object = KEPT,
-        only_if_exists: bool = False,
+        self, key: str, ttl: Duration, *, wait: Duration = 0, **options: Unpack[ClaimOptions]
     ) -> LeaseHandle | None:
         """Take the lease for ``ttl``; return None if it is still held after ``wait``.
 
@@ -121,7 +113,7 @@ class LeaseManager(_Manager[Any]):
         and for the other arguments; ``TransactionManagementError`` in an open transaction; `LeaseTimedOut` and the
         driver's errors.
         """
-        request = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
+        request = claim(key, ttl, **options)
         answer = acquire_from(self._store, request, wait=seconds(wait, name="wait", or_zero=True))
         return answer if isinstance(answer, LeaseHandle) else None
 
@@ -137,18 +129,10 @@ class LeaseManager(_Manager[Any]):
         self._store.guard(key, token, within=within)
 
     async def aacquire(
-        self,
-        key: str,
-        ttl: Duration,
-        *,
-        owner: str | None = None,
-        wait: Duration = 0,
-        at_least: Duration | None = None,
-        data: object = KEPT,
-        only_if_exists: bool = False,
+        self, key: str, ttl: Duration, *, wait: Duration = 0, **options: Unpack[ClaimOptions]
     ) -> LeaseHandle | None:
         """Do as `acquire`, from async code; waits by polling, behind the callers in the queue."""
-        request = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
+        request = claim(key, ttl, **options)
         answer = await aacquire_from(self._store, request, wait=seconds(wait, name="wait", or_zero=True))
         return answer if isinstance(answer, LeaseHandle) else None
 

@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce, Now
 
 from django_lockstep.leases.database import DatabaseLeases, holder_of, lease_model, on_own_connection, own_grant
 from django_lockstep.stores.protocol import CALL_TIMEOUT
-from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_token
 
 
 class PortableLeases(DatabaseLeases):
@@ -25,7 +25,7 @@ class PortableLeases(DatabaseLeases):
 
     def take_here(self, claim: Claim, *, yields_to_queue: bool = False) -> Grant | Holder | None:
         requested_at = time.monotonic()
-        row = self._read(claim.key)
+        row = self._leases().filter(key=claim.key).with_times().first()
         if row is not None and row.remaining > timedelta():
             return own_grant(claim, holder_of(row), requested_at=requested_at)
         if row is None and claim.only_if_exists:
@@ -36,11 +36,6 @@ class PortableLeases(DatabaseLeases):
         # Read back, because the database's clock has set the time.
         since, data = self._rows(claim.key).values_list("acquired_at", "data").get()
         return Grant(token=token, since=since, requested_at=requested_at, data=json.dumps(data))
-
-    @on_own_connection
-    def get(self, key: str) -> Holder | None:
-        row = self._read(valid_key(key))
-        return holder_of(row) if row is not None and row.remaining > timedelta() else None
 
     @on_own_connection
     def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool:
@@ -72,9 +67,6 @@ class PortableLeases(DatabaseLeases):
     def _rows(self, key: str, token: int | None = None) -> models.QuerySet[Any]:
         rows = self._all().filter(key=key)
         return rows if token is None else rows.filter(token=token, released_at=None)
-
-    def _read(self, key: str) -> Any:
-        return self._leases().filter(key=key).with_times().first()
 
     def _next_token(self) -> int:
         # Purging keeps the row with the highest token, so that no token is used twice.

@@ -16,10 +16,10 @@ from django.db import OperationalError, connections, transaction
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.leases.database import TURN, DatabaseLeases, lease_model, on_own_connection, own_grant
 from django_lockstep.leases.lines import lines, most_waiters
-from django_lockstep.leases.operations import GUARD_LOCK, TURN_LOCK, UNDER_GUARD, quoted_names
+from django_lockstep.leases.operations import GUARD_LOCK, TURN_LOCK, quoted_names
 from django_lockstep.locking.compiled import Compiled, compile_sql, fetch
 from django_lockstep.stores.protocol import CALL_TIMEOUT
-from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_token
 from django_lockstep.stores.waiting import pauses, timeout_of
 
 # Independent of the project's isolation level: an operation decides by what is committed at that moment.
@@ -38,13 +38,6 @@ ACQUIRE = compile_sql(
 RELEASE = compile_sql(
     "SELECT {release}(%s, %s::bigint, %s::double precision, %s::integer)", "key", "token", "at_least", "limit"
 )
-
-HOLDER = f"""
-SELECT token, acquired_at, owner, data, released_at IS NOT NULL,
-    extract(epoch FROM expires_at - clock_timestamp())::double precision, under_guard
-FROM (SELECT *, {UNDER_GUARD.format(key="key")} AS under_guard FROM {{table}} WHERE key = %(key)s OFFSET 0) AS lease
-WHERE expires_at > clock_timestamp() OR under_guard
-"""
 
 # Never earlier than before: the next heartbeat must not shorten a longer refresh.
 REFRESH = """
@@ -151,11 +144,6 @@ class PostgresLeases(DatabaseLeases):
     def claim_turn(self, key: str, *, timeout: float) -> None:
         """Stop claims that yield to the queue from taking the lease before this transaction ends."""
         self._row(CLAIM_TURN, {"key": key}, timeout=timeout)
-
-    @on_own_connection
-    def get(self, key: str) -> Holder | None:
-        row = self._row(HOLDER, {"key": valid_key(key)}, timeout=CALL_TIMEOUT)
-        return None if row is None else _holder(key, row)
 
     @on_own_connection
     def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool:

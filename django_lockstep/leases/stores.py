@@ -14,8 +14,6 @@ from django_lockstep.locking.durations import Duration
 from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.protocol import LeaseStore
 
-__all__ = ["find_store", "guard", "store_from_options", "store_on"]
-
 
 def store_on(using: str | None = None) -> DatabaseLeases:
     """Return the store on this database; without a name, on the one that leases are written to."""

@@ -27,19 +27,6 @@ from psycopg.types.numeric import Int8
 
 from django_lockstep.locking.statements import Column
 
-__all__ = [
-    "Compiled",
-    "Parameter",
-    "compile_select",
-    "compile_sql",
-    "compile_update",
-    "fetch",
-    "is_psycopg",
-    "parameter",
-    "plain",
-    "write",
-]
-
 
 class Parameter(models.Value):
     """A placeholder in a query for a value that each call gives by name.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ContextDecorator, contextmanager
-from types import TracebackType
+from contextlib import _GeneratorContextManager
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -22,31 +21,16 @@ def refuse_generator(function: Callable[..., Any], *, decorator: str) -> None:
         )
 
 
-class Block(ContextDecorator):
+class Block(_GeneratorContextManager[None]):
     """A context manager that is entered anew for each call of a function that it decorates."""
-
-    def __init__(self, make: Callable[[], AbstractContextManager[None]], *, name: str) -> None:
-        self._make = make
-        self._name = name
-
-    def __enter__(self) -> None:
-        self._entered = self._make()
-        self._entered.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return self._entered.__exit__(kind, error, trace)
-
-    def _recreate_cm(self) -> Block:
-        return Block(self._make, name=self._name)
 
     def __call__(self, function: F) -> F:
         """Decorate a function. Raises ``TypeError`` for one whose body would run after the block has ended."""
-        refuse_generator(function, decorator=self._name)
+        name = self.func.__name__
+        refuse_generator(function, decorator=name)
         if inspect.iscoroutinefunction(function):
             raise TypeError(
-                f"@{self._name} cannot decorate the coroutine function {function.__qualname__}(), whose body runs when "
+                f"@{name} cannot decorate the coroutine function {function.__qualname__}(), whose body runs when "
                 "it is awaited: open the block inside"
             )
         return super().__call__(function)
@@ -54,10 +38,9 @@ class Block(ContextDecorator):
 
 def block(function: Callable[P, Iterator[None]]) -> Callable[P, Block]:
     """As `contextlib.contextmanager`, for what is also used as a decorator; see `Block`."""
-    make = contextmanager(function)
 
     @functools.wraps(function)
     def build(*args: P.args, **kwargs: P.kwargs) -> Block:
-        return Block(lambda: make(*args, **kwargs), name=function.__name__)
+        return Block(function, args, kwargs)  # type: ignore[arg-type]  # as contextmanager() does
 
     return build

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import DEFAULT_DB_ALIAS, DataError, NotSupportedError, ProgrammingError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.dateparse import parse_datetime
-from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -29,7 +26,6 @@ logger = logging.getLogger("lockstep.monitor")
 
 SECONDS = 2
 """Seconds between two refreshes of the page."""
-_STYLE = Path(__file__).parent / "static" / "lockstep_monitor" / "locks.css"
 _MAY_END = "lockstep_monitor.end_session"
 _QUESTIONS: dict[Ending, Any] = {
     "cancel": gettext_lazy("Cancel the current statement of this session? Its transaction fails, and is rolled back."),
@@ -50,7 +46,6 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         end = self.admin_site.admin_view(self.end_view)
         return [
             path("", self.admin_site.admin_view(self.changelist_view), name=f"{name}_changelist"),
-            path("waits.svg", self.admin_site.admin_view(self.drawing_view), name=f"{name}_drawing"),
             *(path(f"<int:pid>/{way}/", end, {"ending": way}, name=f"{name}_{way}") for way in _QUESTIONS),
         ]
 
@@ -71,24 +66,9 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             headline, _newline, details = text(report, width=160).partition("\n")
             graph = waits_graph(report.waits)
             endings = list(_endings(graph)) if request.user.has_perm(_MAY_END) else []
-            context |= {"headline": headline, "details": details.strip("\n"), "endings": endings, **_drawing(graph)}
+            context |= {"headline": headline, "details": details.strip("\n"), "endings": endings}
+            context |= {"graph": graph, "box_width": BOX_WIDTH, "box_height": BOX_HEIGHT}
         return self._page(request, "locks", {**context, **(extra_context or {})})
-
-    def drawing_view(self, request: HttpRequest) -> HttpResponse:
-        """Return the graph as a file that needs no other one."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        try:
-            graph = waits_graph(lock_report(DEFAULT_DB_ALIAS).waits)
-        except NotSupportedError as error:
-            raise Http404(str(error)) from error
-        # Only a file of this package.
-        style = mark_safe(_STYLE.read_text(encoding="utf-8"))  # noqa: S308
-        return HttpResponse(
-            render_to_string("lockstep_monitor/waits.svg", {**_drawing(graph), "style": style}),
-            content_type="image/svg+xml; charset=utf-8",
-            headers={"Content-Disposition": 'attachment; filename="waits.svg"'},
-        )
 
     def end_view(self, request: HttpRequest, pid: int, ending: Ending) -> HttpResponse:
         """Ask before a statement is cancelled or a session terminated; POST does it."""
@@ -130,11 +110,6 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         request.current_app = self.admin_site.name
         context = {**self.admin_site.each_context(request), "opts": self.opts, **context}
         return TemplateResponse(request, f"lockstep_monitor/{name}.html", context)
-
-
-def _drawing(graph: Graph) -> dict[str, Any]:
-    """Return what the template of the graph needs."""
-    return {"graph": graph, "box_width": BOX_WIDTH, "box_height": BOX_HEIGHT}
 
 
 def _session(pid: int) -> Session | None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from django_lockstep.stores.conf import get_store
     from django_lockstep.stores.dynamodb.store import DynamoStore
     from django_lockstep.stores.dynamodb.writes import Delete, Item, Outcome, Put, Update
-    from django_lockstep.stores.errors import OutcomeUnknown, StoreError, StoreRefused, StoreUnavailable, TokenReused
+    from django_lockstep.stores.errors import StoreError, StoreRefused, StoreUnavailable, TokenReused
     from django_lockstep.stores.protocol import LeaseStore
     from django_lockstep.stores.terms import Claim, Grant, Holder, claim
 
@@ -24,7 +24,6 @@ __all__ = [
     "Item",
     "LeaseStore",
     "Outcome",
-    "OutcomeUnknown",
     "Put",
     "StoreError",
     "StoreRefused",

@@ -11,8 +11,6 @@ from django.utils.module_loading import import_string
 
 from django_lockstep.stores.protocol import LeaseStore
 
-__all__ = ["configured_stores", "get_store"]
-
 _BACKENDS = {
     # By name, because the database's store stands on leases, which stand on this package.
     "dynamodb": "django_lockstep.stores.dynamodb.store.DynamoStore",

@@ -9,8 +9,6 @@ from django.db import OperationalError
 
 from django_lockstep.errors import LockstepError
 
-__all__ = ["OutcomeUnknown", "StoreError", "StoreRefused", "StoreUnavailable", "TokenReused"]
-
 
 class StoreError(LockstepError):
     """A store failed; ``store`` is its name in ``LOCKSTEP_STORES``, ``code`` the server's name of the error."""
@@ -27,10 +25,6 @@ class StoreUnavailable(StoreError, OperationalError):
 
     A write may have happened. An ``OperationalError`` too, as where a database cannot be reached.
     """
-
-
-class OutcomeUnknown(StoreUnavailable):
-    """An answer was lost, and the item has changed since: the write may have happened before that change."""
 
 
 class StoreRefused(StoreError):

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 from django_lockstep.stores.terms import Claim, Grant, Holder
 
-__all__ = ["CALL_TIMEOUT", "LeaseStore"]
-
 CALL_TIMEOUT = 10.0
 """Seconds that an operation may take unless the caller says otherwise."""
 

@@ -10,24 +10,10 @@ import threading
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import Any, TypedDict
 
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.fields import is_storable
-
-__all__ = [
-    "KEPT",
-    "Claim",
-    "Grant",
-    "Holder",
-    "UniqueOwner",
-    "claim",
-    "new_owner",
-    "valid_json",
-    "valid_key",
-    "valid_text",
-    "valid_token",
-]
 
 
 class Data(Enum):
@@ -115,6 +101,15 @@ class Holder:
         return f"has been held by {self.owner} since {since} and expires in {self.remaining:.1f} s"
 
 
+class ClaimOptions(TypedDict, total=False):
+    """What may be said of a claim besides its key and its ttl; see ``Lease.objects.acquire``."""
+
+    owner: str | None
+    at_least: Duration | None
+    data: object
+    only_if_exists: bool
+
+
 def claim(
     key: str,
     ttl: Duration,
@@ -165,6 +160,7 @@ def valid_json(data: object) -> str:
     if data is None:
         return "null"
     text = json.dumps(data, ensure_ascii=False, allow_nan=False)
-    if not is_storable(json.loads(text) if isinstance(data, str) else text) or "\\u0000" in text:
+    # A backslash is written as two: without these pairs the escape of NUL is one.
+    if not is_storable(text) or "\\u0000" in text.replace("\\\\", ""):
         raise ValueError(f"data must not contain NUL or half of a surrogate pair: {data!r}")
     return text

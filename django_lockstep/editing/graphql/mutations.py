@@ -12,9 +12,9 @@ import strawberry_django
 from strawberry.types import Info
 
 from django_lockstep.editing import operations, requests
-from django_lockstep.editing.expected_status import StatusTransition
 from django_lockstep.editing.graphql.queries import Record, Table, Token, user_of
 from django_lockstep.editing.graphql.types import CheckOutOptions, EditResult, TransitionInput
+from django_lockstep.editing.results import StatusTransition
 
 Ttl = Annotated[float | None, strawberry.argument(description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")]
 Change = Annotated[
@@ -28,18 +28,12 @@ def _transition(info: Info, change: Change) -> EditResult:
     return requests.make_transition(user_of(info), StatusTransition(**_plain(change)))
 
 
-def _check_out(info: Info, table: Table, *, record: Record = None, options: Options = None) -> EditResult:
-    return _take(operations.check_out, info, table, record, options)
+def _taking(operation: Callable[..., EditResult]) -> Callable[..., EditResult]:
+    def resolve(info: Info, table: Table, *, record: Record = None, options: Options = None) -> EditResult:
+        plain = _plain(options or CheckOutOptions())
+        return requests.run_operation(operation, user_of(info), table, record, **plain)
 
-
-def _take_over(info: Info, table: Table, *, record: Record = None, options: Options = None) -> EditResult:
-    return _take(operations.take_over, info, table, record, options)
-
-
-def _take(
-    operation: Callable[..., EditResult], info: Info, table: str, record: str | None, options: CheckOutOptions | None
-) -> EditResult:
-    return requests.run_operation(operation, user_of(info), table, record, **_plain(options or CheckOutOptions()))
+    return resolve
 
 
 def _check_in(info: Info, table: Table, *, record: Record = None, token: Token = None) -> EditResult:
@@ -70,10 +64,11 @@ class Mutation:
         description="Change the statuses of a table or record and of its references, if all are as expected.",
     )
     check_out = strawberry_django.mutation(
-        _check_out, description="Check out a table or a record, with what it refers to; all or nothing."
+        _taking(operations.check_out),
+        description="Check out a table or a record, with what it refers to; all or nothing.",
     )
     take_over = strawberry_django.mutation(
-        _take_over,
+        _taking(operations.take_over),
         description="Check out, and end the check-outs in the way; those of others with take_over_editlock alone.",
     )
     check_in = strawberry_django.mutation(_check_in, description="End a check-out, and release all its locks.")

@@ -39,16 +39,11 @@ _IN_PROGRESS = "TransactionInProgressException"
 
 
 class ConditionFailed(Exception):
-    """The condition of a write does not hold.
+    """The condition of a write does not hold: ``item`` is the item as it is, None if there is none."""
 
-    ``item`` is the item as it is, None if there is none. ``is_first`` says whether no earlier attempt of this call
-    can have been the one that changed it.
-    """
-
-    def __init__(self, item: dict[str, Any] | None, *, is_first: bool) -> None:
+    def __init__(self, item: dict[str, Any] | None) -> None:
         super().__init__("The condition of a write does not hold")
         self.item = item
-        self.is_first = is_first
 
 
 class TransactionCancelled(Exception):
@@ -74,15 +69,14 @@ class Client:
         send = getattr(self.raw, operation)
         from botocore.exceptions import BotoCoreError, ClientError
 
-        until, is_first = time.monotonic() + timeout, True
+        until = time.monotonic() + timeout
         for number in itertools.count():
             try:
                 answer: dict[str, Any] = send(**arguments)
             except (BotoCoreError, ClientError) as error:
                 failure = _Failure(error)
                 if not failure.may_pass:
-                    raise failure.translated(self._name, is_first=is_first) from error
-                is_first = is_first and failure.is_not_done
+                    raise failure.translated(self._name) from error
                 pause = random.uniform(0, min(_FIRST_PAUSE * 2**number, _LONGEST_PAUSE))  # noqa: S311 - jitter
                 if time.monotonic() + pause >= until:
                     message = f"Store {self._name!r} did not answer within {timeout:.1f} s: {error}"
@@ -134,7 +128,7 @@ def _made(pid: int, options: DynamoOptions) -> Any:
     except ImportError as error:
         raise ImproperlyConfigured(NEEDS_BOTO3) from error
     limit = seconds(options.timeout, name="TIMEOUT")
-    # boto3's own retries are off: they do not say whether an earlier attempt may have been done.
+    # boto3's own retries are off: they do not end with the caller's time.
     config = Config(connect_timeout=limit, read_timeout=limit, retries={"total_max_attempts": 1})
     # A session of its own: the default one must not be used by several threads at once.
     try:
@@ -160,21 +154,16 @@ class _Failure:
         self._is_broken = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500
 
     @property
-    def is_not_done(self) -> bool:
-        """Whether the server certainly wrote nothing."""
-        return self.code in _NOT_DONE or bool(self.reasons)
-
-    @property
     def may_pass(self) -> bool:
         """Whether another attempt may succeed."""
         codes = {*self.reasons} - {"None"}
         passing = bool(codes) and codes <= _NOT_DONE
         return passing or self._is_lost or self._is_broken or self.code in _NOT_DONE or self.code == _IN_PROGRESS
 
-    def translated(self, store: str, *, is_first: bool) -> Exception:
+    def translated(self, store: str) -> Exception:
         """Return the error to raise."""
         if self.code == "ConditionalCheckFailedException":
-            return ConditionFailed(self._item, is_first=is_first)
+            return ConditionFailed(self._item)
         if self.reasons:
             return TransactionCancelled(self.reasons)
         if self.code == "IdempotentParameterMismatchException":

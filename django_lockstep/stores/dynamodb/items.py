@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django_lockstep.stores.conf import get_store
-from django_lockstep.stores.dynamodb.client import Client, ConditionFailed, TransactionCancelled
+from django_lockstep.stores.dynamodb.client import Client, TransactionCancelled
 from django_lockstep.stores.dynamodb.values import Encoded, decode, encode
 from django_lockstep.stores.dynamodb.writes import (
     RESERVED,
@@ -20,26 +20,24 @@ from django_lockstep.stores.dynamodb.writes import (
     Update,
     Write,
     new_version,
-    record_of,
     valid_transaction,
 )
-from django_lockstep.stores.errors import OutcomeUnknown, StoreUnavailable
+from django_lockstep.stores.errors import StoreUnavailable
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import valid_key
 
 PREFIX = "item#"
 """Before the key of an item in the table's key."""
 
-_OPERATIONS = {Put: "put_item", Update: "update_item"}
 _PARTS = {Put: "Put", Update: "Update", Delete: "Delete"}
 
 
 class DynamoItems:
     """The verbs of items: named sets of attributes with a version, written only under conditions.
 
-    Each write is one request, and one transaction is one ``TransactWriteItems``. A write whose condition does not hold
-    writes nothing and answers None or False. Bad keys, names, versions and values are a ``TypeError`` or ``ValueError``
-    before any call.
+    Each write is a ``TransactWriteItems``, also of one item: the server remembers its token, so that a request whose
+    answer was lost is not done twice. A write whose condition does not hold writes nothing and answers None or False.
+    Bad keys, names, versions and values are a ``TypeError`` or ``ValueError`` before any call.
     """
 
     name: str
@@ -74,8 +72,6 @@ class DynamoItems:
 
     def delete_if_unchanged(self, key: str, *, version: int) -> bool:
         """Delete the item if it still has this version."""
-        # As a transaction, whose token the server remembers: after an answer that was lost, no item would be left that
-        # says which call deleted it.
         return bool(self.transact([Delete(key, version)]))
 
     def transact(self, writes: Sequence[Write], *, guards: Sequence[Guard] = (), token: str | None = None) -> Outcome:
@@ -123,27 +119,8 @@ class DynamoItems:
         return Outcome(refused=tuple(number - len(guards) for number in refused))
 
     def _write(self, write: Put | Update) -> int | None:
-        token = str(uuid.uuid4())
-        request = _request(write, self.table, token)
-        request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
-        try:
-            self._client.call(_OPERATIONS[type(write)], timeout=CALL_TIMEOUT, **request)
-        except ConditionFailed as refusal:
-            if not self._was_done(write, token, refusal):
-                return None
-        return new_version(write, token)
-
-    def _was_done(self, write: Put | Update, token: str, refusal: ConditionFailed) -> bool:
-        """Whether an earlier attempt, whose answer was lost, has done the write; raise if that cannot be known."""
-        if refusal.is_first:
-            return False
-        item = refusal.item
-        if item is not None and item["record"]["S"] == record_of(write, token):
-            return True
-        if item is not None and write.version is not None and int(item["version"]["N"]) == write.version + 1:
-            # Another writer has written the version that would be ours.
-            return False
-        raise OutcomeUnknown(store=self.name)
+        outcome = self.transact([write])
+        return outcome.versions[0] if outcome else None
 
 
 def item_key(key: str) -> dict[str, Encoded]:
@@ -152,15 +129,15 @@ def item_key(key: str) -> dict[str, Encoded]:
 
 
 def _request(write: Write, table: str, token: str) -> dict[str, Any]:
-    """Return the request of the write's own operation, which is also its part of a transaction."""
+    """Return the write's part of a transaction."""
     request: dict[str, Any] = {"TableName": table, **_condition(write)}
-    own = {"version": encode(new_version(write, token)), "record": encode(record_of(write, token))}
+    version = {"version": encode(new_version(write, token))}
     if isinstance(write, Put):
-        request["Item"] = {**item_key(write.key), **own, **write.encoded}
+        request["Item"] = {**item_key(write.key), **version, **write.encoded}
         return request
     request["Key"] = item_key(write.key)
     if isinstance(write, Update):
-        _add_changes(request, {**own, **write.encoded}, write.remove)
+        _add_changes(request, {**version, **write.encoded}, write.remove)
     return request
 
 

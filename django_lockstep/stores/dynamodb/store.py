@@ -13,8 +13,6 @@ from django_lockstep.stores.errors import StoreRefused, StoreUnavailable
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.waiting import pauses
 
-__all__ = ["DynamoStore"]
-
 _IAM_ACTIONS = ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Scan", "UpdateItem")
 """What the store needs; a transaction needs the actions of its parts."""
 _IAM_ACTIONS_OF_CREATE = ("CreateTable", "DescribeTable")

@@ -10,21 +10,7 @@ from typing import Any, Protocol
 from django_lockstep.stores.dynamodb.values import LARGEST, Encoded, encode_attributes, valid_name
 from django_lockstep.stores.terms import valid_key
 
-__all__ = [
-    "RESERVED",
-    "Delete",
-    "Guard",
-    "Item",
-    "Outcome",
-    "Put",
-    "Update",
-    "Write",
-    "new_version",
-    "record_of",
-    "valid_transaction",
-]
-
-RESERVED = ("pk", "version", "record")
+RESERVED = ("pk", "version")
 """Names of attributes that the store itself writes."""
 _MOST_WRITES = 100
 """Writes and guards of one transaction; DynamoDB's limit."""
@@ -139,16 +125,7 @@ def new_version(write: Write, token: str) -> int | None:
         return None
     if write.version is not None:
         return write.version + 1
-    return int.from_bytes(_hash(write, token)[:6]) + 1
-
-
-def record_of(write: Write, token: str) -> str:
-    """Return the mark by which the write is recognised on its item, after an answer that was lost."""
-    return _hash(write, token).hex()[:32]
-
-
-def _hash(write: Write, token: str) -> bytes:
-    return hashlib.sha256(f"{token}\0{write.key}".encode()).digest()
+    return int.from_bytes(hashlib.sha256(f"{token}\0{write.key}".encode()).digest()[:6]) + 1
 
 
 def _valid_version(version: int) -> None:

@@ -11,13 +11,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from tests.django_lockstep.admin.browsing import change, fill, text_of, url
+from tests.django_lockstep.admin.test_lists import LIST, act
 from tests.django_lockstep.admin.urls import PosterAdmin, SeatAdmin
 from tests.support.sessions import Session
 from tests.testapps.shop.models import Order, Seat, UuidSeat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
 
-LIST = "/admin/shop/seat/"
 PERHAPS = "Perhaps it was deleted?"
 
 
@@ -51,11 +51,6 @@ def hide(seat: Seat, user: Any) -> None:
     """Let somebody give the seat to another department."""
     change(Seat, seat.pk, row="B", guest="Mallory")
     log(user, seat)
-
-
-def act(client: Client, page: Any, action: str, *seats: Seat) -> Any:
-    chosen: dict[str, Any] = {"action": action, "index": "0", "_selected_action": [str(seat.pk) for seat in seats]}
-    return client.post(LIST, fill(page, **chosen))
 
 
 def assert_nothing_is_told(response: Any) -> None:

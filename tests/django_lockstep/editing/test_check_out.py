@@ -10,7 +10,7 @@ from django.contrib.auth.models import AnonymousUser
 
 from django_lockstep.editing import EditLockLost, check_in, check_out, extend, plans, status_of, take_over
 from django_lockstep.editing.errors import NotTheEditor, TakeOverNotAllowed, UnknownRecord, UnknownTable, WrongToken
-from django_lockstep.editing.models import CheckOut, EditLock
+from django_lockstep.editing.models import CheckOut
 from tests.django_lockstep.editing.people import expire, held, table
 from tests.testapps.press.models import Article, Author, Review, Tag
 
@@ -25,20 +25,14 @@ def test_a_table_is_taken_with_the_table_it_refers_to(ada: Any) -> None:
     assert held() == {("press.article", "editing", "ada"), ("press.author", "locked", "ada")}
 
 
-def test_a_lock_says_who_caused_it(ada: Any) -> None:
-    result = check_out(Article, ada, note="new spelling")
-    lock = EditLock.objects.get(model="press.author")
-    assert (lock.check_out.editor, lock.locked_by, lock.check_out.note) == (ada, "press.article", "new spelling")
-    assert (lock.check_out.since, lock.check_out.expires_at) == (result.since, result.expires_at)
-
-
 def test_the_table_that_is_referred_to_is_refused_to_others(ada: Any, bob: Any) -> None:
-    granted = check_out(Article, ada)
+    granted = check_out(Article, ada, note="new spelling")
     refused = check_out(Author, bob)
     assert (refused.lock_result, refused.current_status, refused.token) == (False, "locked", None)
     assert (refused.holder, refused.since, refused.expires_at) == ("ada", granted.since, granted.expires_at)
     (hold,) = refused.must_end
-    assert (hold.locked_by, hold.editor, hold.holds) == ("press.article", "ada", (table("press.author", "locked"),))
+    assert (hold.locked_by, hold.editor, hold.note) == ("press.article", "ada", "new spelling")
+    assert hold.holds == (table("press.author", "locked"),)
 
 
 def test_a_table_that_refers_to_it_too_is_refused_and_stays_normal(ada: Any, bob: Any) -> None:
@@ -166,14 +160,8 @@ def test_taking_over_ends_what_is_in_the_way(ada: Any, bob: Any, chief: Any) -> 
     with pytest.raises(EditLockLost) as caught:
         check_in(Article, ada, token=lost.token)
     assert (caught.value.how, caught.value.by) == ("taken over", "chief")
-
-
-def test_taking_over_is_logged(ada: Any, chief: Any) -> None:
-    check_out(Article, ada)
-    take_over(Article, chief)
     ended = CheckOut.objects.get(editor=ada)
-    assert (ended.ended_by, ended.ended_how) == (chief, "taken over")
-    assert ended.ended_at is not None
+    assert (ended.ended_by, ended.ended_how, ended.ended_at is None) == (chief, "taken over", False)
 
 
 def test_taking_over_needs_the_permission(ada: Any, bob: Any) -> None:
@@ -182,10 +170,7 @@ def test_taking_over_needs_the_permission(ada: Any, bob: Any) -> None:
     with pytest.raises(TakeOverNotAllowed, match=r"lockstep_editing\.take_over_editlock"):
         take_over(Article, bob)
     assert held() == before
-
-
-def test_what_is_free_needs_no_permission(bob: Any) -> None:
-    assert take_over(Article, bob).lock_result
+    assert take_over(Tag, bob).lock_result, "what is free needs none"
 
 
 # Wrong use.

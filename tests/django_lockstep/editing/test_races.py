@@ -20,7 +20,8 @@ from django_lockstep.editing import (
     writing,
 )
 from django_lockstep.editing.errors import ReferencesChanged
-from django_lockstep.editing.expected_status import StatusTransition, transition
+from django_lockstep.editing.expected_status import transition
+from django_lockstep.editing.results import StatusTransition
 from django_lockstep.editing.targets import target_of
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.editing.people import expire, held

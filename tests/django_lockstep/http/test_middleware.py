@@ -21,7 +21,6 @@ from django_lockstep.locking import (
     SerializationFailure,
     StaleVersionError,
 )
-from tests.support.sessions import query
 
 ERRORS: dict[str, Exception] = {
     "stale": StaleVersionError(expected=1, found=2),
@@ -98,15 +97,6 @@ def test_the_page_escapes_what_it_tells() -> None:
     assert "&lt;script&gt;" in page
 
 
-def test_a_drivers_error_counts_as_what_it_means() -> None:
-    error, cause = OperationalError("x"), Exception()
-    vars(cause)["sqlstate"] = "40001"
-    error.__cause__ = cause
-    problem = problem_of(error)
-    assert problem is not None
-    assert problem.status == 503
-
-
 def test_an_error_may_name_its_status() -> None:
     class Held(ConcurrencyError):
         """Somebody else has it."""
@@ -137,6 +127,7 @@ def raised(error: Exception, cause: Exception | None = None) -> Any:
         raised(OperationalError(), psycopg.errors.CannotConnectNow()),
         raised(OperationalError(), psycopg.errors.QueryCanceled()),
         raised(OperationalError(), psycopg.errors.IdleInTransactionSessionTimeout()),
+        raised(OperationalError(), psycopg.errors.SerializationFailure()),
         OperationalError(2006, "Server has gone away"),
     ],
     ids=repr,
@@ -166,10 +157,3 @@ def test_a_table_that_sqlite_does_not_have_is_no_outage() -> None:
     with pytest.raises(sqlite3.OperationalError) as missing, sqlite3.connect(":memory:") as file:
         file.execute("SELECT 1 FROM nothing")
     assert not is_outage(raised(OperationalError(*missing.value.args), missing.value))
-
-
-@pytest.mark.django_db
-def test_a_statement_that_the_server_cancelled_is_an_outage() -> None:
-    with pytest.raises(OperationalError) as cancelled:
-        query("SET LOCAL statement_timeout = 1; SELECT pg_sleep(60)")
-    assert is_outage(cancelled.value)

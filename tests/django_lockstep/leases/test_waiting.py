@@ -63,12 +63,15 @@ def test_waiters_get_it_in_the_order_of_asking(
         wait_as_processes(monkeypatch)
     count = queued if processes == "several" else waiting_here
     release = hold()
-    answers = []
-    for number in range(4):
-        answers.append(open_session().start(Lease.objects.acquire, "k", 60, wait=20))
-        until(lambda expected=number + 1: count() == expected, "the waiter")  # type: ignore[misc]
+    waiters, answers = [open_session() for _ in range(4)], []
+    for number, waiter in enumerate(waiters, start=1):
+        answers.append(waiter.start(Lease.objects.acquire, "k", 60, wait=20))
+        until(lambda expected=number: count() == expected, "the waiter")  # type: ignore[misc]
     if processes == "one":
+        # Otherwise as many waiters as a pooler has sessions would leave none to the holder.
         until(lambda: queued() == 1, "the first of the line")
+        idle = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle' AND pid = ANY(%s)"
+        assert query(idle, [waiter.pid for waiter in waiters[1:]]) == 3
     tokens = []
     for answer in answers:
         release()
@@ -78,25 +81,6 @@ def test_waiters_get_it_in_the_order_of_asking(
         release = handle.release
     assert tokens == sorted(tokens)
     assert waiting_here() == 0
-
-
-def test_of_one_process_only_the_first_takes_a_session(open_session: Callable[[], Session]) -> None:
-    """Otherwise as many waiters as a pooler has sessions would leave none to the holder."""
-    release = hold()
-    waiters = [open_session() for _ in range(3)]
-    answers = []
-    for number, waiter in enumerate(waiters):
-        answers.append(waiter.start(Lease.objects.acquire, "k", 60, wait=20))
-        until(lambda expected=number + 1: waiting_here() == expected, "the waiter")  # type: ignore[misc]
-    until(lambda: queued() == 1, "the first of the line")
-    pids = [waiter.pid for waiter in waiters[1:]]
-    idle = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle' AND pid = ANY(%s)"
-    assert query(idle, pids) == 2
-    for answer in answers:
-        release()
-        handle = answer.result(20)
-        assert handle is not None
-        release = handle.release
 
 
 def test_it_does_not_wait_for_the_holders_of_other_leases(open_session: Callable[[], Session], settings: Any) -> None:

@@ -240,23 +240,23 @@ def waiting(pid: int, *blockers: int | Session, lock: str = "", **values: Any) -
     return Wait(waiter=session(pid), blockers=sessions, lock=lock or str(pid), **lock_values)
 
 
-def test_a_circle_is_shown_once() -> None:
-    roots = trees([waiting(1, 2), waiting(2, 1), waiting(3, 1)])
-    assert shape(roots) == [("1", 2, [("2", 2, []), ("3", 0, [])])]
+@pytest.mark.parametrize(
+    ("waits", "roots"),
+    [
+        ([waiting(1, 2), waiting(2, 1), waiting(3, 1)], [("1", 2, [("2", 2, []), ("3", 0, [])])]),
+        ([waiting(3, 2, 1), waiting(2, 1)], [("1", 2, [("3", 0, []), ("2", 1, [])])]),
+        ([waiting(2, 1, lock="t"), waiting(3, 2, lock="t")], [("1", 2, [("2", 1, [("3", 0, [])])])]),
+    ],
+    ids=["a circle is shown once", "the place nearest to a root", "in a queue behind its head"],
+)
+def test_each_has_one_place(waits: list[Wait], roots: list[Any]) -> None:
+    assert shape(trees(waits)) == roots
 
 
 def test_who_waits_for_two_is_shown_once_and_counted_twice() -> None:
     roots = trees([waiting(3, 1, 2), waiting(4, 2)])
     assert shape(roots) == [("2", 2, [("3", 0, []), ("4", 0, [])]), ("1", 1, [])]
     assert [session.pid for session in roots[0].children[0].more_blockers] == [1]
-
-
-def test_the_place_is_the_one_nearest_to_a_root() -> None:
-    assert shape(trees([waiting(3, 2, 1), waiting(2, 1)])) == [("1", 2, [("3", 0, []), ("2", 1, [])])]
-
-
-def test_a_session_that_waits_only_in_the_queue_stays_behind_its_head() -> None:
-    assert shape(trees([waiting(2, 1, lock="t"), waiting(3, 2, lock="t")])) == [("1", 2, [("2", 1, [("3", 0, [])])])]
 
 
 # Words
@@ -352,22 +352,20 @@ def test_waiters_stand_to_the_right_of_who_holds_them_up_each_in_a_row() -> None
     assert (graph.width, graph.height) == (graph.boxes[2].x + BOX_WIDTH, graph.boxes[-1].y + BOX_HEIGHT)
 
 
-def test_one_that_waits_for_two_has_one_box_and_two_lines() -> None:
-    graph = waits_graph([waiting(3, 1, 2)])
-
-    assert len(graph.boxes) == 3
-    assert len(graph.lines) == 2
-
-
-def test_a_cycle_is_drawn() -> None:
-    graph = waits_graph([waiting(1, 2), waiting(2, 1)])
-
-    assert len(graph.boxes) == len(graph.lines) == 2
-    assert [box.kind for box in graph.boxes] == ["waiting", "waiting"]
-
-
-def test_nothing_is_drawn_where_nobody_waits() -> None:
-    assert waits_graph([]) == Graph(boxes=(), lines=())
+@pytest.mark.parametrize(
+    ("waits", "kinds", "paths"),
+    [
+        ([], [], 0),
+        ([waiting(3, 1, 2)], ["active", "waiting", "active"], 2),
+        ([waiting(1, 2), waiting(2, 1)], ["waiting", "waiting"], 2),
+    ],
+    ids=["nothing", "one that waits for two", "a cycle"],
+)
+def test_a_session_has_one_box_and_a_line_for_each_that_it_waits_for(
+    waits: list[Wait], kinds: list[str], paths: int
+) -> None:
+    graph = waits_graph(waits)
+    assert ([box.kind for box in graph.boxes], len(graph.lines)) == (kinds, paths)
 
 
 @pytest.mark.parametrize("name", ["a\nb", "x" * 100, "<b>&"])

@@ -14,7 +14,7 @@ from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, ass
 from django_lockstep.leases.testing import steal
 from django_lockstep.stores import LeaseStore
 from tests.django_lockstep.stores.test_lease_verbs import holder_in
-from tests.support.sessions import Session, until
+from tests.support.sessions import until
 
 
 def run(*arguments: str) -> str:
@@ -52,16 +52,6 @@ def test_async_blocks_do_too(store: LeaseStore) -> None:
     assert store.get("k") is None
 
 
-def test_a_waiting_block_gets_it(store: LeaseStore, other: Session) -> None:
-    @exclusive("{name}", 60, store="tested", wait=20)
-    def job(name: str) -> str:
-        return name
-
-    with lease("k", 60, store="tested"):
-        waiting = other.start(job, "k")
-    assert waiting.result(20) == "k"
-
-
 def test_a_held_function_is_skipped(store: LeaseStore, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="lockstep.leases")
 
@@ -73,15 +63,6 @@ def test_a_held_function_is_skipped(store: LeaseStore, caplog: pytest.LogCapture
         assert job() is None
     assert "Skipped: Lease 'k' has been held by" in caplog.text
     assert job() is True
-
-
-def test_a_refresh_never_shortens(store: LeaseStore, expire: Callable[[str], None]) -> None:
-    with lease("k", 60, store="tested") as handle:
-        handle.refresh(600)
-        handle.refresh(1)
-        holder = holder_in(store)
-        assert holder.remaining > 590
-        assert handle.remaining > 590
 
 
 def test_a_stolen_lease_is_lost(store: LeaseStore, expire: Callable[[str], None]) -> None:

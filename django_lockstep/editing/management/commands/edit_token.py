@@ -3,7 +3,7 @@
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from django_lockstep.editing.conf import api_token_age
+from django_lockstep.editing.conf import duration
 from django_lockstep.editing.tokens import issue
 
 
@@ -21,5 +21,5 @@ class Command(BaseCommand):
         user = model._default_manager.filter(**{model.USERNAME_FIELD: options["username"]}, is_active=True).first()
         if user is None:
             raise CommandError(f"There is no active user {options['username']!r}.")
-        self.stderr.write(f"Valid for {api_token_age()}, and only until the password changes.")
+        self.stderr.write(f"Valid for {duration('LOCKSTEP_EDIT_API_TOKEN_AGE')}, and only until the password changes.")
         self.stdout.write(issue(user))
