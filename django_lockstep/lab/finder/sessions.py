@@ -115,8 +115,7 @@ class Progress:
         """Show what has changed, and then how far it has come."""
         for finding in changed:
             if finding.verdict == "confirmed":
-                candidate = self._findings.candidates[finding.candidate]
-                self._write(f"{self._erase}{in_a_line(candidate, finding)}\n")
+                self._write(f"{self._erase}{in_a_line(finding)}\n")
         if self._erase:
             # A line as wide as the terminal wraps, and could not be erased by a carriage return.
             self._write(f"{self._erase}{self._line()[: shutil.get_terminal_size().columns - 1]}")
@@ -126,7 +125,7 @@ class Progress:
         self._write(self._erase)
 
     def _line(self) -> str:
-        findings = [finding for _, finding in self._findings.pairs()]
+        findings = self._findings.in_order()
         number = sum(finding.verdict != "not decided" for finding in findings)
         confirmed = sum(finding.verdict == "confirmed" for finding in findings)
         spent = max((finding.spent for finding in findings), default=0.0)

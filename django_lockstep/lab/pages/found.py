@@ -55,7 +55,7 @@ def found_report(request: HttpRequest, form: str) -> HttpResponse:
 @for_lab_users
 def found_file(request: HttpRequest, candidate: str, form: str) -> HttpResponse:
     """Return the drawing of a race that was confirmed, or its test, as a file."""
-    findings = {entry.candidate.id: entry.finding for entry in _report_or_404().entries}
+    findings = {finding.candidate.id: finding for finding in _report_or_404().findings}
     if candidate not in findings or form not in ("svg", "py"):
         raise Http404(f"There is no candidate {candidate!r} as {form!r}")
     finding = findings[candidate]

@@ -161,13 +161,13 @@ class Confirmation:
 
     def close(self) -> None:
         """Report the candidates that no fork was made for."""
-        before = {finding.candidate for _, finding in self._findings.pairs() if finding.verdict == "not decided"}
+        before = {it.candidate.id for it in self._findings.in_order() if it.verdict == "not decided"}
         for candidate in self._candidates:
             if candidate.id not in {*self._attempts, *before}:
                 failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
                 message = next((f"its test failed before it came to it: {text}" for text in failed if text), "")
                 reason = _obstacle(candidate) or message or (TIME_OVER if self._is_over else NOT_REACHED)
-                self._add(Finding(candidate=candidate.id, verdict="not tried", reason=reason))
+                self._add(Finding(candidate=candidate, verdict="not tried", reason=reason))
 
     # Which candidates
 
@@ -336,9 +336,9 @@ class Confirmation:
         """Return the subjects of these candidates, and what is confirmed of their units: that is no other one's."""
         units = {attempts.candidate.unit for attempts in open_attempts}
         taken = {subject_of(attempts.candidate) for attempts in open_attempts}
-        for candidate, finding in self._findings.pairs():
-            if finding.verdict == "confirmed" and candidate.unit in units:
-                taken |= subjects_taken(candidate, finding.differences)
+        for finding in self._findings.in_order():
+            if finding.verdict == "confirmed" and finding.candidate.unit in units:
+                taken |= subjects_taken(finding.candidate, finding.differences)
         return taken
 
     def _masked(self, message: str) -> str:
@@ -356,7 +356,7 @@ class Confirmation:
             if attempts.is_news or not attempts.confirmed:
                 # Until the test's end there may be more to try.
                 finding = attempts.finding(place, is_left=True)
-                self._add(with_test_file(attempts.candidate, finding, self._places))
+                self._add(with_test_file(finding, self._places))
             attempts.is_news = False
 
     def _add(self, finding: Finding) -> None:

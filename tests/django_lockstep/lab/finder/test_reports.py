@@ -17,7 +17,7 @@ from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RecordingWriter, Site
 from django_lockstep.lab.finder.report.files import require_report, write_reports
-from django_lockstep.lab.finder.report.races import Report, Suppression, entries_of, read_suppressions, report_on
+from django_lockstep.lab.finder.report.races import Report, Suppression, read_suppressions, report_on, suppress
 from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, site, unit
 from tests.django_lockstep.lab.finder.test_findings import candidate as made_up
 from tests.django_lockstep.lab.finder.test_findings import confirmed as of_schedule
@@ -74,15 +74,15 @@ def confirmed(name: str = "a1", **fields: Any) -> Finding:
         "drawing": svg(RUN, ident=name, styled=False),
         "test_file": "test_sell_does_not_race = raced(test_office.test_sell)\n",
     }
-    return replace(of_schedule(name), **{**shown, **fields})
+    return of_schedule(name, **{"candidate": candidate(name), "fault": "box/office.py:4", **shown, **fields})
 
 
 ACCEPTED = [Suppression(site="b2", reason="one cashier only")]
-PAIRS = [
-    (candidate("b2", unit="POST refund/"), confirmed("b2")),
-    (candidate("a1"), confirmed("a1")),
-    (candidate("c3"), Finding(candidate="c3", verdict="not confirmed", reason="4 schedules leave what serial ones do")),
-    (candidate("d4", kind="lock-order"), Finding(candidate="d4", verdict="not tried", reason="the time was over")),
+FINDINGS = [
+    confirmed("b2", candidate=candidate("b2", unit="POST refund/")),
+    confirmed("a1"),
+    Finding(candidate=candidate("c3"), verdict="not confirmed", reason="4 schedules leave what serial ones do"),
+    Finding(candidate=candidate("d4", kind="lock-order"), verdict="not tried", reason="the time was over"),
 ]
 
 
@@ -95,7 +95,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def report(root: Path) -> Report:
-    return Report(root=root, summary="4 candidates", notes=(), tried=True, entries=entries_of(PAIRS, ACCEPTED))
+    return Report(root=root, summary="4 candidates", notes=(), tried=True, findings=suppress(FINDINGS, ACCEPTED))
 
 
 def written(report: Report, ending: str) -> str:
@@ -162,8 +162,8 @@ def test_a_test_case_fails_for_each_confirmed_one(report: Report) -> None:
 
 
 def test_what_is_not_decided_has_not_passed(root: Path) -> None:
-    pair = candidate("c3"), Finding(candidate="c3", verdict="not decided", reason="more is left")
-    report = Report(root=root, summary="", notes=(), tried=True, entries=entries_of([pair], []))
+    finding = Finding(candidate=candidate("c3"), verdict="not decided", reason="more is left")
+    report = Report(root=root, summary="", notes=(), tried=True, findings=(finding,))
 
     assert "0 races; 1 candidate: 0 confirmed, 1 not decided, 0 not confirmed" in written(report, ".txt")
     (root / "report.txt").unlink()
@@ -241,14 +241,15 @@ def test_what_comes_from_outside_is_escaped(report: Report) -> None:
                      witnesses=(Witness(test=poison, number=0),))  # fmt: skip
     names = ("reason", "pairing", "schedule", "consequence", "remedy", "test_file")
     finding = confirmed(
+        candidate=evil,
         **dict.fromkeys(names, poison),
         differences=(poison,),
         timeline=timeline(run),
         drawing=svg(run, ident="a", styled=False),
     )
     suppressed = [Suppression(site="a1", reason=poison)]
-    entries = entries_of([(evil, finding)], suppressed)
-    page = Page(written(replace(report, notes=(poison,), summary=poison, entries=entries), ".html"))
+    shown = suppress([finding], suppressed)
+    page = Page(written(replace(report, notes=(poison,), summary=poison, findings=shown), ".html"))
 
     assert "b" not in page.tags
     assert "onclick" not in {name for name, _ in page.attributes}
@@ -275,16 +276,16 @@ def recording(root: Path) -> Path:
 def test_what_has_no_finding_yet_is_not_tried(recording: Path, root: Path) -> None:
     store = Findings.on(recording)
     report = report_on(store, [], root=root)
-    (entry,) = report.entries
+    (finding,) = report.findings
 
-    assert (entry.status, entry.finding.reason) == ("not tried", "nothing was tried yet")
+    assert (finding.status, finding.reason) == ("not tried", "nothing was tried yet")
     assert "1. read-modify-write" in written(report, ".txt")
     assert "No note\n1 candidate in 1 unit of work that write, from 1 test" in written(report, ".txt")
 
-    store.add(confirmed(entry.candidate.id))
+    store.add(confirmed(candidate=finding.candidate))
 
-    assert report_on(Findings.on(recording), [], root=root).entries[0].status == "confirmed"
-    assert report_on(store, [], root=root, tried=False).entries[0].status == "not tried"
+    assert report_on(Findings.on(recording), [], root=root).findings[0].status == "confirmed"
+    assert report_on(store, [], root=root, tried=False).findings[0].status == "not tried"
 
 
 @pytest.mark.parametrize(
@@ -368,7 +369,7 @@ def test_which_candidates_it_covers(site: str, covers: bool) -> None:
 def test_a_baseline_accepts_what_an_earlier_report_confirmed(tmp_path: Path) -> None:
     candidates = findings(tmp_path, "a1", "b2")
     candidates.add(confirmed("a1"))
-    candidates.add(Finding(candidate="b2", verdict="not confirmed", reason="no"))
+    candidates.add(Finding(candidate=candidate("b2"), verdict="not confirmed", reason="no"))
     assert report_on(candidates, [], root=tmp_path).exit_status == 1
     write_reports(report_on(candidates, [], root=tmp_path), tmp_path / "races.json", None)
 

@@ -117,7 +117,10 @@ def shown(tmp_path: Path, *, is_terminal: bool) -> list[str]:
     store, texts = findings(tmp_path, "a", "b", "c"), list[str]()
     progress = Progress(store, texts.append, budget=300, is_terminal=is_terminal)
     progress.update([])
-    for finding in (Finding(candidate="a", verdict="not tried", reason="no time"), confirmed("b", spent=12.4)):
+    for finding in (
+        Finding(candidate=candidate("a"), verdict="not tried", reason="no time"),
+        confirmed("b", spent=12.4),
+    ):
         store.add(finding)
         progress.update([finding])
     progress.close()
