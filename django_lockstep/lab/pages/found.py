@@ -19,7 +19,7 @@ from django_lockstep.lab.explorer.render.drawing.svg import with_style
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.report.files import page_context, render_report
-from django_lockstep.lab.finder.report.races import Report, read_suppressions, report_on
+from django_lockstep.lab.finder.report.races import Report, read_suppressions
 from django_lockstep.lab.pages.views import attachment, file_name, for_lab_users
 
 __all__ = ["found_file", "found_races", "found_report"]
@@ -84,7 +84,7 @@ def _current_report() -> Report | None:
 @functools.lru_cache(maxsize=1)  # candidates are derived in seconds where a project is large
 def _report(path: Path, recorded: int, tried: int) -> Report:
     root = Path.cwd()
-    return report_on(Findings.on(path), read_suppressions(root), root=root)
+    return Report(Findings.on(path), read_suppressions(root), root=root)
 
 
 def _changed(path: Path) -> int:

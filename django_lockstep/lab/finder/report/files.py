@@ -72,7 +72,7 @@ def as_json(report: Report) -> str:
         }
         for race in report.races()
     ]
-    data = {"summary": report.summary, "notes": report.notes, "counts": report.counts(), "races": races}
+    data = {"summary": report.store.summary, "notes": report.store.notes, "counts": report.counts(), "races": races}
     return json.dumps({**data, "candidates": list(map(_fields, report.findings))}, indent=2)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from django_lockstep.lab.finder.consequences import consequence_sentence
@@ -22,10 +22,7 @@ __all__ = [
     "STATUSES",
     "Race",
     "Report",
-    "Suppression",
     "read_suppressions",
-    "report_on",
-    "suppress",
 ]
 
 MOST_UNITS = 4
@@ -70,23 +67,32 @@ class Race:
         return tuple(dict.fromkeys(test for finding in self.findings for test in finding.candidate.tests))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All that is known about a recording."""
+    """All that is known about a recording: each candidate with what became of it."""
 
-    root: Path
-    """The project's folder."""
-    summary: str
-    """How many candidates there are, from how much."""
-    notes: tuple[str, ...]
-    """What could not be recorded."""
-    tried: bool
-    """Whether something was tried; otherwise the candidates are only listed."""
-    findings: tuple[Finding, ...]
-    is_empty: bool = False
-    """Whether nothing was recorded."""
-    models: Mapping[str, str] = field(default_factory=dict)
-    """Labels of models, by table."""
+    def __init__(self, store: Findings, suppressions: Mapping[str, str], *, root: Path, tried: bool = True) -> None:
+        """``root`` is the project's folder, ``suppressions`` as of `read_suppressions`.
+
+        Without ``tried`` it is as if no candidate had been tried.
+        """
+        known = store.in_order() if tried else []
+        names = {finding.candidate.id for finding in known}
+        rest = [
+            Finding(candidate=candidate, verdict="not tried", reason="nothing was tried yet")
+            for name, candidate in store.candidates.items()
+            if name not in names
+        ]
+        findings = [
+            replace(finding, suppressed=_suppression(finding.candidate, suppressions))
+            if finding.verdict == _CONFIRMED
+            else finding
+            for finding in [*known, *rest]
+        ]
+        self.root = root
+        self.store = store
+        self.tried = bool(known)
+        """Whether something was tried; otherwise the candidates are only listed."""
+        self.findings = sorted(findings, key=lambda finding: STATUSES.index(finding.status))
 
     def counts(self) -> dict[str, int]:
         """Return how many have each status; suppressed and undecided ones only if there are some."""
@@ -109,7 +115,7 @@ class Report:
         for worst, *others in groups.values():
             # Beyond a limit, equal rows are not what is wrong.
             kind = "" if worst.against == LOWER_LIMIT else worst.candidate.kind
-            title = consequence_sentence(worst.differences, kind=kind, models=self.models)
+            title = consequence_sentence(worst.differences, kind=kind, models=self.store.models)
             races.append(Race(title=title, findings=(worst, *others)))
         return tuple(races)
 
@@ -133,13 +139,13 @@ class Report:
     def is_untried(self) -> bool:
         """Whether nothing was recorded, or a search has tried none of the candidates."""
         verdicts = {finding.verdict for finding in self.findings}
-        return self.is_empty or (self.tried and verdicts == {"not tried"})
+        return self.store.is_empty or (self.tried and verdicts == {"not tried"})
 
     @property
     def obstacle(self) -> str:
         """What was not looked at, in a line; empty if a further search of these candidates finds no more."""
-        if self.is_empty:
-            return " ".join(["NOTHING WAS LOOKED AT: nothing that a test writes was recorded.", *self.notes])
+        if self.store.is_empty:
+            return " ".join(["NOTHING WAS LOOKED AT: nothing that a test writes was recorded.", *self.store.notes])
         candidates = counted(len(self.findings), "candidate")
         if self.is_untried:
             ((reason, _),) = Counter(finding.reason for finding in self.findings).most_common(1)
@@ -168,54 +174,18 @@ def _reasons(finding: Finding) -> Iterable[str]:
     ]
 
 
-def report_on(findings: Findings, suppressed: Sequence[Suppression], *, root: Path, tried: bool = True) -> Report:
-    """Return the report on all candidates; without ``tried``, as if none of them had been tried."""
-    known = findings.in_order() if tried else []
-    names = {finding.candidate.id for finding in known}
-    rest = [
-        Finding(candidate=candidate, verdict="not tried", reason="nothing was tried yet")
-        for name, candidate in findings.candidates.items()
-        if name not in names
-    ]
-    return Report(
-        root=root,
-        summary=findings.summary,
-        notes=findings.notes,
-        tried=bool(known),
-        findings=suppress([*known, *rest], suppressed),
-        is_empty=findings.is_empty,
-        models=findings.models,
-    )
+def _suppression(candidate: Candidate, suppressions: Mapping[str, str]) -> str:
+    site = candidate.write.site
+    places = [candidate.id, *([site.path, f"{site.path} {site.function}"] if site else [])]
+    return next((suppressions[place] for place in places if place in suppressions), "")
 
 
-def suppress(findings: Iterable[Finding], suppressed: Sequence[Suppression]) -> tuple[Finding, ...]:
-    """Return the findings with the reasons for which confirmed ones are accepted, these behind the other confirmed."""
-    changed = []
-    for finding in findings:
-        reasons = (entry.reason for entry in suppressed if entry.covers(finding.candidate))
-        changed.append(replace(finding, suppressed=next(reasons, "") if finding.verdict == _CONFIRMED else ""))
-    return tuple(sorted(changed, key=lambda finding: STATUSES.index(finding.status)))
+def read_suppressions(root: Path, baseline: Path | None = None) -> dict[str, str]:
+    """Return why races are accepted, by ``[[tool.lockstep.races]]`` in the project's pyproject.toml, or a ``baseline``.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suppression:
-    """A write site whose races are accepted: of ``[[tool.lockstep.races]]`` in the project's pyproject.toml."""
-
-    site: str
-    """The path of the file that writes, with the function after a space; or a candidate's id."""
-    reason: str
-
-    def covers(self, candidate: Candidate) -> bool:
-        """Whether the candidate writes there."""
-        site = candidate.write.site
-        places = {candidate.id} | ({site.path, f"{site.path} {site.function}"} if site else set())
-        return self.site in places
-
-
-def read_suppressions(root: Path, baseline: Path | None = None) -> list[Suppression]:
-    """Return the suppressions of the project in this folder, and the races that an earlier report has confirmed.
-
-    Raises `FinderError` without site or reason, and if ``baseline`` is no report in JSON; ``OSError`` without it.
+    Keys are the path of the file that writes, that with the function after a space, or a candidate's id, as of all that
+    an earlier report has confirmed. Raises `FinderError` without site or reason, and if ``baseline`` is no report in
+    JSON; ``OSError`` without it.
     """
     path = root / "pyproject.toml"
     settings = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
@@ -228,14 +198,14 @@ def read_suppressions(root: Path, baseline: Path | None = None) -> list[Suppress
             raise FinderError(
                 f"an entry of tool.lockstep.races in pyproject.toml must have site and reason, not {entry!r}"
             )
-    earlier = _confirmed_in(baseline) if baseline is not None else []
-    return [*(Suppression(**entry) for entry in entries), *earlier]
+    earlier = _confirmed_in(baseline) if baseline is not None else {}
+    return {**earlier, **{entry["site"]: entry["reason"] for entry in entries}}
 
 
-def _confirmed_in(baseline: Path) -> list[Suppression]:
+def _confirmed_in(baseline: Path) -> dict[str, str]:
     try:
         candidates = json.loads(baseline.read_text("utf-8"))["candidates"]
         names = [candidate["id"] for candidate in candidates if candidate["verdict"] == "confirmed"]
     except (ValueError, KeyError, TypeError) as error:
         raise FinderError(f"{baseline} is no report in JSON, as a report named .json is") from error
-    return [Suppression(site=name, reason=f"in the baseline {baseline.name}") for name in names]
+    return dict.fromkeys(names, f"in the baseline {baseline.name}")

@@ -17,19 +17,19 @@ __all__ = ["as_text", "full_text", "in_a_line", "list_candidates", "summary_of"]
 def full_text(report: Report) -> str:
     """Return counts and notes, and what became of the candidates; if none was tried, only these."""
     if report.tried:
-        return f"{report.summary}\n{as_text(report)}"
+        return f"{report.store.summary}\n{as_text(report)}"
     return f"{summary_of(report)}\n{list_candidates(report)}"
 
 
 def summary_of(report: Report) -> str:
     """Return how many candidates there are, with what could not be recorded."""
-    return "\n".join([*report.notes, report.summary])
+    return "\n".join([*report.store.notes, report.store.summary])
 
 
 def list_candidates(report: Report) -> str:
     """Return the candidates, the worst first, as nothing has been tried yet; or why there can be none."""
     lines = (line for number, it in enumerate(report.findings, 1) for line in _lines(number, it.candidate))
-    return report.obstacle if report.is_empty else "\n".join(lines)
+    return report.obstacle if report.store.is_empty else "\n".join(lines)
 
 
 def _lines(number: int, candidate: Candidate) -> Iterator[str]:
@@ -48,7 +48,7 @@ def as_text(report: Report) -> str:
     `Report.obstacle`.
     """
     races = report.races()
-    lines = [*report.notes]
+    lines = [*report.store.notes]
     for number, race in enumerate(races, 1):
         lines += _paragraph(number, race)
     for verdict, reasons in report.rest().items():

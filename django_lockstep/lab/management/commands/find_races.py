@@ -31,7 +31,7 @@ from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.report.files import require_report, write_reports
-from django_lockstep.lab.finder.report.races import NOT_DECIDED, NOTHING_TRIED, Report, read_suppressions, report_on
+from django_lockstep.lab.finder.report.races import NOT_DECIDED, NOTHING_TRIED, Report, read_suppressions
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
 from django_lockstep.lab.finder.sessions import LocalSession, Progress, run_sessions
 from django_lockstep.lab.finder.shares import Share, parse_budget
@@ -116,7 +116,7 @@ class Command(BaseCommand):
         findings = Findings.on(path)
 
         def write() -> Report:
-            report = report_on(findings, suppressed, root=Path.cwd())
+            report = Report(findings, suppressed, root=Path.cwd())
             write_reports(report, options["report"], options["fix"])
             return report
 

@@ -10,7 +10,7 @@ from django_lockstep.lab.finder.consequences import consequence_of, consequence_
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordedStatement
-from django_lockstep.lab.finder.report.races import Suppression, report_on
+from django_lockstep.lab.finder.report.races import Report
 from django_lockstep.lab.finder.report.text import as_text, in_a_line
 from tests.django_lockstep.lab.finder.builders import site
 
@@ -140,7 +140,7 @@ def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None
         )
     )
     store.add(Finding(candidate=candidate("b"), verdict="not confirmed", reason="4 schedules"))
-    text = as_text(report_on(store, [], root=tmp_path))
+    text = as_text(Report(store, {}, root=tmp_path))
 
     assert text.endswith("1 race; 2 candidates: 1 confirmed, 1 not confirmed, 0 not tried")
     assert (
@@ -167,8 +167,7 @@ def test_the_status_is_1_for_one_that_is_not_suppressed(tmp_path: Path, suppress
     store.add(confirmed("b"))
     store.add(Finding(candidate=candidate("c"), verdict="not confirmed", reason=""))
 
-    accepted = [Suppression(site=item, reason="known") for item in suppressed]
-    assert report_on(store, accepted, root=tmp_path).exit_status == status
+    assert Report(store, dict.fromkeys(suppressed, "known"), root=tmp_path).exit_status == status
 
 
 @pytest.mark.parametrize(
@@ -186,7 +185,7 @@ def test_where_not_all_was_tried_the_last_line_and_the_status_say_so(
     store = findings(tmp_path, "a", "b")
     store.add(Finding(candidate=candidate("a"), verdict="not tried", reason="the time was over"))
     store.add(replace(confirmed("b"), verdict=verdict, reason="the time was over"))
-    report = report_on(store, [], root=tmp_path)
+    report = Report(store, {}, root=tmp_path)
 
     assert (report.exit_status, report.obstacle) == (status, line)
     assert as_text(report).splitlines()[-1] == line
@@ -207,7 +206,7 @@ def test_a_death_is_that_of_the_test_which_a_session_began_and_did_not_end(tmp_p
     assert not parent.record_deaths()
     assert list(parent.deaths) == list(findings(tmp_path).deaths) == ["test_a"]
     note = "test_a: the session that tries candidates died in it, and went on behind it"
-    assert as_text(report_on(parent, [], root=tmp_path)).startswith(note)
+    assert as_text(Report(parent, {}, root=tmp_path)).startswith(note)
     parent.go_on("1/2")
     assert parent.spent == 2.5
     # One that goes on beside another worker has not died.
@@ -230,7 +229,7 @@ def test_candidates_of_one_schedule_or_of_one_line_are_one_race(
     store = findings(tmp_path, "a", "b", "c")
     for name, schedule, fault in zip("abc", schedules.split(), faults.split(), strict=True):
         store.add(confirmed(name, schedule=schedule, fault=fault, test="test_it"))
-    report = report_on(store, [], root=tmp_path)
+    report = Report(store, {}, root=tmp_path)
 
     assert [[finding.candidate.id for finding in race.findings] for race in report.races()] == races
     assert [race.units for race in report.races()] == [tuple(f"POST {name}/" for name in race) for race in races]
@@ -242,7 +241,7 @@ def test_of_a_race_that_dozens_reach_the_first_are_named(tmp_path: Path) -> None
     store = findings(tmp_path, *names)
     for name in names:
         store.add(confirmed(name, fault="views.py:1", test="test_it"))
-    text = as_text(report_on(store, [], root=tmp_path))
+    text = as_text(Report(store, {}, root=tmp_path))
 
     assert "at views.py:1, in POST n0/, POST n1/, POST n2/, POST n3/ and 5 more" in text
     assert text.count("the same cause: ") == 5
@@ -254,7 +253,7 @@ def test_what_is_suppressed_is_not_the_race_of_what_is_not(tmp_path: Path) -> No
     for name in "ab":
         store.add(confirmed(name, fault="views.py:1", test="test_it"))
 
-    races = report_on(store, [Suppression(site="b", reason="known")], root=tmp_path).races()
+    races = Report(store, {"b": "known"}, root=tmp_path).races()
     assert [race.worst.suppressed for race in races] == ["", "known"]
 
 
@@ -270,7 +269,7 @@ def test_the_rest_stands_by_reason_and_first_what_can_be_changed(tmp_path: Path)
         )
     store.add(Finding(candidate=candidate("d"), verdict="not tried", reason="the time was over"))
     store.add(Finding(candidate=candidate("e"), verdict="not decided", reason="2 schedules"))
-    rest = report_on(store, [], root=tmp_path).rest()
+    rest = Report(store, {}, root=tmp_path).rest()
 
     assert {name: {reason: len(entries) for reason, entries in reasons.items()} for name, reasons in rest.items()} == {
         "not tried": {"the time was over": 1},

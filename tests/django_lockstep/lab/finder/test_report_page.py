@@ -6,8 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from django_lockstep.lab.finder.report.files import write_reports
-from django_lockstep.lab.finder.report.races import Report, suppress
-from tests.django_lockstep.lab.finder.test_reports import ACCEPTED, FINDINGS
+from tests.django_lockstep.lab.finder.test_reports import ACCEPTED, FINDINGS, report_of
 from tests.support.browser import chromium, serious_faults
 
 __all__ = ["chromium"]
@@ -16,8 +15,7 @@ __all__ = ["chromium"]
 @pytest.fixture
 def address(tmp_path: Path) -> str:
     path = tmp_path / "races.html"
-    findings = suppress(FINDINGS, ACCEPTED)
-    write_reports(Report(root=tmp_path, summary="4 candidates", notes=(), tried=True, findings=findings), path, None)
+    write_reports(report_of(tmp_path, *FINDINGS, suppressions=ACCEPTED), path, None)
     return path.as_uri()
 
 
