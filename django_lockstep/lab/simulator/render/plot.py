@@ -48,8 +48,8 @@ _STYLE: Any = {
 
 _LATENCY = "p99 latency in ms, logarithmic"
 _PANELS: dict[str, Callable[[LoadRow], float | None]] = {
-    "Operations per second": lambda row: row.operations_per_second,
-    _LATENCY: lambda row: row.latency_ms.p99,
+    "Operations per second": lambda row: row.tally.rate,
+    _LATENCY: lambda row: row.latency_ms["p99"],
 }
 """What each of the two diagrams shows of a row."""
 
