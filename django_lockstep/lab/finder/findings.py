@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Literal, get_args
 
 from django_lockstep.lab.finder.consequences import CONSEQUENCES
 from django_lockstep.lab.finder.derive.candidates import Candidate
@@ -18,11 +18,7 @@ from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.wording import counted
 
 __all__ = [
-    "ANOTHER_OBJECT",
-    "ANOTHER_USER",
-    "LOWER_LIMIT",
     "NOT_REACHED",
-    "OTHER_ORDER",
     "TIME_OVER",
     "VERDICTS",
     "Against",
@@ -35,10 +31,6 @@ __all__ = [
 
 Verdict = Literal["confirmed", "not decided", "not confirmed", "not tried"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-ANOTHER_USER: Final = "another user"
-ANOTHER_OBJECT: Final = "another object"
-OTHER_ORDER: Final = "the other order"
-LOWER_LIMIT: Final = "a lower limit"
 Against = Literal["", "another user", "another object", "the other order", "a lower limit"]
 """How one is raced with itself: the same, by a copy of its user, for another row, with rows that it locks exchanged, or
 where the limit of what it counts is lowered for both."""

@@ -25,7 +25,7 @@ from django_lockstep.lab.finder.report.files import write_reports
 from django_lockstep.lab.finder.report.races import NOTHING_TRIED, Report
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
 from django_lockstep.lab.finder.second_session import confirm_in_second_session
-from django_lockstep.lab.finder.shares import parse_budget
+from django_lockstep.lab.finder.shares import Share, parse_budget
 
 __all__ = ["ConfirmPlugin", "RecordPlugin", "write_report"]
 
@@ -154,8 +154,10 @@ class ConfirmPlugin:
 
     def __init__(self, config: pytest.Config, suppressions: Mapping[str, str]) -> None:
         findings = Findings.on(config.getoption("--race-confirm"))
-        if share := config.getoption("--race-share"):
-            findings.go_on(share)
+        if text := config.getoption("--race-share"):
+            share = Share.parse(text)
+            findings.go_on(str(share))
+            share.separate_test_databases()
         else:
             findings.record_deaths()
         budget = parse_budget(config.getoption("--race-budget"))

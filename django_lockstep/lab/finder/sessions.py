@@ -49,15 +49,13 @@ class Session(Protocol):
 class LocalSession:
     """A session of this machine; its output goes into the log."""
 
-    def __init__(
-        self, command: Sequence[str], recording: Path, *, share: Share, folder: Path | None = None, place: str = ""
-    ) -> None:
+    def __init__(self, command: Sequence[str], recording: Path, *, share: Share, folder: Path | None = None) -> None:
         self.log = share.log(recording)
         self._share = str(share)
         self._findings = findings_path(recording)
         self._interrupted = False
         self._command = command
-        self._folder, self._environment = folder, share.environment(place=place)
+        self._folder = folder
         self.log.unlink(missing_ok=True)
         self._begin()
 
@@ -66,7 +64,6 @@ class LocalSession:
             self._process = subprocess.Popen(  # noqa: S603
                 self._command,
                 cwd=self._folder,
-                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

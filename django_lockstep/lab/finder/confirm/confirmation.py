@@ -16,7 +16,6 @@ from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, Reques
 from django_lockstep.lab.finder.confirm.judging import Attempts, is_known, subject_of, subjects_taken
 from django_lockstep.lab.finder.confirm.pairings import (
     AGAINST,
-    OF_CALLS,
     Earlier,
     Pairing,
     Partners,
@@ -24,16 +23,11 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_earlier,
     with_itself,
 )
-from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.confirm.witnesses import TestPlace, with_test_file
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import (
-    ANOTHER_OBJECT,
-    ANOTHER_USER,
-    LOWER_LIMIT,
     NOT_REACHED,
-    OTHER_ORDER,
     TIME_OVER,
     Against,
     Finding,
@@ -55,14 +49,6 @@ SECONDS_EACH = 20.0
 """Seconds that one fork may take in the first round."""
 GROWTH = 4
 """How many times more that is in each further round, which begins its tries again: so little is run twice."""
-_SHOWN_AGAINST: Mapping[Against, Collection[str]] = {
-    ANOTHER_USER: REMEDIES,
-    # They may be about how many objects a user may have, or all objects count for one row.
-    ANOTHER_OBJECT: ("check-then-insert", "write-skew", "read-modify-write", "check-then-act"),
-    OTHER_ORDER: ("lock-order",),
-    LOWER_LIMIT: ("check-then-insert", "check-then-act", "write-skew"),
-}
-"""Which kinds a request may show that is raced with itself where something differs."""
 _Paired = tuple[Pairing, AbstractContextManager[Fork], list[Candidate]]
 """What is raced, and the candidates that it may show."""
 _Item = TypeVar("_Item")
@@ -300,7 +286,7 @@ class Confirmation:
             return
         self._tries += 1
         begun, obstacle = time.monotonic(), None
-        twice = explorations.get(replace(pairing, against="")) if pairing.against == ANOTHER_USER else None
+        twice = explorations.get(replace(pairing, against="")) if pairing.against == "another user" else None
         try:
             with paired as fork:
                 taken = self._taken(open_attempts)
@@ -383,16 +369,16 @@ class Confirmation:
             pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
             shown = [candidate for candidate in either if candidate.may_race(earlier.point.name, point.name)]
             yield pairing, with_earlier(earlier, actor), shown
-        ways: Iterable[Against] = _SHOWN_AGAINST if isinstance(actor, RequestActor) else OF_CALLS
-        for against in ways:
-            if shown := [candidate for candidate in candidates if _may_show_against(candidate, against)]:
-                yield Pairing(kind=point.kind, against=against), AGAINST[against](actor), shown
+        for against, variant in AGAINST.items():
+            shown = [candidate for candidate in candidates if _may_show_against(candidate, against)]
+            if shown and (variant.of_calls or isinstance(actor, RequestActor)):
+                yield Pairing(kind=point.kind, against=against), variant.pair(actor), shown
 
 
 def _may_show_against(candidate: Candidate, against: Against) -> bool:
-    if against == LOWER_LIMIT and not (candidate.read and read_statement(candidate.read.sql).looks == "aggregate"):
+    if against == "a lower limit" and not (candidate.read and read_statement(candidate.read.sql).looks == "aggregate"):
         return False
-    return candidate.kind in _SHOWN_AGAINST[against]
+    return candidate.kind in AGAINST[against].kinds
 
 
 def _raise_interrupt(error: BaseException) -> None:

@@ -206,7 +206,7 @@ class _Place:
         if self._partner is not None:
             return with_moved(self._partner.moved_to, point.actor)
         if self._against:
-            return AGAINST[self._against](point.actor)
+            return AGAINST[self._against].pair(point.actor)
         return with_itself(point.actor)
 
     def require_no_race(self) -> None:

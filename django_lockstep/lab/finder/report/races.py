@@ -12,7 +12,7 @@ from pathlib import Path
 from django_lockstep.lab.finder.consequences import consequence_sentence
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.errors import FinderError
-from django_lockstep.lab.finder.findings import LOWER_LIMIT, VERDICTS, Finding, Findings
+from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
 from django_lockstep.lab.wording import counted, listed
 
 __all__ = [
@@ -114,7 +114,7 @@ class Report:
         races = []
         for worst, *others in groups.values():
             # Beyond a limit, equal rows are not what is wrong.
-            kind = "" if worst.against == LOWER_LIMIT else worst.candidate.kind
+            kind = "" if worst.against == "a lower limit" else worst.candidate.kind
             title = consequence_sentence(worst.differences, kind=kind, models=self.store.models)
             races.append(Race(title=title, findings=(worst, *others)))
         return tuple(races)

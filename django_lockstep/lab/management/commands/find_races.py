@@ -17,7 +17,6 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
 from django.test.runner import iter_test_cases  # type: ignore[attr-defined]
 from django.test.utils import get_runner
 
@@ -170,8 +169,9 @@ class Command(BaseCommand):
     def _try_share(self, budget: float, options: dict[str, Any]) -> int:
         """Try the candidates of the share, and return the exit status: 0 if that came to its end."""
         findings = Findings.on(options["confirm"])
-        findings.go_on(options["share"])
-        _separate_test_databases(Share.parse(options["share"]))
+        share = Share.parse(options["share"])
+        findings.go_on(str(share))
+        share.separate_test_databases()
         confirmation = Confirmation(findings, budget=budget, values=options["values"])
         # An earlier process that died has left its test database.
         runner = {**self._for_runner(options), "verbosity": options["verbosity"], "interactive": False}
@@ -183,16 +183,6 @@ class Command(BaseCommand):
 
     def _for_runner(self, options: dict[str, Any]) -> dict[str, Any]:
         return {name: options[name] for name in self._runner_options if name in options}
-
-
-def _separate_test_databases(share: Share) -> None:
-    """Give the test databases names that no other share uses; the first one has those of the project."""
-    for connection in connections.all():
-        test = connection.settings_dict["TEST"]
-        name = connection.creation._get_test_db_name()  # type: ignore[attr-defined]
-        # SQLite's in memory are those of a process.
-        if share.number > 1 and not test["MIRROR"] and "mode=memory" not in name:
-            test["NAME"] = f"{name}_races{share.number}"
 
 
 _Around = Callable[[unittest.TestSuite], AbstractContextManager[unittest.TestSuite]]
