@@ -175,14 +175,12 @@ def confirm_in_second_session(config: pytest.Config, recording: Path, findings: 
     """
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     write, budget = partial(reporter.write, flush=True), parse_budget(config.getoption("--race-budget"))
-    progress = Progress(findings, write, budget=budget, is_terminal=reporter.isatty)
+    progress = Progress(findings=findings, write=write, budget=budget, is_terminal=reporter.isatty)
     cluster = config.getoption("--race-cluster")
     with nullcontext() if cluster is None else connect(cluster) as workers:
         return run_sessions(
             _start_sessions(config, recording, workers),
-            findings,
-            progress=progress,
-            write_line=reporter.write_line,
+            progress,
             # Of several sessions none knows what the others have found.
             completed=(0, 1, NOTHING_TRIED, NOT_DECIDED),
             interrupted=pytest.ExitCode.INTERRUPTED,

@@ -156,15 +156,9 @@ class Command(BaseCommand):
             self.stdout.write(text, ending="")
             self.stdout.flush()
 
-        return run_sessions(
-            start(),
-            findings,
-            progress=Progress(findings, show, budget=budget, is_terminal=self.stdout.isatty()),
-            write_line=self.stdout.write,
-            completed=(0,),
-            interrupted=_INTERRUPTED,
-            option=f"--confirm={path}",
-        )
+        progress = Progress(findings=findings, write=show, budget=budget, is_terminal=self.stdout.isatty())
+        option = f"--confirm={path}"
+        return run_sessions(start(), progress, completed=(0,), interrupted=_INTERRUPTED, option=option)
 
     def _try_share(self, budget: float, options: dict[str, Any]) -> int:
         """Try the candidates of the share, and return the exit status: 0 if that came to its end."""

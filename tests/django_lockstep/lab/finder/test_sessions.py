@@ -117,7 +117,7 @@ CONFIRMED = "confirmed: read-modify-write b in POST b/: seat: price 110 instead 
 
 def shown(tmp_path: Path, *, is_terminal: bool) -> list[str]:
     store, texts = findings(tmp_path, "a", "b", "c"), list[str]()
-    progress = Progress(store, texts.append, budget=300, is_terminal=is_terminal)
+    progress = Progress(findings=store, write=texts.append, budget=300, is_terminal=is_terminal)
     progress.update([])
     for finding in (
         Finding(candidate=candidate("a"), verdict="not tried", reason="no time"),
