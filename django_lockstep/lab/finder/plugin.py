@@ -152,11 +152,11 @@ def list_recording(config: pytest.Config) -> int | None:
     config._do_configure()
     suppressions = _require_usable(config)
     from django_lockstep.lab.finder.findings import Findings
-    from django_lockstep.lab.finder.report.text import list_candidates, summary_of
+    from django_lockstep.lab.finder.report.text import full_text
     from django_lockstep.lab.finder.session_plugins import write_report
 
     with _refused("--race-candidates"):
         findings = Findings.on(path)
     report = write_report(config, findings, suppressions, tried=False)
-    sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")
+    sys.stdout.write(f"{full_text(report)}\n")
     return report.exit_status
