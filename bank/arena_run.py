@@ -86,10 +86,12 @@ class ArenaRequest:
         def report_lanes(now: tuple[Lane, ...]) -> None:
             nonlocal lanes
             lanes = now
+            # Called several times a second; a second request would end the run at once.
+            if process.stopping and not interrupt.requested:
+                interrupt.request(signal.SIGTERM)
             process.report(ArenaProgress(lanes=now, duration=self.plan.duration))
 
         with StopSignal() as interrupt:
-            process.on_stop(lambda: interrupt.request(signal.SIGTERM))
             report = run_load(
                 self.config,
                 plan=self.plan,

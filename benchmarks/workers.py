@@ -10,12 +10,11 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection
 
-from django_lockstep.lab.simulator.channel import WorkerChannel, idle
 from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.load_task import Load, LoadTask
 from django_lockstep.lab.simulator.pool import WorkerPool
 from django_lockstep.lab.simulator.tally import Tally
-from django_lockstep.lab.simulator.worker_process import WorkerConnection
+from django_lockstep.lab.simulator.worker_process import WorkerChannel, WorkerConnection, idle
 
 __all__ = ["Metered", "WorkersError", "race", "worker_pool"]
 

@@ -14,7 +14,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -111,36 +111,26 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = MISSED
 
 
+@dataclass(kw_only=True)
 class RaceFixture:
-    """Races callables, and fails the test if the race does not hold; see the fixture `race`.
+    """Races callables, and fails the test if the race does not hold; see the fixture `race`."""
 
-    ``timeline`` is text, json, svg or html; the latter two are written to files in the folder that ``folder`` returns,
-    named ``name`` and a number. ``width`` is the number of columns of text, by default the terminal's. ``record`` is
-    called with the numbers of each race. With ``page`` a failure is written as HTML in any case.
-    ``capture`` is pytest's capture manager, if what is printed is captured.
-    """
-
-    def __init__(
-        self,
-        *,
-        max_schedules: int | None = None,
-        audit: int | None = None,
-        timeline: str = "text",
-        folder: Callable[[], Path] = Path.cwd,
-        name: str = "race",
-        width: int | None = None,
-        record: Callable[[str, object], None] = lambda name, value: None,
-        page: bool = False,
-        capture: Any = None,
-    ) -> None:
-        self._limits = {"max_schedules": max_schedules, "audit": audit}
-        self._timeline = timeline
-        self._folder = folder
-        self._name = re.sub(r"[^\w.-]+", "-", name)
-        self._width = width or shutil.get_terminal_size().columns
-        self._record = record
-        self._page = page
-        self._capture = capture
+    max_schedules: int | None = None
+    audit: int | None = None
+    timeline: str = "text"
+    """Text, json, svg or html; the latter two are written to files."""
+    folder: Callable[[], Path] = Path.cwd
+    """Returns the folder of these files."""
+    name: str = "race"
+    """What they are called, with a number."""
+    width: int | None = None
+    """Columns of text, by default the terminal's."""
+    record: Callable[[str, object], None] = lambda name, value: None
+    """Called with the numbers of each race."""
+    page: bool = False
+    """Whether a failure is written as HTML in any case."""
+    capture: Any = None
+    """pytest's capture manager, if what is printed is captured."""
 
     def __call__(
         self,
@@ -164,14 +154,15 @@ class RaceFixture:
         from django_lockstep.lab.explorer import Scenario
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
-        with _ScheduleOutput(scenario.set_up, self._capture) as output:
-            scenario, options = replace(scenario, set_up=output), {**self._limits, **options}
+        with _ScheduleOutput(scenario.set_up, self.capture) as output:
+            options = {"max_schedules": self.max_schedules, "audit": self.audit, **options}
+            scenario = replace(scenario, set_up=output)
             exploration = _fail_on_refusal(lambda: _explore(scenario, options))
             if exploration.passed:
                 output.clear()
         numbers = (exploration.verdict, exploration.schedules, len(exploration.outcomes), round(exploration.seconds, 3))
         for name, value in zip(_PROPERTIES, numbers, strict=True):
-            self._record(name, value)
+            self.record(name, value)
         if not exploration.passed:
             pytest.fail(self._report(exploration), pytrace=False)
         return exploration
@@ -189,7 +180,7 @@ class RaceFixture:
         from django_lockstep.lab.explorer import Scenario, replay
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
-        with _ScheduleOutput(scenario.set_up, self._capture) as output:
+        with _ScheduleOutput(scenario.set_up, self.capture) as output:
             scenario = replace(scenario, set_up=output)
             run = _fail_on_refusal(lambda: replay(scenario, schedule, **options))
         if not run.holds:
@@ -219,21 +210,22 @@ class RaceFixture:
         from django_lockstep.lab.explorer.render import reports
         from django_lockstep.lab.explorer.render.timelines import fitting_width
 
-        report = reports.RaceReport(name=self._name, exploration=exploration, runs=(run,), as_expected=False)
+        report = reports.RaceReport(name=self.name, exploration=exploration, runs=(run,), as_expected=False)
         for check in reports.check_results([report]) if os.environ.get("GITHUB_ACTIONS") else ():
-            self._record(_ANNOTATION, reports.as_annotation(check))
-        text = timeline(run, width=fitting_width(self._width, run)) if self._timeline == "text" else explain(run)
-        lines = [reports.as_json([report]) if self._timeline == "json" else text]
-        if self._timeline == "svg":
+            self.record(_ANNOTATION, reports.as_annotation(check))
+        width = self.width or shutil.get_terminal_size().columns
+        text = timeline(run, width=fitting_width(width, run)) if self.timeline == "text" else explain(run)
+        lines = [reports.as_json([report]) if self.timeline == "json" else text]
+        if self.timeline == "svg":
             lines.append(f"Timeline: {self._write_file(svg(run), 'svg')}")
-        if self._timeline == "html" or self._page:
+        if self.timeline == "html" or self.page:
             lines.append(f"Timeline: {self._write_file(reports.as_html([report]), 'html')}")
         return "\n".join(lines)
 
     def _write_file(self, text: str, form: str) -> Path:
-        folder = self._folder()
+        folder, name = self.folder(), re.sub(r"[^\w.-]+", "-", self.name)
         folder.mkdir(parents=True, exist_ok=True)
-        names = (folder / f"{self._name}-{number}.{form}" for number in itertools.count(1))
+        names = (folder / f"{name}-{number}.{form}" for number in itertools.count(1))
         path = next(path for path in names if not path.exists())
         path.write_text(text, encoding="utf-8")
         return path

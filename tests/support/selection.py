@@ -90,7 +90,6 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_specs.py",
         "tests/django_lockstep/lab/explorer/test_trouble.py",
         "tests/django_lockstep/lab/explorer/test_waits.py",
-        "tests/django_lockstep/lab/finder/test_seeded_shop.py",
         "tests/django_lockstep/lab/test_plot.py",
         "tests/django_lockstep/leases/test_machine.py",
         "tests/django_lockstep/leases/test_waiting.py",

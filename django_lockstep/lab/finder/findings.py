@@ -6,9 +6,9 @@ import gc
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Literal, get_args
 
 from django_lockstep.lab.finder.consequences import CONSEQUENCES
 from django_lockstep.lab.finder.derive.candidates import Candidate
@@ -18,11 +18,7 @@ from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.wording import counted
 
 __all__ = [
-    "ANOTHER_OBJECT",
-    "ANOTHER_USER",
-    "LOWER_LIMIT",
     "NOT_REACHED",
-    "OTHER_ORDER",
     "TIME_OVER",
     "VERDICTS",
     "Against",
@@ -35,10 +31,6 @@ __all__ = [
 
 Verdict = Literal["confirmed", "not decided", "not confirmed", "not tried"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-ANOTHER_USER: Final = "another user"
-ANOTHER_OBJECT: Final = "another object"
-OTHER_ORDER: Final = "the other order"
-LOWER_LIMIT: Final = "a lower limit"
 Against = Literal["", "another user", "another object", "the other order", "a lower limit"]
 """How one is raced with itself: the same, by a copy of its user, for another row, with rows that it locks exchanged, or
 where the limit of what it counts is lowered for both."""
@@ -79,8 +71,7 @@ class Opponent:
 class Finding(Place, Opponent):
     """What became of one candidate."""
 
-    candidate: str
-    """The candidate's id."""
+    candidate: Candidate
     verdict: Verdict
     """``confirmed`` only if a schedule was run that ends as no serial order does, in what the candidate writes; ``not
     decided`` as long as something is left to try."""
@@ -88,8 +79,10 @@ class Finding(Place, Opponent):
     """Why it is not confirmed; of a confirmed one, how it ends."""
     obstacles: tuple[str, ...] = ()
     """What could not be raced, and why."""
+    suppressed: str = ""
+    """Why the project accepts it, if it is confirmed; not kept in the file."""
     fault: str = ""
-    """The line that sent the statement by which it goes wrong, such as ``shop/views.py:49``."""
+    """The line by which it goes wrong, or the one that writes, such as ``shop/views.py:49``; without one the id."""
     pairing: str = ""
     """Which requests were raced, such as ``the request twice``."""
     actors: tuple[str, ...] = ()
@@ -118,6 +111,16 @@ class Finding(Place, Opponent):
     """Time that it took."""
     spent: float = 0.0
     """Seconds of the budget that were used by then."""
+
+    @property
+    def status(self) -> str:
+        """The verdict, or that it is suppressed."""
+        return "suppressed" if self.suppressed else self.verdict
+
+    @property
+    def difference(self) -> str:
+        """What differs from every serial end."""
+        return "; ".join(self.differences)
 
     @property
     def is_left(self) -> bool:
@@ -189,16 +192,16 @@ class Findings:
     def add(self, finding: Finding) -> None:
         """Append a finding; it replaces an earlier one on its candidate."""
         self.spent = finding.spent
-        self._append(asdict(finding))
+        self._append({**vars(finding), "candidate": finding.candidate.id})
 
     def _take(self, data: Mapping[str, Any]) -> None:
         if "running" in data:
             self._running[data["share"]] = data
             self.deaths |= dict.fromkeys(data["died"])
         # A finding on a candidate that is no longer derived, since the finder has changed, says nothing.
-        elif data["candidate"] in self.candidates:
+        elif candidate := self.candidates.get(data["candidate"]):
             texts = {name: tuple(data.get(name, ())) for name in ("differences", "actors", "obstacles")}
-            self._found[data["candidate"]] = Finding(**{**data, **texts})
+            self._found[candidate.id] = Finding(**{**data, **texts, "candidate": candidate})
 
     def _append(self, data: Mapping[str, Any]) -> None:
         self._take(data)
@@ -235,12 +238,12 @@ class Findings:
         left = Share.parse(self.share).of(self.candidates.values()) - decided
         return [candidate for name, candidate in self.candidates.items() if name in left]
 
-    def pairs(self) -> list[tuple[Candidate, Finding]]:
-        """Return each candidate with what became of it, if that is known: the confirmed first, of these the worst."""
-        pairs = [(candidate, self._found[name]) for name, candidate in self.candidates.items() if name in self._found]
+    def in_order(self) -> list[Finding]:
+        """Return what became of the candidates, as far as that is known: the confirmed first, of these the worst."""
+        findings = [self._found[name] for name in self.candidates if name in self._found]
         order = (*CONSEQUENCES, "")
         return sorted(
-            pairs, key=lambda pair: (VERDICTS.index(pair[1].verdict), order.index(pair[1].consequence), pair[0].rank)
+            findings, key=lambda it: (VERDICTS.index(it.verdict), order.index(it.consequence), it.candidate.rank)
         )
 
 

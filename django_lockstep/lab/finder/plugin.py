@@ -12,14 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from django_lockstep.lab.finder.shares import parse_budget
-
-if TYPE_CHECKING:
-    from django_lockstep.lab.finder.report.races import Suppression
 
 __all__ = ["add_options", "list_recording", "name_files_by_equals_signs", "register"]
 
@@ -64,12 +61,12 @@ def register(config: pytest.Config) -> None:
     confirming = config.getoption("--race-confirm")
     if not (confirming or config.getoption("--find-races")):
         return
-    suppressed = _require_usable(config)
+    suppressions = _require_usable(config)
     from django_lockstep.lab.finder.session_plugins import ConfirmPlugin, RecordPlugin
 
     # The second session may have been given --find-races, too, by the project's settings or the environment.
     with _refused("--race-confirm"):
-        plugin = (ConfirmPlugin if confirming else RecordPlugin)(config, suppressed)
+        plugin = (ConfirmPlugin if confirming else RecordPlugin)(config, suppressions)
     config.pluginmanager.register(plugin)
 
 
@@ -86,7 +83,7 @@ def _refused(option: str = "") -> Iterator[None]:
         raise pytest.UsageError(f"{option}: {error}" if option else str(error)) from error
 
 
-def _require_usable(config: pytest.Config) -> list[Suppression]:
+def _require_usable(config: pytest.Config) -> dict[str, str]:
     """Refuse what could only fail after all tests; return the races that the project accepts."""
     with _refused("--race-budget"):
         parse_budget(config.getoption("--race-budget"))
@@ -153,13 +150,13 @@ def list_recording(config: pytest.Config) -> int | None:
         return None
     # Settings may be configured by a hook of the project's.
     config._do_configure()
-    suppressed = _require_usable(config)
+    suppressions = _require_usable(config)
     from django_lockstep.lab.finder.findings import Findings
-    from django_lockstep.lab.finder.report.text import list_candidates, summary_of
+    from django_lockstep.lab.finder.report.text import full_text
     from django_lockstep.lab.finder.session_plugins import write_report
 
     with _refused("--race-candidates"):
         findings = Findings.on(path)
-    report = write_report(config, findings, suppressed, tried=False)
-    sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")
+    report = write_report(config, findings, suppressions, tried=False)
+    sys.stdout.write(f"{full_text(report)}\n")
     return report.exit_status

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -72,9 +72,10 @@ class Host(ThreadPoolExecutor):
         # Not beside the code, where it is asked for.
         report = f"--race-report={self._recording.with_name('report.txt')}"
         # A lost worker's session may be in its database for some seconds more.
-        place = f"_{secrets.token_hex(3)}"
-        command = _command([*arguments, report], self._recording, share)
-        self._session = LocalSession(command, self._recording, share=share, place=place)
+        share = replace(share, place=f"_{secrets.token_hex(3)}")
+        self._session = LocalSession(
+            _command([*arguments, report], self._recording, share), self._recording, share=share
+        )
         return self.look(interrupt=False)
 
     def look(self, *, interrupt: bool) -> Glance:
@@ -174,14 +175,12 @@ def confirm_in_second_session(config: pytest.Config, recording: Path, findings: 
     """
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     write, budget = partial(reporter.write, flush=True), parse_budget(config.getoption("--race-budget"))
-    progress = Progress(findings, write, budget=budget, is_terminal=reporter.isatty)
+    progress = Progress(findings=findings, write=write, budget=budget, is_terminal=reporter.isatty)
     cluster = config.getoption("--race-cluster")
     with nullcontext() if cluster is None else connect(cluster) as workers:
         return run_sessions(
             _start_sessions(config, recording, workers),
-            findings,
-            progress=progress,
-            write_line=reporter.write_line,
+            progress,
             # Of several sessions none knows what the others have found.
             completed=(0, 1, NOTHING_TRIED, NOT_DECIDED),
             interrupted=pytest.ExitCode.INTERRUPTED,
@@ -208,7 +207,7 @@ def _command(arguments: Iterable[str], recording: Path, share: Share) -> list[st
     """Return that of the session that recorded, with what makes it one that tries a share."""
     # A cache of its own: what failed last is not what it has to run.
     cache = f"cache_dir={recording.parent / f'cache-{share.number}'}"
-    own = (f"--race-confirm={recording}", f"--race-share={share}", "-o", cache)
+    own = (f"--race-confirm={recording}", f"--race-share={share.option}", "-o", cache)
     return [sys.executable, "-m", "pytest", *arguments, *own]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,10 @@ from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter, merge_recordings
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.report.files import write_reports
-from django_lockstep.lab.finder.report.races import NOTHING_TRIED, Report, Suppression, report_on
+from django_lockstep.lab.finder.report.races import NOTHING_TRIED, Report
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
 from django_lockstep.lab.finder.second_session import confirm_in_second_session
-from django_lockstep.lab.finder.shares import parse_budget
+from django_lockstep.lab.finder.shares import Share, parse_budget
 
 __all__ = ["ConfirmPlugin", "RecordPlugin", "write_report"]
 
@@ -33,8 +33,8 @@ __all__ = ["ConfirmPlugin", "RecordPlugin", "write_report"]
 class RecordPlugin:
     """Records the tests, itself or by the workers of pytest-xdist; then lists the candidates, and tries them."""
 
-    def __init__(self, config: pytest.Config, suppressed: list[Suppression]) -> None:
-        self._suppressed = suppressed
+    def __init__(self, config: pytest.Config, suppressions: Mapping[str, str]) -> None:
+        self._suppressions = suppressions
         self._budget = parse_budget(config.getoption("--race-budget"))
         self._findings: Findings | None = None
         self._recorder: Recorder | None = None
@@ -94,7 +94,7 @@ class RecordPlugin:
         findings_path(self.path).unlink(missing_ok=True)  # on an earlier recording
         self._findings = Findings.on(self.path)
         # Also if the candidates are tried: then there is a report even if that ends early.
-        report = write_report(config, self._findings, self._suppressed)
+        report = write_report(config, self._findings, self._suppressions)
         terminalreporter.section("what may race")
         terminalreporter.write_line(summary_of(report))
         if not self._budget:
@@ -119,7 +119,7 @@ class RecordPlugin:
         if self._budget and findings.candidates:
             status = confirm_in_second_session(config, self.path, findings)
         # Written again: each of several sessions knows only what it has found itself.
-        report = write_report(config, findings, self._suppressed)
+        report = write_report(config, findings, self._suppressions)
         if self._budget:
             config.get_terminal_writer().line(as_text(report))
         return status or report.exit_status
@@ -134,10 +134,10 @@ def _recording_path(config: pytest.Config) -> Path:
 
 
 def write_report(
-    config: pytest.Config, findings: Findings, suppressed: list[Suppression], *, tried: bool = True
+    config: pytest.Config, findings: Findings, suppressions: Mapping[str, str], *, tried: bool = True
 ) -> Report:
     """Return the report, with or without what was tried, and write it where one is asked for."""
-    report = report_on(findings, suppressed, root=config.rootpath, tried=tried)
+    report = Report(findings, suppressions, root=config.rootpath, tried=tried)
     write_reports(report, config.getoption("--race-report"), config.getoption("--race-fix"))
     return report
 
@@ -152,15 +152,17 @@ def _test_id(item: pytest.Item) -> str:
 class ConfirmPlugin:
     """Hooks of a session that only tries candidates; it replaces whatever else the session would run."""
 
-    def __init__(self, config: pytest.Config, suppressed: list[Suppression]) -> None:
+    def __init__(self, config: pytest.Config, suppressions: Mapping[str, str]) -> None:
         findings = Findings.on(config.getoption("--race-confirm"))
-        if share := config.getoption("--race-share"):
-            findings.go_on(share)
+        if text := config.getoption("--race-share"):
+            share = Share.parse(text)
+            findings.go_on(str(share))
+            share.separate_test_databases()
         else:
             findings.record_deaths()
         budget = parse_budget(config.getoption("--race-budget"))
         self._confirmation = Confirmation(findings, budget=budget, values=config.getoption("--race-values"))
-        self._report = partial(write_report, config, findings, suppressed)
+        self._report = partial(write_report, config, findings, suppressions)
         self._session = ExitStack()
         self._close_copies: Callable[[], None] = lambda: None
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -49,15 +50,13 @@ class Session(Protocol):
 class LocalSession:
     """A session of this machine; its output goes into the log."""
 
-    def __init__(
-        self, command: Sequence[str], recording: Path, *, share: Share, folder: Path | None = None, place: str = ""
-    ) -> None:
+    def __init__(self, command: Sequence[str], recording: Path, *, share: Share, folder: Path | None = None) -> None:
         self.log = share.log(recording)
         self._share = str(share)
         self._findings = findings_path(recording)
         self._interrupted = False
         self._command = command
-        self._folder, self._environment = folder, share.environment(place=place)
+        self._folder = folder
         self.log.unlink(missing_ok=True)
         self._begin()
 
@@ -66,7 +65,6 @@ class LocalSession:
             self._process = subprocess.Popen(  # noqa: S603
                 self._command,
                 cwd=self._folder,
-                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -102,47 +100,43 @@ class LocalSession:
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Shows findings as they are known; without a terminal only the confirmed ones, in lines that stay."""
 
-    def __init__(self, findings: Findings, write: Callable[[str], object], *, budget: float, is_terminal: bool) -> None:
-        self._findings = findings
-        self._write = write
-        self._budget = budget
-        self._erase = _ERASE if is_terminal else ""
+    findings: Findings
+    write: Callable[[str], object]
+    budget: float
+    is_terminal: bool
 
     def update(self, changed: Iterable[Finding]) -> None:
         """Show what has changed, and then how far it has come."""
         for finding in changed:
             if finding.verdict == "confirmed":
-                candidate = self._findings.candidates[finding.candidate]
-                self._write(f"{self._erase}{in_a_line(candidate, finding)}\n")
-        if self._erase:
+                self.write_line(in_a_line(finding))
+        if self.is_terminal:
             # A line as wide as the terminal wraps, and could not be erased by a carriage return.
-            self._write(f"{self._erase}{self._line()[: shutil.get_terminal_size().columns - 1]}")
+            self.write(f"{_ERASE}{self._line()[: shutil.get_terminal_size().columns - 1]}")
+
+    def write_line(self, text: str) -> None:
+        """Write a line that stays, in place of the one that says how far it is."""
+        self.write(f"{_ERASE if self.is_terminal else ''}{text}\n")
 
     def close(self) -> None:
         """Take the line away."""
-        self._write(self._erase)
+        self.write(_ERASE if self.is_terminal else "")
 
     def _line(self) -> str:
-        findings = [finding for _, finding in self._findings.pairs()]
+        findings = self.findings.in_order()
         number = sum(finding.verdict != "not decided" for finding in findings)
         confirmed = sum(finding.verdict == "confirmed" for finding in findings)
         spent = max((finding.spent for finding in findings), default=0.0)
-        decided = f"{number} of {counted(len(self._findings.candidates), 'candidate')} decided"
-        return f"{decided}, {confirmed} confirmed, {spent:.0f} of {self._budget:.0f} s"
+        decided = f"{number} of {counted(len(self.findings.candidates), 'candidate')} decided"
+        return f"{decided}, {confirmed} confirmed, {spent:.0f} of {self.budget:.0f} s"
 
 
 def run_sessions(
-    sessions: Iterable[Session],
-    findings: Findings,
-    *,
-    progress: Progress,
-    write_line: Callable[[str], object],
-    completed: Collection[int],
-    interrupted: int,
-    option: str,
+    sessions: Iterable[Session], progress: Progress, *, completed: Collection[int], interrupted: int, option: str
 ) -> int:
     """Start the sessions, show what they find until all have ended, and return the worst status.
 
@@ -153,32 +147,32 @@ def run_sessions(
     try:
         # One after the other, so that an interrupt ends those that have begun.
         begun.extend(sessions)
-        _show(findings, begun, progress)
+        _show(begun, progress)
     except KeyboardInterrupt:
         for session in begun:
             session.interrupt()
-        _show(findings, begun, progress)
+        _show(begun, progress)
     progress.close()
     # An interrupt before it could handle one ends it by the signal.
     ends = {**dict.fromkeys(completed, 0), -signal.SIGINT: interrupted}
     statuses = [ends.get(session.status or 0, session.status or 0) for session in begun]
-    if findings.deaths:
-        write_line(f"How a session died: {', '.join(str(session.log) for session in begun)}")
+    if progress.findings.deaths:
+        progress.write_line(f"How a session died: {', '.join(str(session.log) for session in begun)}")
     if interrupted in statuses:
-        write_line(f"Interrupted; {option} goes on from here")
+        progress.write_line(f"Interrupted; {option} goes on from here")
     for session, status in zip(begun, statuses, strict=True):
         if status not in (0, interrupted):
-            write_line(f"The session that tries candidates ended with {status}: {session.log}")
-            write_line(session.log.read_text("utf-8")[-_MOST_SHOWN:])
+            progress.write_line(f"The session that tries candidates ended with {status}: {session.log}")
+            progress.write_line(session.log.read_text("utf-8")[-_MOST_SHOWN:])
     # The worst: those of a crash or a signal are far from 0.
     return max(statuses, key=abs, default=interrupted)
 
 
-def _show(findings: Findings, sessions: Sequence[Session], progress: Progress) -> None:
+def _show(sessions: Sequence[Session], progress: Progress) -> None:
     """Show what is found as soon as it is known, until the sessions end."""
     running = list(sessions)
     while running:
         for session in running:
             session.wait(LOOK_AGAIN / len(running))
         running = [session for session in running if session.status is None]
-        progress.update(findings.read())
+        progress.update(progress.findings.read())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,17 +20,24 @@ class Share:
 
     number: int = 1
     count: int = 1
+    place: str = ""
+    """Where it is tried, with an underscore before it, if sessions elsewhere use the same server."""
 
     @classmethod
     def parse(cls, text: str) -> Share:
         """Return the share that the text names. Raises ``ValueError`` for another text."""
-        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        match = re.fullmatch(r"(\d+)/(\d+)(_\w+)?", text)
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise ValueError(f"a share must be a text such as 1/2, not {text!r}")
-        return cls(int(match[1]), int(match[2]))
+        return cls(int(match[1]), int(match[2]), match[3] or "")
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
+
+    @property
+    def option(self) -> str:
+        """The text with the place, which `parse` reads as well."""
+        return f"{self}{self.place}"
 
     def of(self, candidates: Iterable[Candidate]) -> set[str]:
         """Return the ids of those of the candidates that belong to it; the same in every process.
@@ -48,16 +54,16 @@ class Share:
         name = f"{recording.name}.log" if self.number == 1 else f"{recording.name}.{self.number}.log"
         return recording.with_name(name)
 
-    def environment(self, *, place: str = "") -> dict[str, str]:
-        """Return the environment of its session: pytest-django takes the name of its test databases from it.
+    def separate_test_databases(self) -> None:
+        """Give the test databases names that no other share uses; the first one has those of the project."""
+        from django.db import connections
 
-        The first one has the names of the project, unless ``place`` says where else sessions use the same server.
-        """
-        if self.number == 1 and not place:
-            return dict(os.environ)
-        # What tox sets for environments that run in parallel; there may be such around.
-        outer = os.environ.get("TOX_PARALLEL_ENV", "")
-        return {**os.environ, "TOX_PARALLEL_ENV": f"{outer}races{self.number}{place}"}
+        for connection in connections.all():
+            test = connection.settings_dict["TEST"]
+            name = connection.creation._get_test_db_name()  # type: ignore[attr-defined]
+            # SQLite's in memory are those of a process.
+            if (self.number > 1 or self.place) and not test["MIRROR"] and "mode=memory" not in name:
+                test["NAME"] = f"{name}_races{self.number}{self.place}"
 
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}

@@ -16,7 +16,7 @@ from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.search.schedules import write_schedule
 from django_lockstep.lab.explorer.tables.scratch import scratch_databases
 from django_lockstep.lab.pages.process import LiveProcess, start_run
-from django_lockstep.lab.pages.store import KeptSpec, LastResult, ShownRace, Store
+from django_lockstep.lab.pages.store import LastResult, ShownRace, Store
 from django_lockstep.lab.races import ANOMALIES, Race, load_races
 
 __all__ = ["RaceProgress", "RacesRequest", "start_races"]
@@ -164,14 +164,14 @@ class _RaceRun:
         shown = _replays(race, [exploration.failure.schedule]) or (exploration.failure,)
         return (*(replace(exploration.failure, seen=run.seen, held=run.held) for run in shown), *runs[1:])
 
-    def _specs(self, race: Race, runs: Iterable[Run]) -> dict[str, KeptSpec]:
+    def _specs(self, race: Race, runs: Iterable[Run]) -> dict[str, str | ExplorerError]:
         """Return the specs of the runs, so that a download runs nothing."""
-        specs = {}
+        specs: dict[str, str | ExplorerError] = {}
         for run in runs if self.request.specs else ():
             try:
-                specs[run.schedule] = KeptSpec(text=write_spec(race.scenario, run.schedule).text)
+                specs[run.schedule] = write_spec(race.scenario, run.schedule).text
             except ExplorerError as error:
-                specs[run.schedule] = KeptSpec(refusal=str(error))
+                specs[run.schedule] = error
         return specs
 
     def _count(self, run: Run) -> bool:

@@ -19,7 +19,7 @@ from django_lockstep.lab.explorer.render.drawing.svg import with_style
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.report.files import page_context, render_report
-from django_lockstep.lab.finder.report.races import Report, read_suppressions, report_on
+from django_lockstep.lab.finder.report.races import Report, read_suppressions
 from django_lockstep.lab.pages.views import attachment, file_name, for_lab_users
 
 __all__ = ["found_file", "found_races", "found_report"]
@@ -55,7 +55,7 @@ def found_report(request: HttpRequest, form: str) -> HttpResponse:
 @for_lab_users
 def found_file(request: HttpRequest, candidate: str, form: str) -> HttpResponse:
     """Return the drawing of a race that was confirmed, or its test, as a file."""
-    findings = {entry.candidate.id: entry.finding for entry in _report_or_404().entries}
+    findings = {finding.candidate.id: finding for finding in _report_or_404().findings}
     if candidate not in findings or form not in ("svg", "py"):
         raise Http404(f"There is no candidate {candidate!r} as {form!r}")
     finding = findings[candidate]
@@ -84,7 +84,7 @@ def _current_report() -> Report | None:
 @functools.lru_cache(maxsize=1)  # candidates are derived in seconds where a project is large
 def _report(path: Path, recorded: int, tried: int) -> Report:
     root = Path.cwd()
-    return report_on(Findings.on(path), read_suppressions(root), root=root)
+    return Report(Findings.on(path), read_suppressions(root), root=root)
 
 
 def _changed(path: Path) -> int:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, Protocol
@@ -102,7 +102,6 @@ class LiveProcess:
         self._run = LiveRun(token=token, state="starting", progress=request.initial)
         self._asked_to_stop = 0.0
         """When, by `time.monotonic`."""
-        self._on_stop: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         self._alone = False
 
@@ -110,14 +109,6 @@ class LiveProcess:
     def stopping(self) -> bool:
         """Whether the run was asked to end, or no page watches it."""
         return bool(self._asked_to_stop)
-
-    def on_stop(self, function: Callable[[], None]) -> None:
-        """Have a function called in another thread, once, when the run is asked to end."""
-        with self._lock:
-            self._on_stop = function
-            if not self.stopping:
-                return
-        function()
 
     def report(self, progress: RunProgress) -> None:
         """Say how far it is; pages see it up to a quarter of a second later."""
@@ -165,18 +156,14 @@ class LiveProcess:
 
     def _publish(self) -> bool:
         """Tell the pages, look whether the run is to end, and return whether it goes on."""
-        on_stop: Callable[[], None] | None = None
         with self._lock:
             if not self._run.active:
                 return False
             if not self.stopping and (self.store.get("stop") == self._run.token or not self.store.watched):
-                # Read together with the note: one that is set later is called by `on_stop`.
-                on_stop, self._asked_to_stop = self._on_stop, time.monotonic()
+                self._asked_to_stop = time.monotonic()
                 self._run = replace(self._run, state="stopping")
             if self._alone:
                 self.store.publish(self._run)
-        if on_stop is not None:
-            on_stop()
         if self.stopping and time.monotonic() - self._asked_to_stop > self._request.grace:
             self._end("stopped")
             os._exit(1)  # the next run removes what it has left

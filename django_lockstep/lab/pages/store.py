@@ -16,10 +16,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab import conf
+from django_lockstep.lab.explorer import ExplorerError
 from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.results import Verdict
 
-__all__ = ["KeptSpec", "LastResult", "LiveRun", "RunProgress", "ShownRace", "Store", "open_store"]
+__all__ = ["LastResult", "LiveRun", "RunProgress", "ShownRace", "Store", "open_store"]
 
 UNWATCHED = 3.0
 """Seconds after which a run that no page has shown ends."""
@@ -66,22 +67,12 @@ class LastResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptSpec:
-    """A schedule as a spec for isolationtester."""
-
-    text: str = ""
-    """Empty if it cannot be written."""
-    refusal: str = ""
-    """Then the reason."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShownRace:
     """What a page shows of a race: an exploration, or one schedule."""
 
     report: RaceReport
-    specs: Mapping[str, KeptSpec]
-    """Of the runs that are drawn, by their schedules."""
+    specs: Mapping[str, str | ExplorerError]
+    """The runs that are drawn as specs for isolationtester, or why they cannot be written, by their schedules."""
     result: LastResult | None = None
     """Of an exploration."""
 

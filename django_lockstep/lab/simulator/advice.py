@@ -66,9 +66,9 @@ def _peaks(sweep: Sweep, rows: Sequence[LoadRow], chosen: dict[int, LoadRow]) ->
     """Say of the chosen strategies at which size they were fastest, if larger sizes made them slower."""
     for name in dict.fromkeys(row.strategy for row in chosen.values()):
         line = [row for row in rows if row.strategy == name]
-        best, last = max(line, key=lambda row: row.operations_per_second), line[-1]
-        if last.operations_per_second < _DROP * best.operations_per_second:
-            share = last.operations_per_second / best.operations_per_second
+        best, last = max(line, key=lambda row: row.tally.rate), line[-1]
+        if last.tally.rate < _DROP * best.tally.rate:
+            share = last.tally.rate / best.tally.rate
             size = sweep.describe(best.size or 0)
             yield f"{name} is fastest with {size}, and has {share:.0%} of that rate with {last.size:,}."
 
@@ -83,12 +83,12 @@ def _wrong(sweep: Sweep, rows: Sequence[LoadRow]) -> Iterator[str]:
 def _best_of(rows: Iterable[LoadRow]) -> list[LoadRow]:
     """Return the safe and correct rows that are as fast as the fastest one, the one with the shortest p99 first."""
     right = [row for row in rows if row.safe and row.status == "correct"]
-    fastest = max((row.operations_per_second for row in right), default=0.0)
+    fastest = max((row.tally.rate for row in right), default=0.0)
     # Rates this near differ from run to run, so that the slow answers decide between them.
-    near = [row for row in right if row.operations_per_second >= _NEAR * fastest]
-    return sorted(near, key=lambda row: row.latency_ms.p99 or 0.0)
+    near = [row for row in right if row.tally.rate >= _NEAR * fastest]
+    return sorted(near, key=lambda row: row.latency_ms["p99"] or 0.0)
 
 
 def figures(row: LoadRow) -> str:
     """Return the rate and p99 of a row as text."""
-    return f"{row.operations_per_second:,.0f}/s, p99 {row.latency_ms.p99 or 0.0:,.1f} ms"
+    return f"{row.tally.rate:,.0f}/s, p99 {row.latency_ms['p99'] or 0.0:,.1f} ms"

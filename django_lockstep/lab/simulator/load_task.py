@@ -10,8 +10,8 @@ from typing import Protocol
 from django.db import InterfaceError, OperationalError, connections
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.simulator.channel import WorkerChannel
 from django_lockstep.lab.simulator.tally import LoadOperation, Tally
+from django_lockstep.lab.simulator.worker_process import WorkerChannel
 
 __all__ = ["Load", "LoadClient", "LoadTask"]
 

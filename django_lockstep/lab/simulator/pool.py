@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any, Self
 
-from django_lockstep.lab.simulator.channel import Task
+from django_lockstep.lab.simulator import worker_process
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import StopSignal
-from django_lockstep.lab.simulator.worker import Worker, WorkerFailure, WorkerState
-from django_lockstep.lab.simulator.worker_process import WorkerConnection
-from django_lockstep.lab.workers.processes import process_context
+from django_lockstep.lab.simulator.worker_process import Task, WorkerConnection
+from django_lockstep.lab.workers.processes import no_interrupt, process_context
 
-__all__ = ["STUCK_AFTER", "PoolResult", "WorkerPool"]
+__all__ = ["STUCK_AFTER", "PoolResult", "WorkerFailure", "WorkerPool"]
 
 STUCK_AFTER = 70.0
 """Seconds for one operation; more than the longest retry of a strategy."""
@@ -28,13 +30,126 @@ _START_DELAY = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFailure:
+    """A worker that did not finish its task."""
+
+    worker: int
+    """Its number, from 0."""
+    session: str
+    """The ``application_name`` of its connection."""
+    reason: str
+    """What is known of its end, in a line."""
+
+    def __str__(self) -> str:
+        return f"worker {self.worker + 1} {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolResult:
     """What came of one call of `WorkerPool.run`."""
 
     results: tuple[Any, ...]
-    """What each task returned, by worker; None for a worker that did not finish or was cancelled before the start."""
+    """What each task returned, by worker; None for a worker that did not finish, or had no task any more."""
     worker_failures: tuple[WorkerFailure, ...]
     """The workers that did not finish."""
+
+
+class Worker:
+    """The parent's view of one worker process, from its start to its end."""
+
+    def __init__(
+        self, config: WorkerConnection, *, number: int, context: BaseContext, stop: Any, completed: Sequence[int]
+    ) -> None:
+        """Start it; ``stop`` and ``completed``, by worker, are in memory that all processes share."""
+        self.number = number
+        self.busy = True
+        """Whether an answer is still to come."""
+        self.at_barrier = False
+        self.result: Any = None
+        self.failure: WorkerFailure | None = None
+        self._session = config.session
+        self._completed = completed
+        self._last_sign = (completed[number], time.monotonic())
+        self.pipe: Connection[Any, Any]
+        self.pipe, child_pipe = context.Pipe()
+        # Closed in the parent after the start: the pipe breaks only when its last end is closed, and that must be when
+        # the child is gone.
+        with child_pipe:
+            # Daemonic: should the parent crash, multiprocessing ends them with it.
+            self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+                target=worker_process.main,
+                args=(config, child_pipe),
+                kwargs={"number": number, "stop": stop, "completed": completed},
+                name=config.session,
+                daemon=True,
+            )
+            with no_interrupt():
+                self.process.start()
+
+    def send(self, message: object) -> None:
+        """Send a task, or the instant (``time.perf_counter_ns``) at which the worker is to leave the barrier."""
+        self._record_sign_of_life()
+        self.busy, self.at_barrier = True, False
+        try:
+            self.pipe.send(message)
+        except OSError:
+            self._reap()
+
+    def receive(self) -> None:
+        """Take one message from the worker; call it when `pipe` is readable."""
+        try:
+            kind, content = self.pipe.recv()
+        # The other end is closed: the process has ended, or is about to.
+        except (EOFError, OSError):
+            self._reap()
+            return
+        self._record_sign_of_life()
+        if kind == "at barrier":
+            self.at_barrier = True
+        elif kind == "failed":
+            self.kill(f"failed: {content}")
+        else:
+            self.result, self.busy = content, False
+
+    def kill_if_stuck(self, seconds: float) -> None:
+        """Kill the worker if it is at work and has neither sent nor completed anything for so many seconds."""
+        if not self.busy or self.at_barrier:
+            return
+        if self._completed[self.number] != self._last_sign[0]:
+            self._record_sign_of_life()
+        elif time.monotonic() - self._last_sign[1] > seconds:
+            self.kill(f"was stuck: nothing finished for {seconds:g} s, so it was killed")
+
+    def kill(self, reason: str) -> None:
+        """End the process at once; what it did since its last answer is unknown."""
+        # SIGKILL, because a stuck worker may sit in a call of the driver, which no handler in Python can interrupt.
+        self.process.kill()
+        self._reap(reason)
+
+    def close(self, *, deadline: float) -> None:
+        """Close the pipe, give the process until ``deadline`` (``time.monotonic``) to leave, and then kill it."""
+        self.pipe.close()
+        self.process.join(max(0, deadline - time.monotonic()))
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.process.close()
+
+    def _record_sign_of_life(self) -> None:
+        self._last_sign = (self._completed[self.number], time.monotonic())
+
+    def _reap(self, reason: str = "") -> None:
+        # The pipe breaks a moment before the process is gone.
+        self.process.join(5)
+        exitcode = self.process.exitcode
+        if exitcode is None:
+            end = "closed its connection"
+        elif exitcode < 0:
+            end = f"was killed by {signal.Signals(-exitcode).name}"
+        else:
+            end = f"ended with exit status {exitcode}"
+        self.failure = WorkerFailure(worker=self.number, session=self._session, reason=reason or end)
+        self.busy = self.at_barrier = False
 
 
 class WorkerPool:
@@ -102,7 +217,9 @@ class WorkerPool:
                 self.workers[worker.number] = self._start(worker.number)
         self._await_answers()
         for worker, task in zip(self.workers, tasks, strict=True):
-            worker.assign(None if self.interrupt.requested else task)
+            worker.result = None
+            if not (worker.failure or self.interrupt.requested):
+                worker.send(task)
         self._await_answers(on_tick)
         # Only when all have answered: each worker reads it between two operations.
         self._stop.value = 0
@@ -114,19 +231,20 @@ class WorkerPool:
     def _await_answers(self, on_tick: Callable[[], None] | None = None) -> None:
         """Receive messages and release the barrier until every worker has answered or is gone."""
         deadline, next_tick = None, 0.0
-        while unfinished := [worker for worker in self.workers if worker.unfinished]:
+        while unfinished := [worker for worker in self.workers if worker.busy]:
             if deadline is None and self.interrupt.requested:
                 # Asked first, and killed only after the grace: a worker that ends its operation keeps what it has
                 # counted, and no statement is left running in the server.
                 deadline = time.monotonic() + self._grace
                 self._stop.value = 1
-            if deadline is not None:
-                _cancel(unfinished, deadline=deadline)
-            elif all(worker.state is WorkerState.AT_BARRIER for worker in unfinished):
-                # Only those that are still there: the barrier must not wait for workers that died.
-                start = time.perf_counter_ns() + _START_DELAY * self.size
-                for worker in unfinished:
-                    worker.release(start)
+            # The barrier waits neither for workers that died, nor for others that are to stop.
+            is_open = deadline is not None or all(worker.at_barrier for worker in unfinished)
+            start = time.perf_counter_ns() + _START_DELAY * self.size
+            for worker in unfinished:
+                if worker.at_barrier and is_open:
+                    worker.send(start)
+                elif deadline is not None and time.monotonic() > deadline:
+                    worker.kill("did not stop in time, so it was killed")
             self._receive(unfinished)
             if on_tick and time.monotonic() >= next_tick:
                 on_tick()
@@ -134,7 +252,7 @@ class WorkerPool:
 
     def _receive(self, workers: Sequence[Worker]) -> None:
         # With a timeout, because a stuck worker sends nothing, and a signal does not end it.
-        ready = wait([worker.pipe for worker in workers if worker.unfinished], timeout=_TICK)
+        ready = wait([worker.pipe for worker in workers if worker.busy], timeout=_TICK)
         for worker in workers:
             if worker.pipe in ready:
                 worker.receive()
@@ -160,11 +278,3 @@ class WorkerPool:
         for worker in self.workers:
             worker.close(deadline=deadline)
         self.workers.clear()
-
-
-def _cancel(workers: Sequence[Worker], *, deadline: float) -> None:
-    for worker in workers:
-        if worker.state is WorkerState.AT_BARRIER:
-            worker.release(None)
-        elif time.monotonic() > deadline:
-            worker.kill("did not stop in time, so it was killed")

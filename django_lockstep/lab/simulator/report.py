@@ -11,27 +11,12 @@ from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.tally import Tally
 
 __all__ = [
-    "Latency",
     "LoadReport",
     "LoadRow",
     "build_row",
     "jain_index",
     "merge_rounds",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
-    """Milliseconds from call to answer; each None where nothing was measured."""
-
-    p50: float | None
-    """The median."""
-    p95: float | None
-    """What 95 of 100 operations stay within."""
-    p99: float | None
-    """What 99 of 100 operations stay within."""
-    max: float | None
-    """The longest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,26 +39,8 @@ class LoadRow:
     """What the database holds, compared with what the workers acknowledged."""
     workers: int
     """The workers whose figures are in this row."""
-    seconds: float
-    """From the common start to the last answer."""
-    succeeded: int
-    """Operations that succeeded."""
-    refused: int
-    """Operations that were refused, because the account did not cover them."""
-    errors: Mapping[str, int]
-    """Operations that failed, by the kind of error."""
-    error_examples: Mapping[str, str]
-    """The first message of each kind."""
-    operations_per_second: float
-    """Operations per second that succeeded or were refused."""
-    latency_ms: Latency
-    """Latency of all operations."""
-    retries: int
-    """Attempts that were repeated."""
-    conflicts: int
-    """Attempts that were repeated because of a conflict with another worker."""
-    deadlocks: int
-    """Attempts that ended in a deadlock, repeated or not."""
+    tally: Tally
+    """What they did together."""
     fairness: float | None
     """Jain's index of the workers' rates: 1 where all got the same, 1/n where one of n got everything; None where no
     operation was answered."""
@@ -99,18 +66,12 @@ class LoadRow:
         return self.safe and (self.wrong or (self.status == "untested" and not self.cut_short))
 
     @property
-    def operations(self) -> int:
-        """Operations that were tried."""
-        return self.succeeded + self.refused + self.failed
-
-    @property
-    def failed(self) -> int:
-        return sum(self.errors.values())
-
-    @property
-    def retries_per_operation(self) -> float:
-        """Repeated attempts for each operation."""
-        return self.retries / self.operations if self.operations else 0.0
+    def latency_ms(self) -> dict[str, float | None]:
+        """Milliseconds from call to answer, of all operations; each None where nothing was measured."""
+        latencies = self.tally.latencies
+        percentiles = {f"p{percent}": latencies.milliseconds(percent) for percent in (50, 95, 99)}
+        # The maximum is exact, percentiles are those of buckets.
+        return {**percentiles, "max": None if percentiles["p50"] is None else latencies.largest / 1e6}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,27 +127,9 @@ def build_row(rounds: Sequence[Sequence[Tally | None]], verdict: AuditVerdict, *
 
     Each round has the workers' tallies in the same order, None for a worker that did not finish it.
     """
-    whole = merge_rounds(rounds)
     tallies = [Tally.concatenate(own) for own in zip(*rounds, strict=True) if any(own)]
-    p50, p95, p99 = (whole.latencies.milliseconds(percent) for percent in (50, 95, 99))
-    # The maximum is exact, percentiles are those of buckets.
-    longest = None if p50 is None else whole.latencies.largest / 1e6
-    return LoadRow(
-        **trial,
-        verdict=verdict,
-        workers=len(tallies),
-        seconds=whole.seconds,
-        succeeded=whole.succeeded,
-        refused=whole.refused,
-        errors=dict(whole.errors),
-        error_examples=whole.examples,
-        operations_per_second=whole.rate,
-        latency_ms=Latency(p50=p50, p95=p95, p99=p99, max=longest),
-        retries=whole.conflicts + whole.retried_deadlocks,
-        conflicts=whole.conflicts,
-        deadlocks=whole.retried_deadlocks + whole.failed_deadlocks,
-        fairness=jain_index([tally.rate for tally in tallies]),
-    )
+    fairness = jain_index([tally.rate for tally in tallies])
+    return LoadRow(**trial, verdict=verdict, workers=len(tallies), tally=merge_rounds(rounds), fairness=fairness)
 
 
 def merge_rounds(rounds: Sequence[Sequence[Tally | None]]) -> Tally:

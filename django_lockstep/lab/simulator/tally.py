@@ -81,6 +81,26 @@ class Tally:
         return self.errors.total()
 
     @property
+    def operations(self) -> int:
+        """Operations that were tried."""
+        return self.answered + self.failed
+
+    @property
+    def retries(self) -> int:
+        """Attempts that were repeated."""
+        return self.conflicts + self.retried_deadlocks
+
+    @property
+    def deadlocks(self) -> int:
+        """Attempts that ended in a deadlock, repeated or not."""
+        return self.retried_deadlocks + self.failed_deadlocks
+
+    @property
+    def retries_per_operation(self) -> float:
+        """Repeated attempts for each operation."""
+        return self.retries / self.operations if self.operations else 0.0
+
+    @property
     def seconds(self) -> float:
         """From the start to the end."""
         return (self.ended - self.started) / 1e9

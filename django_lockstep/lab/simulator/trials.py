@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from django_lockstep.lab.simulator.audit import AuditedAccount, Balances, audit
-from django_lockstep.lab.simulator.channel import Task, idle
 from django_lockstep.lab.simulator.database import end_sessions
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.load_task import Load, LoadTask
 from django_lockstep.lab.simulator.pool import PoolResult, WorkerPool
 from django_lockstep.lab.simulator.report import LoadRow, build_row
 from django_lockstep.lab.simulator.tally import Tally
+from django_lockstep.lab.simulator.worker_process import Task, idle
 
 __all__ = ["LoadTrial", "ProgressHook", "rotate", "run_trials"]
 
@@ -108,7 +108,7 @@ class LoadTrial(ABC):
         """Return the verdict and figures of all rounds; None where no worker did anything."""
         rounds: list[tuple[Tally | None, ...]] = [result.results for result in self.results]
         tallies = [tally for each_round in rounds for tally in each_round if tally]
-        if not (tallies or self.worker_failures):
+        if not (self.worker_failures or any(tally.operations for tally in tallies)):
             return None
         # A worker that died, or lost its connection at COMMIT, leaves changes whose outcome is unknown.
         is_complete = not self.worker_failures and not any(tally.in_doubt for tally in tallies)

@@ -141,7 +141,7 @@ def test_workers_are_as_many_as_each_size_says() -> None:
         (3, "optimistic"),
     ]
     assert [row.workers for row in report.rows] == [1, 1, 3, 3]
-    assert {row.operations for row in report.rows} == {300}
+    assert {row.tally.operations for row in report.rows} == {300}
     assert [row.status for row in report.rows] == ["correct", "correct", "lost", "correct"]
     assert not Entry.objects.exists()
 

@@ -94,8 +94,8 @@ def test_rounds_take_turns_and_another_one_begins_each(monkeypatch: pytest.Monke
     monkeypatch.setattr(LoadTrial, "run", noted)
     first, second = load("advisory", "pessimistic", operations=40, rounds=2).rows
     assert seen == [("advisory", 0), ("pessimistic", 0), ("pessimistic", 1), ("advisory", 1)]
-    assert (first.strategy, first.operations, first.status) == ("advisory", 40, "correct")
-    assert (second.strategy, second.operations, second.status) == ("pessimistic", 40, "correct")
+    assert (first.strategy, first.tally.operations, first.status) == ("advisory", 40, "correct")
+    assert (second.strategy, second.tally.operations, second.status) == ("pessimistic", 40, "correct")
 
 
 def test_more_workers_than_the_server_has_room_for_are_refused() -> None:
@@ -106,14 +106,14 @@ def test_more_workers_than_the_server_has_room_for_are_refused() -> None:
 
 def test_figures_are_of_all_operations() -> None:
     (row,) = load("optimistic").rows
-    assert row.operations == 120
-    assert row.verdict.entries == row.succeeded == 120 - row.refused
+    assert row.tally.operations == 120
+    assert row.verdict.entries == row.tally.succeeded == 120 - row.tally.refused
     assert row.workers == 4
-    assert row.conflicts == row.retries > 0
-    assert row.latency_ms.p50 is not None
-    assert row.latency_ms.max is not None
-    assert row.latency_ms.p50 <= row.latency_ms.max
-    assert row.operations_per_second == pytest.approx(120 / row.seconds)
+    assert row.tally.conflicts == row.tally.retries > 0
+    assert row.latency_ms["p50"] is not None
+    assert row.latency_ms["max"] is not None
+    assert row.latency_ms["p50"] <= row.latency_ms["max"]
+    assert row.tally.rate == pytest.approx(120 / row.tally.seconds)
     assert row.fairness is not None
     assert 0.25 <= row.fairness <= 1
 
@@ -121,7 +121,7 @@ def test_figures_are_of_all_operations() -> None:
 def test_transfers_between_several_accounts_stay_whole() -> None:
     report = load("pessimistic", "conditional_update", accounts=3)
     assert {row.status for row in report.rows} == {"correct"}
-    assert all(row.verdict.entries > row.succeeded for row in report.rows)  # a transfer has two
+    assert all(row.verdict.entries > row.tally.succeeded for row in report.rows)  # a transfer has two
 
 
 def test_what_is_kept_is_there() -> None:
@@ -179,7 +179,7 @@ def test_a_killed_worker_is_reported_and_the_rest_counts() -> None:
     assert row.workers == 2
     assert row.verdict.without_acknowledgements
     assert row.status == "correct"
-    assert row.verdict.entries > row.succeeded > 0
+    assert row.verdict.entries > row.tally.succeeded > 0
 
 
 def test_a_lost_connection_leaves_the_outcome_in_doubt() -> None:
@@ -197,7 +197,7 @@ def test_a_lost_connection_leaves_the_outcome_in_doubt() -> None:
             race.stop()
 
     row = race.run(watch)
-    assert row.failed == 1
+    assert row.tally.failed == 1
     assert row.workers == 3
     assert row.verdict.without_acknowledgements
     assert row.status == "correct"
@@ -211,5 +211,5 @@ def test_where_nothing_succeeds_nothing_is_proved() -> None:
         query("ALTER TABLE accounts_entry DROP CONSTRAINT nothing_passes")
     assert row.status == "untested"
     assert row.breaks_promise
-    assert row.errors == {"IntegrityError (23514)": 4}
-    assert "nothing_passes" in row.error_examples["IntegrityError (23514)"]
+    assert row.tally.errors == {"IntegrityError (23514)": 4}
+    assert "nothing_passes" in row.tally.examples["IntegrityError (23514)"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_sweep
 from django_lockstep.lab.simulator.audit import AuditVerdict
 from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
-from django_lockstep.lab.simulator.report import Latency, LoadReport, LoadRow
+from django_lockstep.lab.simulator.report import LoadReport, LoadRow
+from django_lockstep.lab.simulator.tally import Tally
 
 ENVIRONMENT = {
     "database": "PostgreSQL 18.4",
@@ -26,27 +30,33 @@ LOAD = {
     "overdraft_limit": "200.00",
     "amounts": ["1.00", "100.00"],
 }
+LATENCIES = {50: 1.5, 95: 5.0, 99: 10.0}
 LOST = AuditVerdict(entries=1000, overwritten=812, money_lost=Decimal("3212.50"), money_difference=Decimal("-3212.50"))
 
 
-def row(strategy: str, *, rate: float = 100.0, p99: float | None = 10.0, **changes: Any) -> LoadRow:
+SECONDS = 3
+
+
+def row(
+    strategy: str,
+    *,
+    rate: float = 100.0,
+    latencies: Mapping[int, float] = LATENCIES,
+    p99: float | None = LATENCIES[99],
+    largest: float = 123.4,
+    errors: Mapping[str, int] = {},
+    **changes: Any,
+) -> LoadRow:
     """Return the row of a strategy that is safe and right, unless the changes say otherwise."""
+    measured: Any = SimpleNamespace(milliseconds={**latencies, 99: p99}.get, largest=largest * 1e6)
+    answered: Any = {"succeeded": round(rate * SECONDS) - 10, "refused": 10, "ended": SECONDS * 10**9}
     plain = LoadRow(
         strategy=strategy,
         safe=True,
         guarantee=f"{strategy} guards.",
         verdict=AuditVerdict(entries=300),
         workers=8,
-        seconds=3.0,
-        succeeded=290,
-        refused=10,
-        errors={},
-        error_examples={},
-        operations_per_second=rate,
-        latency_ms=Latency(p50=1.5, p95=5.0, p99=p99, max=123.4),
-        retries=0,
-        conflicts=0,
-        deadlocks=0,
+        tally=Tally(**answered, errors=Counter(errors), latencies=measured),
         fairness=0.99,
     )
     return replace(plain, **changes)

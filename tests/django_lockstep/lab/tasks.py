@@ -11,8 +11,8 @@ from pathlib import Path
 
 from django.db import connection
 
-from django_lockstep.lab.simulator.channel import WorkerChannel
 from django_lockstep.lab.simulator.tally import Tally
+from django_lockstep.lab.simulator.worker_process import WorkerChannel
 
 
 def backend(channel: WorkerChannel) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, models, transaction
+from django.http import parse_cookie
 from django.test import Client
 
 from django_lockstep.lab.finder.errors import CannotClone
@@ -166,11 +167,9 @@ def clone_user(environ: Mapping[str, Any], user: models.Model, *, using: str) ->
 
 def session_of(environ: Mapping[str, Any]) -> Any:
     """Return the request's session; None without one."""
-    name = re.escape(settings.SESSION_COOKIE_NAME)
-    cookie = re.search(rf"(?:^|;\s*){name}=([^;]*)", environ.get("HTTP_COOKIE", ""))
-    if cookie is None:
+    if (key := parse_cookie(environ.get("HTTP_COOKIE", "")).get(settings.SESSION_COOKIE_NAME)) is None:
         return None
-    session = import_module(settings.SESSION_ENGINE).SessionStore(cookie[1])
+    session = import_module(settings.SESSION_ENGINE).SessionStore(key)
     # The cookie may name a session that has ended.
     return session if session.keys() else None
 

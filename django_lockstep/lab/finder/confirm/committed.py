@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from unittest import mock
 
@@ -11,7 +11,7 @@ from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
 from django_lockstep.lab.explorer import close_idle_sessions
-from django_lockstep.lab.explorer.tables.control_session import ControlSession, catalog_of, control_session
+from django_lockstep.lab.explorer.tables.control_session import catalog_of, control_session
 from django_lockstep.lab.explorer.tables.databases import is_forbidden, is_test_database, require_disposable
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
@@ -28,19 +28,16 @@ class DatabaseCopy:
     """
 
     def __init__(self, aliases: Iterable[str]) -> None:
-        self._sessions: list[ControlSession] = []
         self._tables: list[SavedTables] = []
-        try:
+        # Also left on an interrupt: open sessions would keep the test database from being dropped.
+        with ExitStack() as sessions:
             for alias in aliases:
                 require_disposable(alias)
                 session = control_session(alias)
-                self._sessions.append(session)
+                sessions.callback(session.release)
                 self._tables.append(SavedTables(session, catalog_of(session), steady=False))
                 self._tables[-1].save_all()
-        # Also on an interrupt: open sessions would keep the test database from being dropped.
-        except BaseException:
-            self.close()
-            raise
+            self._sessions = sessions.pop_all()
 
     def restore(self) -> None:
         """Put everything back. Raises `ExplorerError` where another session holds a lock on a table."""
@@ -59,8 +56,7 @@ class DatabaseCopy:
 
     def close(self) -> None:
         self._tables.clear()
-        while self._sessions:
-            self._sessions.pop().release()
+        self._sessions.close()
 
 
 def copied_databases() -> list[str]:

@@ -16,7 +16,6 @@ from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points, Reques
 from django_lockstep.lab.finder.confirm.judging import Attempts, is_known, subject_of, subjects_taken
 from django_lockstep.lab.finder.confirm.pairings import (
     AGAINST,
-    OF_CALLS,
     Earlier,
     Pairing,
     Partners,
@@ -24,16 +23,11 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_earlier,
     with_itself,
 )
-from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.confirm.witnesses import TestPlace, with_test_file
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import (
-    ANOTHER_OBJECT,
-    ANOTHER_USER,
-    LOWER_LIMIT,
     NOT_REACHED,
-    OTHER_ORDER,
     TIME_OVER,
     Against,
     Finding,
@@ -55,14 +49,6 @@ SECONDS_EACH = 20.0
 """Seconds that one fork may take in the first round."""
 GROWTH = 4
 """How many times more that is in each further round, which begins its tries again: so little is run twice."""
-_SHOWN_AGAINST: Mapping[Against, Collection[str]] = {
-    ANOTHER_USER: REMEDIES,
-    # They may be about how many objects a user may have, or all objects count for one row.
-    ANOTHER_OBJECT: ("check-then-insert", "write-skew", "read-modify-write", "check-then-act"),
-    OTHER_ORDER: ("lock-order",),
-    LOWER_LIMIT: ("check-then-insert", "check-then-act", "write-skew"),
-}
-"""Which kinds a request may show that is raced with itself where something differs."""
 _Paired = tuple[Pairing, AbstractContextManager[Fork], list[Candidate]]
 """What is raced, and the candidates that it may show."""
 _Item = TypeVar("_Item")
@@ -161,13 +147,13 @@ class Confirmation:
 
     def close(self) -> None:
         """Report the candidates that no fork was made for."""
-        before = {finding.candidate for _, finding in self._findings.pairs() if finding.verdict == "not decided"}
+        before = {it.candidate.id for it in self._findings.in_order() if it.verdict == "not decided"}
         for candidate in self._candidates:
             if candidate.id not in {*self._attempts, *before}:
                 failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
                 message = next((f"its test failed before it came to it: {text}" for text in failed if text), "")
                 reason = _obstacle(candidate) or message or (TIME_OVER if self._is_over else NOT_REACHED)
-                self._add(Finding(candidate=candidate.id, verdict="not tried", reason=reason))
+                self._add(Finding(candidate=candidate, verdict="not tried", reason=reason))
 
     # Which candidates
 
@@ -300,7 +286,7 @@ class Confirmation:
             return
         self._tries += 1
         begun, obstacle = time.monotonic(), None
-        twice = explorations.get(replace(pairing, against="")) if pairing.against == ANOTHER_USER else None
+        twice = explorations.get(replace(pairing, against="")) if pairing.against == "another user" else None
         try:
             with paired as fork:
                 taken = self._taken(open_attempts)
@@ -336,9 +322,9 @@ class Confirmation:
         """Return the subjects of these candidates, and what is confirmed of their units: that is no other one's."""
         units = {attempts.candidate.unit for attempts in open_attempts}
         taken = {subject_of(attempts.candidate) for attempts in open_attempts}
-        for candidate, finding in self._findings.pairs():
-            if finding.verdict == "confirmed" and candidate.unit in units:
-                taken |= subjects_taken(candidate, finding.differences)
+        for finding in self._findings.in_order():
+            if finding.verdict == "confirmed" and finding.candidate.unit in units:
+                taken |= subjects_taken(finding.candidate, finding.differences)
         return taken
 
     def _masked(self, message: str) -> str:
@@ -356,7 +342,7 @@ class Confirmation:
             if attempts.is_news or not attempts.confirmed:
                 # Until the test's end there may be more to try.
                 finding = attempts.finding(place, is_left=True)
-                self._add(with_test_file(attempts.candidate, finding, self._places))
+                self._add(with_test_file(finding, self._places))
             attempts.is_news = False
 
     def _add(self, finding: Finding) -> None:
@@ -383,16 +369,16 @@ class Confirmation:
             pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
             shown = [candidate for candidate in either if candidate.may_race(earlier.point.name, point.name)]
             yield pairing, with_earlier(earlier, actor), shown
-        ways: Iterable[Against] = _SHOWN_AGAINST if isinstance(actor, RequestActor) else OF_CALLS
-        for against in ways:
-            if shown := [candidate for candidate in candidates if _may_show_against(candidate, against)]:
-                yield Pairing(kind=point.kind, against=against), AGAINST[against](actor), shown
+        for against, variant in AGAINST.items():
+            shown = [candidate for candidate in candidates if _may_show_against(candidate, against)]
+            if shown and (variant.of_calls or isinstance(actor, RequestActor)):
+                yield Pairing(kind=point.kind, against=against), variant.pair(actor), shown
 
 
 def _may_show_against(candidate: Candidate, against: Against) -> bool:
-    if against == LOWER_LIMIT and not (candidate.read and read_statement(candidate.read.sql).looks == "aggregate"):
+    if against == "a lower limit" and not (candidate.read and read_statement(candidate.read.sql).looks == "aggregate"):
         return False
-    return candidate.kind in _SHOWN_AGAINST[against]
+    return candidate.kind in AGAINST[against].kinds
 
 
 def _raise_interrupt(error: BaseException) -> None:

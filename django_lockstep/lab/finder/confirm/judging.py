@@ -159,7 +159,7 @@ class Attempts:
 
     def finding(self, place: Place, *, is_left: bool = False) -> Finding:
         """Return what is known so far; ``is_left`` says that more can be tried."""
-        common: dict[str, Any] = {**asdict(place), "candidate": self.candidate.id}
+        common: dict[str, Any] = {**asdict(place), "candidate": self.candidate}
         common |= {"schedules": self.schedules, "seconds": round(self.seconds, 3)}
         common["obstacles"] = tuple(f"{pairing}: {why}" for pairing, why in self._obstacles.items())
         if self.confirmed is None:
@@ -167,11 +167,11 @@ class Attempts:
             reason = self._reason(is_left) or "; ".join(f"not {obstacle}" for obstacle in common["obstacles"])
             return Finding(verdict=tried if self.schedules else "not tried", reason=reason, **common)
         pairing, outcome, run = self.confirmed
-        breaking = find_explanation(run).step
+        breaking, write = find_explanation(run).step, self.candidate.write
         return Finding(
             verdict="confirmed",
             reason=outcome.reason,
-            fault=breaking.source if breaking else "",
+            fault=(breaking.source if breaking else "") or str(write.site or self.candidate.id),
             pairing=str(pairing),
             actors=self.actors,
             schedule=outcome.schedule,

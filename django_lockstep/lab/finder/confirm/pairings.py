@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,22 +15,15 @@ from django_lockstep.lab.finder.confirm.clones import clone_user, session_of, se
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, NewKeys, copied_databases
 from django_lockstep.lab.finder.confirm.forks import Actor, Fork, Point, RequestActor, require_committed
 from django_lockstep.lab.finder.confirm.limits import find_limit
+from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.confirm.transplants import Captured, DryRun, for_another_object, in_other_order
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.findings import (
-    ANOTHER_OBJECT,
-    ANOTHER_USER,
-    LOWER_LIMIT,
-    OTHER_ORDER,
-    Against,
-    Opponent,
-)
+from django_lockstep.lab.finder.findings import Against, Opponent
 from django_lockstep.lab.finder.record.interception import Call, current_request
 
 __all__ = [
     "AGAINST",
-    "OF_CALLS",
     "Earlier",
     "Pairing",
     "Partners",
@@ -42,14 +35,6 @@ __all__ = [
     "with_lower_limit",
     "with_moved",
 ]
-
-
-_IN_WORDS = {
-    ANOTHER_USER: "the {} by two users",
-    ANOTHER_OBJECT: "the {} for two objects",
-    OTHER_ORDER: "the {} twice, with the rows that it locks exchanged",
-    LOWER_LIMIT: "the {} twice, with the limit of what is counted lowered",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +52,7 @@ class Pairing(Opponent):
         if self.partner:
             return f"`{self.unit}` with `{self.partner}` of another test"
         if self.against:
-            return _IN_WORDS[self.against].format(self.kind)
+            return AGAINST[self.against].words.format(self.kind)
         if self.after is None:
             return f"the {self.kind} twice"
         earlier = "call" if self.after_call else "request"
@@ -171,14 +156,39 @@ def _tried_alone(actor: Actor) -> Iterator[DryRun]:
         yield trial
 
 
-AGAINST: Mapping[Against, Callable[[Any], AbstractContextManager[Fork]]] = {
-    ANOTHER_USER: with_another_user,
-    ANOTHER_OBJECT: partial(with_moved, for_another_object),
-    OTHER_ORDER: partial(with_moved, in_other_order),
-    LOWER_LIMIT: with_lower_limit,
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How a request or a call is raced with itself where something differs."""
+
+    words: str
+    """With ``{}`` for request or call."""
+    pair: Callable[[Any], AbstractContextManager[Fork]]
+    kinds: Collection[str]
+    """The kinds of candidates that it may show."""
+    of_calls: bool = True
+
+
+AGAINST: Mapping[Against, Variant] = {
+    "another user": Variant("the {} by two users", with_another_user, kinds=REMEDIES, of_calls=False),
+    "another object": Variant(
+        "the {} for two objects",
+        partial(with_moved, for_another_object),
+        # They may be about how many objects a user may have, or all objects count for one row.
+        kinds=("check-then-insert", "write-skew", "read-modify-write", "check-then-act"),
+    ),
+    "the other order": Variant(
+        "the {} twice, with the rows that it locks exchanged",
+        partial(with_moved, in_other_order),
+        kinds=("lock-order",),
+        of_calls=False,
+    ),
+    "a lower limit": Variant(
+        "the {} twice, with the limit of what is counted lowered",
+        with_lower_limit,
+        kinds=("check-then-insert", "check-then-act", "write-skew"),
+    ),
 }
-"""How a request is paired with itself where something differs; a call only with those of `OF_CALLS`."""
-OF_CALLS: Sequence[Against] = (ANOTHER_OBJECT, LOWER_LIMIT)
+"""By what differs."""
 
 
 @contextmanager

@@ -25,7 +25,6 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_moved,
 )
 from django_lockstep.lab.finder.confirm.transplants import Captured
-from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.findings import Against, Finding
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ class _Place:
         if self._partner is not None:
             return with_moved(self._partner.moved_to, point.actor)
         if self._against:
-            return AGAINST[self._against](point.actor)
+            return AGAINST[self._against].pair(point.actor)
         return with_itself(point.actor)
 
     def require_no_race(self) -> None:
@@ -297,15 +296,15 @@ class TestPlace:
         return partner.is_complete and not partner.is_parametrized and not shared
 
 
-def with_test_file(candidate: Candidate, finding: Finding, places: Mapping[str, TestPlace]) -> Finding:
+def with_test_file(finding: Finding, places: Mapping[str, TestPlace]) -> Finding:
     """Return the finding; a confirmed one with a test file."""
     if finding.verdict != "confirmed":
         return finding
     partner = places[finding.partner_test] if finding.partner_test else None
-    return replace(finding, test_file=write_test_file(candidate, finding, places[finding.test], partner))
+    return replace(finding, test_file=write_test_file(finding, places[finding.test], partner))
 
 
-def write_test_file(candidate: Candidate, finding: Finding, place: TestPlace, partner: TestPlace | None = None) -> str:
+def write_test_file(finding: Finding, place: TestPlace, partner: TestPlace | None = None) -> str:
     """Return the file; it is to stand beside the test that it forks, whose fixtures it uses. Empty if it cannot run."""
     if not place.is_complete or (partner and not place.goes_with(partner)):
         return ""
@@ -321,6 +320,7 @@ def write_test_file(candidate: Candidate, finding: Finding, place: TestPlace, pa
         f'partner_call="{finding.partner_call}"' if finding.partner_call else "",
     ]
     imported = [*_imports(place), *(_imports(partner, alias) if partner else ())]
+    candidate = finding.candidate
     words = re.findall(r"[a-z0-9]+", candidate.unit.rpartition(".")[2].lower() or candidate.unit)
     test = f"raced({', '.join([place.named(place.short), *filter(None, options)])})"
     lines = [

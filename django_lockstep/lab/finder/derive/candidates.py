@@ -72,6 +72,11 @@ class Candidate:
         """The witnesses of its unit, then those of its partners."""
         return self.witnesses + sum((partner.witnesses for partner in self.partners), ())
 
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The tests that show it."""
+        return tuple(dict.fromkeys(place.test for place in self.places))
+
     def may_race(self, name: str, partner: str) -> bool:
         """Whether units of these names may show it."""
         pairs = [{self.unit, peer.unit} for peer in self.partners]

@@ -24,8 +24,10 @@ from django_lockstep.lab.explorer.render.reports import (
     render_page,
 )
 from django_lockstep.lab.explorer.render.summaries import describe_step
+from django_lockstep.lab.finder.confirm.remedies import REMEDIES
+from django_lockstep.lab.finder.findings import Finding
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
-from django_lockstep.lab.finder.report.races import STATUSES, Entry, Race, Report
+from django_lockstep.lab.finder.report.races import STATUSES, Race, Report
 from django_lockstep.lab.finder.report.text import full_text
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.wording import listed
@@ -49,7 +51,7 @@ def write_reports(report: Report, path: Path | None, fix: Path | None) -> None:
     if path:
         write_atomically(path, render_report(report, path))
     if fix:
-        patches = (race.worst.finding.patch for race in report.races() if not race.worst.suppressed)
+        patches = (race.worst.patch for race in report.races() if not race.worst.suppressed)
         write_atomically(fix, next(filter(None, patches), ""))
 
 
@@ -66,30 +68,32 @@ def as_json(report: Report) -> str:
             "fault": race.worst.fault,
             "units": race.units,
             "tests": race.tests,
-            "candidates": [entry.candidate.id for entry in race.entries],
+            "candidates": [finding.candidate.id for finding in race.findings],
         }
         for race in report.races()
     ]
-    data = {"summary": report.summary, "notes": report.notes, "counts": report.counts(), "races": races}
-    return json.dumps({**data, "candidates": [dict(_fields(entry)) for entry in report.entries]}, indent=2)
+    data = {"summary": report.store.summary, "notes": report.store.notes, "counts": report.counts(), "races": races}
+    return json.dumps({**data, "candidates": list(map(_fields, report.findings))}, indent=2)
 
 
-def _fields(entry: Entry) -> Iterator[tuple[str, Any]]:
-    candidate, finding = entry.candidate, entry.finding
-    of_candidate = ("id", "kind", "table", "columns", "unit", "unit_kind", "sentence")
-    yield from ((name, getattr(candidate, name)) for name in of_candidate)
-    yield "partners", [partner.unit for partner in candidate.partners]
-    yield "read", candidate.read and _access(candidate.read)
-    yield "write", _access(candidate.write)
-    yield "tests", entry.tests
-    yield "suppressed", entry.suppressed
-    of_finding = ("verdict", "reason", "obstacles", "consequence", "pairing", "test", "number", "schedules", "schedule")
-    yield from ((name, getattr(finding, name)) for name in (*of_finding, "seconds", "actors", "fault", "patch"))
-    yield "difference", entry.difference
-    yield "remedy_tried", finding.remedy
-    yield "remedies", entry.remedies
-    yield "test_file", finding.test_file
-    yield "run", finding.run
+_OF_CANDIDATE = ("id", "kind", "table", "columns", "unit", "unit_kind", "sentence", "tests")
+_OF_FINDING = (
+    *("verdict", "reason", "obstacles", "consequence", "pairing", "test", "number", "schedules", "schedule", "seconds"),
+    *("actors", "fault", "patch", "difference", "suppressed", "test_file", "run"),
+)
+
+
+def _fields(finding: Finding) -> dict[str, Any]:
+    candidate = finding.candidate
+    return {
+        **{name: getattr(candidate, name) for name in _OF_CANDIDATE},
+        "partners": [partner.unit for partner in candidate.partners],
+        "read": candidate.read and _access(candidate.read),
+        "write": _access(candidate.write),
+        **{name: getattr(finding, name) for name in _OF_FINDING},
+        "remedy_tried": finding.remedy,
+        "remedies": REMEDIES[candidate.kind],
+    }
 
 
 def _access(access: RecordedStatement) -> Mapping[str, Any]:
@@ -97,12 +101,12 @@ def _access(access: RecordedStatement) -> Mapping[str, Any]:
 
 
 def _check_results(report: Report) -> Iterator[CheckResult]:
-    for entry in report.entries:
-        candidate, finding = entry.candidate, entry.finding
+    for finding in report.findings:
+        candidate = finding.candidate
         decided = finding.verdict in {"confirmed", "not confirmed"}
         end = f"{finding.verdict.capitalize()}: {finding.reason}"
         if finding.verdict == "confirmed":
-            end = f"It ends like no serial order: {entry.difference}"
+            end = f"It ends like no serial order: {finding.difference}"
         yield CheckResult(
             name=f"{candidate.kind} in {candidate.unit}, table {candidate.table} ({candidate.id})",
             ok=finding.verdict != "confirmed",
@@ -110,25 +114,26 @@ def _check_results(report: Report) -> Iterator[CheckResult]:
             message=f"{candidate.sentence} {end}",
             location=_location(candidate.write),
             details=finding.timeline,
-            steps=tuple(_steps(entry)),
-            suppressed=entry.suppressed,
+            steps=tuple(_steps(finding)),
+            suppressed=finding.suppressed,
             skipped="" if decided else f"{finding.verdict}: {finding.reason}",
             seconds=finding.seconds,
         )
 
 
-def _steps(entry: Entry) -> Iterator[CheckStep]:
+def _steps(finding: Finding) -> Iterator[CheckStep]:
     """Yield the steps of the run that shows it; without one, what is read and what is written."""
-    if entry.finding.run:
-        for data in entry.finding.run["steps"]:
+    candidate = finding.candidate
+    if finding.run:
+        for data in finding.run["steps"]:
             step = Step(**{**data, "arguments": tuple(data["arguments"])})
             yield CheckStep(actor=step.actor, text=describe_step(step), location=Location.parse(step.source))
         return
-    accesses = {"reads": entry.candidate.read, "writes": entry.candidate.write}
+    accesses = {"reads": candidate.read, "writes": candidate.write}
     for verb, access in accesses.items():
         if access is not None:
-            text = f"{verb} {entry.candidate.table}"
-            yield CheckStep(actor=entry.candidate.unit, text=text, location=_location(access))
+            text = f"{verb} {candidate.table}"
+            yield CheckStep(actor=candidate.unit, text=text, location=_location(access))
 
 
 def _location(access: RecordedStatement) -> Location | None:
@@ -149,18 +154,18 @@ def as_html(report: Report) -> str:
 
 def page_context(report: Report) -> dict[str, Any]:
     """Return what a page on the report shows."""
-    present = {entry.status for entry in report.entries}
+    present = {finding.status for finding in report.findings}
     return {
         "report": report,
         "counts": report.counts(),
         "statuses": [status for status in STATUSES if status in present],
-        "kinds": sorted({entry.candidate.kind for entry in report.entries}),
+        "kinds": sorted({finding.candidate.kind for finding in report.findings}),
         "races": [_shown_race(race, report.root) for race in report.races()],
         "rest": [
             {
                 "verdict": verdict,
-                "reasons": {reason: len(entries) for reason, entries in reasons.items()},
-                "entries": [entry for entry in report.entries if entry.finding.verdict == verdict],
+                "reasons": {reason: len(findings) for reason, findings in reasons.items()},
+                "findings": [finding for finding in report.findings if finding.verdict == verdict],
             }
             for verdict, reasons in report.rest().items()
         ],
@@ -168,15 +173,14 @@ def page_context(report: Report) -> dict[str, Any]:
 
 
 def _shown_race(race: Race, root: Path) -> dict[str, object]:
-    candidate, finding = race.worst.candidate, race.worst.finding
+    candidate = race.worst.candidate
     accesses = {"Reads": candidate.read, "Writes": candidate.write}
     return {
         "race": race,
-        "candidate": candidate,
-        "finding": finding,
+        "remedies": REMEDIES[candidate.kind],
         "accesses": [_shown_access(verb, access, root) for verb, access in accesses.items() if access is not None],
         # svg() has escaped everything that came from outside.
-        "drawing": mark_safe(finding.drawing),  # noqa: S308
+        "drawing": mark_safe(race.worst.drawing),  # noqa: S308
     }
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
 from django.test.runner import iter_test_cases  # type: ignore[attr-defined]
 from django.test.utils import get_runner
 
@@ -31,7 +30,7 @@ from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.report.files import require_report, write_reports
-from django_lockstep.lab.finder.report.races import NOT_DECIDED, NOTHING_TRIED, Report, read_suppressions, report_on
+from django_lockstep.lab.finder.report.races import NOT_DECIDED, NOTHING_TRIED, Report, read_suppressions
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
 from django_lockstep.lab.finder.sessions import LocalSession, Progress, run_sessions
 from django_lockstep.lab.finder.shares import Share, parse_budget
@@ -116,7 +115,7 @@ class Command(BaseCommand):
         findings = Findings.on(path)
 
         def write() -> Report:
-            report = report_on(findings, suppressed, root=Path.cwd())
+            report = Report(findings, suppressed, root=Path.cwd())
             write_reports(report, options["report"], options["fix"])
             return report
 
@@ -157,21 +156,16 @@ class Command(BaseCommand):
             self.stdout.write(text, ending="")
             self.stdout.flush()
 
-        return run_sessions(
-            start(),
-            findings,
-            progress=Progress(findings, show, budget=budget, is_terminal=self.stdout.isatty()),
-            write_line=self.stdout.write,
-            completed=(0,),
-            interrupted=_INTERRUPTED,
-            option=f"--confirm={path}",
-        )
+        progress = Progress(findings=findings, write=show, budget=budget, is_terminal=self.stdout.isatty())
+        option = f"--confirm={path}"
+        return run_sessions(start(), progress, completed=(0,), interrupted=_INTERRUPTED, option=option)
 
     def _try_share(self, budget: float, options: dict[str, Any]) -> int:
         """Try the candidates of the share, and return the exit status: 0 if that came to its end."""
         findings = Findings.on(options["confirm"])
-        findings.go_on(options["share"])
-        _separate_test_databases(Share.parse(options["share"]))
+        share = Share.parse(options["share"])
+        findings.go_on(str(share))
+        share.separate_test_databases()
         confirmation = Confirmation(findings, budget=budget, values=options["values"])
         # An earlier process that died has left its test database.
         runner = {**self._for_runner(options), "verbosity": options["verbosity"], "interactive": False}
@@ -183,16 +177,6 @@ class Command(BaseCommand):
 
     def _for_runner(self, options: dict[str, Any]) -> dict[str, Any]:
         return {name: options[name] for name in self._runner_options if name in options}
-
-
-def _separate_test_databases(share: Share) -> None:
-    """Give the test databases names that no other share uses; the first one has those of the project."""
-    for connection in connections.all():
-        test = connection.settings_dict["TEST"]
-        name = connection.creation._get_test_db_name()  # type: ignore[attr-defined]
-        # SQLite's in memory are those of a process.
-        if share.number > 1 and not test["MIRROR"] and "mode=memory" not in name:
-            test["NAME"] = f"{name}_races{share.number}"
 
 
 _Around = Callable[[unittest.TestSuite], AbstractContextManager[unittest.TestSuite]]

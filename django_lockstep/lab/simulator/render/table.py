@@ -78,7 +78,7 @@ def _scope(report: LoadReport) -> str:
 
 def _marked_rate(row: LoadRow) -> str:
     # A rate of wrong results is marked where it stands: rates are what readers compare.
-    return f"{'x ' if row.wrong else ''}{row.operations_per_second:,.0f}"
+    return f"{'x ' if row.wrong else ''}{row.tally.rate:,.0f}"
 
 
 def _milliseconds(value: float | None) -> str:
@@ -95,20 +95,20 @@ _RESULTS: Mapping[str, Callable[[LoadRow], str | Text]] = {
     "Verdict": _verdict,
     "Lost": lambda row: f"{row.verdict.lost_updates:,}",
     "Balance error": lambda row: f"{row.verdict.money_lost:,.2f}",
-    "ops/s": lambda row: f"{row.operations_per_second:,.0f}",
+    "ops/s": lambda row: f"{row.tally.rate:,.0f}",
 }
 _LATENCIES: Mapping[str, Callable[[LoadRow], str | Text]] = {
-    "p50": lambda row: _milliseconds(row.latency_ms.p50),
-    "p95": lambda row: _milliseconds(row.latency_ms.p95),
-    "p99": lambda row: _milliseconds(row.latency_ms.p99),
+    "p50": lambda row: _milliseconds(row.latency_ms["p50"]),
+    "p95": lambda row: _milliseconds(row.latency_ms["p95"]),
+    "p99": lambda row: _milliseconds(row.latency_ms["p99"]),
 }
 _COSTS: Mapping[str, Callable[[LoadRow], str | Text]] = {
-    "max": lambda row: _milliseconds(row.latency_ms.max),
-    "Retries/op": lambda row: f"{row.retries_per_operation:.2f}",
-    "Conflicts": lambda row: f"{row.conflicts:,}",
-    "Deadlocks": lambda row: f"{row.deadlocks:,}",
-    "Refused": lambda row: f"{row.refused:,}",
-    "Errors": lambda row: f"{row.failed:,}",
+    "max": lambda row: _milliseconds(row.latency_ms["max"]),
+    "Retries/op": lambda row: f"{row.tally.retries_per_operation:.2f}",
+    "Conflicts": lambda row: f"{row.tally.conflicts:,}",
+    "Deadlocks": lambda row: f"{row.tally.deadlocks:,}",
+    "Refused": lambda row: f"{row.tally.refused:,}",
+    "Errors": lambda row: f"{row.tally.failed:,}",
     "Fairness": lambda row: "-" if row.fairness is None else f"{row.fairness:.2f}",
 }
 
@@ -130,13 +130,13 @@ def _remarks_on(row: LoadRow, report: LoadReport) -> Iterable[str]:
         yield f"{name} {row.loss}."
     if row.status == "untested":
         yield f"{name}: no operation succeeded, so that nothing was tested."
-    for kind, count in row.errors.items():
-        yield f"{name}: {count:,} x {kind}: {row.error_examples.get(kind, '')}"
+    for kind, count in row.tally.errors.items():
+        yield f"{name}: {count:,} x {kind}: {row.tally.examples.get(kind, '')}"
     yield from (f"{name}: {failure}" for failure in row.worker_failures)
     if row.verdict.without_acknowledgements:
         yield f"{name}: some acknowledged changes are not known, so the verdict is from the entries alone."
     if row.cut_short:
-        yield f"{name}: interrupted after {row.seconds:.1f} s."
+        yield f"{name}: interrupted after {row.tally.seconds:.1f} s."
 
 
 _GROWING: Mapping[str, Callable[[LoadRow], str | Text]] = {

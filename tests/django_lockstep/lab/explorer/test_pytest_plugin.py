@@ -121,7 +121,7 @@ def test_ci_keeps_a_page_of_each_failure_beside_its_text(
     assert "schedule AABBAB, WRONG" in said
     assert f"Timeline: {tmp_path / 'race-1.html'}" in said
     assert (tmp_path / "race-1.html").read_text().startswith("<!DOCTYPE html>")
-    assert (racing._page, racing._folder()) == (True, request.config.rootpath / "race-reports")
+    assert (racing.page, racing.folder()) == (True, request.config.rootpath / "race-reports")
 
 
 def test_without_a_set_up_every_schedule_begins_with_the_rows_of_the_test() -> None:

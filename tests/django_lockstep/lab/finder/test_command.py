@@ -119,8 +119,8 @@ def add_leave(project: Project, test: str) -> None:
 
 
 def verdicts(project: Project, recording: str) -> dict[str, str]:
-    pairs = Findings.on(project.folder / recording).pairs()
-    return {candidate.unit: finding.verdict for candidate, finding in pairs}
+    findings = Findings.on(project.folder / recording).in_order()
+    return {finding.candidate.unit: finding.verdict for finding in findings}
 
 
 def databases(project: Project) -> list[str]:

@@ -8,7 +8,6 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
 from tests.support.seeded_shop import copy_shop, database_url, run_suite, start_suite
 from tests.testapps.seeded_shop.units import UNITS
@@ -33,11 +32,11 @@ class Search:
     def recording(self) -> Path:
         return self.folder / RECORD
 
-    def pairs(self) -> list[tuple[Candidate, Finding]]:
-        return Findings.on(self.recording).pairs()
+    def findings(self) -> list[Finding]:
+        return Findings.on(self.recording).in_order()
 
-    def confirmed(self) -> list[tuple[Candidate, Finding]]:
-        return [(candidate, finding) for candidate, finding in self.pairs() if finding.verdict == "confirmed"]
+    def confirmed(self) -> list[Finding]:
+        return [finding for finding in self.findings() if finding.verdict == "confirmed"]
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +54,15 @@ def outcomes(printed: str) -> list[str]:
 def test_the_suites_own_result_is_as_without_and_exactly_the_racing_units_are_confirmed(search: Search) -> None:
     assert outcomes(search.done.stdout) == outcomes(search.plain.stdout) != []
     assert search.plain.returncode == 0
-    assert {candidate.unit for candidate, _ in search.confirmed()} == RACING, search.done.stdout
+    assert {finding.candidate.unit for finding in search.confirmed()} == RACING, search.done.stdout
     assert search.done.returncode == 1
 
 
 def test_each_candidate_has_a_verdict_and_each_confirmed_one_what_shows_it(search: Search) -> None:
     findings = Findings.on(search.recording)
-    assert {candidate.id for candidate, finding in findings.pairs() if finding.reason} == findings.candidates.keys()
-    for candidate, finding in search.confirmed():
+    assert {finding.candidate.id for finding in findings.in_order() if finding.reason} == findings.candidates.keys()
+    for finding in search.confirmed():
+        candidate = finding.candidate
         shown = (finding.schedule, finding.differences, finding.consequence, finding.timeline, finding.test_file)
         assert all(shown), candidate.unit
         assert f"{candidate.kind} {candidate.id} " in search.done.stdout
@@ -82,9 +82,10 @@ test_not_reached = raced(test_office.CorrectArticleTests, "test_views_are_counte
 
 def test_the_test_files_fail_and_those_of_twins_pass(search: Search) -> None:
     suite = search.folder / "seeded_shop" / "suite"
-    written = {candidate.unit: suite / f"test_race_{candidate.id}.py" for candidate, _ in search.confirmed()}
-    for candidate, finding in search.confirmed():
-        (suite / f"test_race_{candidate.id}.py").write_text(finding.test_file)
+    written = {}
+    for finding in search.confirmed():
+        path = written[finding.candidate.unit] = suite / f"test_race_{finding.candidate.id}.py"
+        path.write_text(finding.test_file)
     (suite / "test_twins.py").write_text(TWIN)
     try:
         done = search.run("-rA", *(str(path) for path in suite.glob("test_race_*.py")), str(suite / "test_twins.py"))
@@ -104,7 +105,7 @@ def test_a_second_session_tries_nothing_again(search: Search) -> None:
 
     assert done.returncode == 1
     assert outcomes(done.stdout) == ["54 deselected"]
-    assert f"12 races; {len(search.pairs())} candidates: " in done.stdout
+    assert f"12 races; {len(search.findings())} candidates: " in done.stdout
     assert findings_path(search.recording).read_text() == before
 
 
@@ -132,5 +133,5 @@ def test_an_interrupted_search_keeps_what_is_known(search: Search) -> None:
     assert process.returncode == pytest.ExitCode.INTERRUPTED, printed
     assert f"Interrupted; --race-confirm={record} goes on from here" in printed
     findings = Findings.on(record)
-    assert 0 < len(findings.pairs()) < len(findings.candidates)
+    assert 0 < len(findings.in_order()) < len(findings.candidates)
     assert "1. CONFIRMED: " in printed

@@ -162,10 +162,10 @@ def project(tmp_path: Path, db: None) -> Project:
 def test_each_is_confirmed_and_its_test_file_fails(project: Project) -> None:
     printed = project.pytest("--find-races", "--race-record=races.jsonl", "-n2", "--dist=loadgroup")
     record = project.folder / "races.jsonl"
-    pairs = Findings.on(record).pairs()
+    findings = Findings.on(record).in_order()
 
     assert "1 failed, 10 passed" in printed, printed
-    by_unit = {candidate.unit.removeprefix("cinema.services.book_"): finding for candidate, finding in pairs}
+    by_unit = {it.candidate.unit.removeprefix("cinema.services.book_"): it for it in findings}
     later = by_unit.pop(LATER)
     assert (later.verdict, later.reason) == ("not tried", "asynchronous requests are not raced")
     assert by_unit.keys() == UNITS, printed

@@ -40,7 +40,7 @@ def test_a_worker_that_is_lost_takes_nothing_with_it(empty_cluster: Cluster, sho
         printed = process.stdout.read()
     assert process.returncode == 1, printed
     findings = Findings.on(shop / RECORD)
-    confirmed = {candidate.unit for candidate, finding in findings.pairs() if finding.verdict == "confirmed"}
+    confirmed = {it.candidate.unit for it in findings.in_order() if it.verdict == "confirmed"}
     assert confirmed == RACING, printed
     assert findings.undecided() == []
     assert sorted(path.name for path in shop.glob("*.log")) == [f"{RECORD}.2.log", f"{RECORD}.log"]
@@ -56,7 +56,7 @@ def test_an_interrupted_search_leaves_no_database(empty_cluster: Cluster, shop: 
         printed = process.stdout.read()
     assert process.returncode == pytest.ExitCode.INTERRUPTED, printed
     findings = Findings.on(shop / RECORD)
-    assert 0 < len(findings.pairs()) < len(findings.candidates)
+    assert 0 < len(findings.in_order()) < len(findings.candidates)
     with connection.cursor() as cursor:
         cursor.execute("SELECT datname FROM pg_database WHERE datname LIKE '%\\_shop\\_races%'")
         assert cursor.fetchall() == []

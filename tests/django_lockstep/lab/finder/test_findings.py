@@ -10,7 +10,7 @@ from django_lockstep.lab.finder.consequences import consequence_of, consequence_
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordedStatement
-from django_lockstep.lab.finder.report.races import Suppression, report_on
+from django_lockstep.lab.finder.report.races import Report
 from django_lockstep.lab.finder.report.text import as_text, in_a_line
 from tests.django_lockstep.lab.finder.builders import site
 
@@ -32,12 +32,14 @@ def candidate(name: str, **fields: Any) -> Candidate:
 
 def confirmed(name: str, **fields: Any) -> Finding:
     defaults: dict[str, Any] = {
+        "candidate": candidate(name),
+        "fault": "box/office.py:7",
         "schedule": "ABBA",
         "differences": ("seat: price 110 instead of 120",),
         "timeline": "A | B",
     }
     consequence = consequence_of(fields.get("differences", defaults["differences"]))
-    return Finding(candidate=name, verdict="confirmed", reason="", **{"consequence": consequence, **defaults, **fields})
+    return Finding(**{"verdict": "confirmed", "reason": "", "consequence": consequence, **defaults, **fields})
 
 
 def findings(tmp_path: Path, *names: str) -> Findings:
@@ -84,12 +86,12 @@ def test_the_worst_of_several() -> None:
 def test_what_is_appended_is_read_again(tmp_path: Path) -> None:
     store = findings(tmp_path, "a", "b", "c")
     other = findings(tmp_path, "a", "b", "c")
-    store.add(Finding(candidate="a", verdict="not tried", reason="no time"))
+    store.add(Finding(candidate=candidate("a"), verdict="not tried", reason="no time"))
     store.add(confirmed("b", after=0, after_call="shop.pay", against="another user", number=3, call="shop.book"))
 
-    assert [finding.candidate for finding in other.read()] == ["a", "b"]
+    assert [finding.candidate.id for finding in other.read()] == ["a", "b"]
     assert other.read() == []
-    assert other.pairs() == store.pairs()
+    assert other.in_order() == store.in_order()
     store.add(confirmed("a"))
     assert other.read() == [confirmed("a")]
     assert [item.id for item in other.undecided()] == ["c"]
@@ -109,21 +111,21 @@ def test_a_line_that_was_cut_off_costs_only_itself(tmp_path: Path) -> None:
     path.write_text(path.read_text() + '{"candidate": "b", "differences": {}')
     findings(tmp_path, "a", "c").add(confirmed("c"))
 
-    assert [item.id for item, _ in findings(tmp_path, "a", "b", "c").pairs()] == ["a", "c"]
+    assert [item.candidate.id for item in findings(tmp_path, "a", "b", "c").in_order()] == ["a", "c"]
     # Those on candidates that are not derived any more are left out.
-    assert findings(tmp_path, "b").pairs() == []
+    assert findings(tmp_path, "b").in_order() == []
 
 
 def test_the_worst_come_first(tmp_path: Path) -> None:
     store = Findings(
         tmp_path / "findings", [candidate(name, rank=rank) for name, rank in (("a", 1), ("b", 30), ("c", 20), ("d", 5))]
     )
-    store.add(Finding(candidate="a", verdict="not tried", reason="no time"))
+    store.add(Finding(candidate=candidate("a"), verdict="not tried", reason="no time"))
     store.add(confirmed("b"))
     store.add(confirmed("c"))
     store.add(confirmed("d", differences=("B returned 409 instead of 302",)))
 
-    assert [item.id for item, _ in store.pairs()] == ["c", "b", "d", "a"]
+    assert [item.candidate.id for item in store.in_order()] == ["c", "b", "d", "a"]
 
 
 def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None:
@@ -137,8 +139,8 @@ def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None
             remedy="with the row locked first",
         )
     )
-    store.add(Finding(candidate="b", verdict="not confirmed", reason="4 schedules"))
-    text = as_text(report_on(store, [], root=tmp_path))
+    store.add(Finding(candidate=candidate("b"), verdict="not confirmed", reason="4 schedules"))
+    text = as_text(Report(store, {}, root=tmp_path))
 
     assert text.endswith("1 race; 2 candidates: 1 confirmed, 1 not confirmed, 0 not tried")
     assert (
@@ -148,7 +150,7 @@ def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None
     assert "schedule ABBA of the request twice, in test_it\n  A: POST book/1\n" in text
     assert "tried: with the row locked first" in text
     assert "not confirmed:\n  1 candidate: all that was to be raced was raced\n    in POST b/\n" in text
-    assert in_a_line(*store.pairs()[0]).endswith("POST a/: seat: price 110 instead of 120")
+    assert in_a_line(store.in_order()[0]).endswith("POST a/: seat: price 110 instead of 120")
 
 
 @pytest.mark.parametrize(
@@ -163,10 +165,9 @@ def test_the_status_is_1_for_one_that_is_not_suppressed(tmp_path: Path, suppress
     )
     store.add(confirmed("a"))
     store.add(confirmed("b"))
-    store.add(Finding(candidate="c", verdict="not confirmed", reason=""))
+    store.add(Finding(candidate=candidate("c"), verdict="not confirmed", reason=""))
 
-    accepted = [Suppression(site=item, reason="known") for item in suppressed]
-    assert report_on(store, accepted, root=tmp_path).exit_status == status
+    assert Report(store, dict.fromkeys(suppressed, "known"), root=tmp_path).exit_status == status
 
 
 @pytest.mark.parametrize(
@@ -182,9 +183,9 @@ def test_where_not_all_was_tried_the_last_line_and_the_status_say_so(
     tmp_path: Path, verdict: Any, status: int, line: str
 ) -> None:
     store = findings(tmp_path, "a", "b")
-    store.add(Finding(candidate="a", verdict="not tried", reason="the time was over"))
+    store.add(Finding(candidate=candidate("a"), verdict="not tried", reason="the time was over"))
     store.add(replace(confirmed("b"), verdict=verdict, reason="the time was over"))
-    report = report_on(store, [], root=tmp_path)
+    report = Report(store, {}, root=tmp_path)
 
     assert (report.exit_status, report.obstacle) == (status, line)
     assert as_text(report).splitlines()[-1] == line
@@ -205,7 +206,7 @@ def test_a_death_is_that_of_the_test_which_a_session_began_and_did_not_end(tmp_p
     assert not parent.record_deaths()
     assert list(parent.deaths) == list(findings(tmp_path).deaths) == ["test_a"]
     note = "test_a: the session that tries candidates died in it, and went on behind it"
-    assert as_text(report_on(parent, [], root=tmp_path)).startswith(note)
+    assert as_text(Report(parent, {}, root=tmp_path)).startswith(note)
     parent.go_on("1/2")
     assert parent.spent == 2.5
     # One that goes on beside another worker has not died.
@@ -228,9 +229,9 @@ def test_candidates_of_one_schedule_or_of_one_line_are_one_race(
     store = findings(tmp_path, "a", "b", "c")
     for name, schedule, fault in zip("abc", schedules.split(), faults.split(), strict=True):
         store.add(confirmed(name, schedule=schedule, fault=fault, test="test_it"))
-    report = report_on(store, [], root=tmp_path)
+    report = Report(store, {}, root=tmp_path)
 
-    assert [[entry.candidate.id for entry in race.entries] for race in report.races()] == races
+    assert [[finding.candidate.id for finding in race.findings] for race in report.races()] == races
     assert [race.units for race in report.races()] == [tuple(f"POST {name}/" for name in race) for race in races]
     assert as_text(report).count("the same cause: ") == 3 - len(races)
 
@@ -240,7 +241,7 @@ def test_of_a_race_that_dozens_reach_the_first_are_named(tmp_path: Path) -> None
     store = findings(tmp_path, *names)
     for name in names:
         store.add(confirmed(name, fault="views.py:1", test="test_it"))
-    text = as_text(report_on(store, [], root=tmp_path))
+    text = as_text(Report(store, {}, root=tmp_path))
 
     assert "at views.py:1, in POST n0/, POST n1/, POST n2/, POST n3/ and 5 more" in text
     assert text.count("the same cause: ") == 5
@@ -252,7 +253,7 @@ def test_what_is_suppressed_is_not_the_race_of_what_is_not(tmp_path: Path) -> No
     for name in "ab":
         store.add(confirmed(name, fault="views.py:1", test="test_it"))
 
-    races = report_on(store, [Suppression(site="b", reason="known")], root=tmp_path).races()
+    races = Report(store, {"b": "known"}, root=tmp_path).races()
     assert [race.worst.suppressed for race in races] == ["", "known"]
 
 
@@ -263,10 +264,12 @@ def test_the_rest_stands_by_reason_and_first_what_can_be_changed(tmp_path: Path)
         "b": ("two users: it has no user",),
         "c": ("two users: it has no user", "x: y"),
     }.items():
-        store.add(Finding(candidate=name, verdict="not confirmed", reason="4 schedules", obstacles=obstacles))
-    store.add(Finding(candidate="d", verdict="not tried", reason="the time was over"))
-    store.add(Finding(candidate="e", verdict="not decided", reason="2 schedules"))
-    rest = report_on(store, [], root=tmp_path).rest()
+        store.add(
+            Finding(candidate=candidate(name), verdict="not confirmed", reason="4 schedules", obstacles=obstacles)
+        )
+    store.add(Finding(candidate=candidate("d"), verdict="not tried", reason="the time was over"))
+    store.add(Finding(candidate=candidate("e"), verdict="not decided", reason="2 schedules"))
+    rest = Report(store, {}, root=tmp_path).rest()
 
     assert {name: {reason: len(entries) for reason, entries in reasons.items()} for name, reasons in rest.items()} == {
         "not tried": {"the time was over": 1},

@@ -260,7 +260,7 @@ def test_a_remedy_that_cannot_be_tried_has_not_helped(monkeypatch: pytest.Monkey
 def test_what_is_confirmed_already_is_not_held_against_others(difference: str, verdict: str, tmp_path: Path) -> None:
     seats, orders = (candidate(name, table=name, unit="POST buy/") for name in ("seat", "order"))
     result = Findings(tmp_path / "findings", [seats, orders])
-    result.add(Finding(candidate=seats.id, verdict="confirmed", reason="wrong"))
+    result.add(Finding(candidate=seats, verdict="confirmed", reason="wrong"))
     confirmation = Confirmation(result, budget=60)
     fork: Any = Fork(result=exploration(outcome(difference)))
 

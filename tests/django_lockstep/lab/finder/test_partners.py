@@ -154,8 +154,9 @@ def project(tmp_path: Path, db: None) -> Project:
 
 def decided(project: Project, kind: str) -> dict[str, Finding]:
     """Return what became of the candidates on orders, by unit."""
-    pairs = Findings.on(project.folder / "races.jsonl").pairs()
-    return {item.unit: finding for item, finding in pairs if (item.table, item.kind) == ("cinema_order", kind)}
+    findings = Findings.on(project.folder / "races.jsonl").in_order()
+    chosen = (it for it in findings if (it.candidate.table, it.candidate.kind) == ("cinema_order", kind))
+    return {finding.candidate.unit: finding for finding in chosen}
 
 
 def test_what_one_test_approves_another_one_cancels(project: Project) -> None:

@@ -197,7 +197,7 @@ def test_what_was_explored_in_one_test_is_not_explored_in_the_next(project: Proj
     tried = []
     for options in (["-k", "test_a"], []):
         project.pytest("--find-races", "--race-budget", "60s", "--race-record", "r.jsonl", *options)
-        ((_, finding),) = Findings.on(project.folder / "r.jsonl").pairs()
+        (finding,) = Findings.on(project.folder / "r.jsonl").in_order()
         (project.folder / "r.jsonl").unlink()
         tried.append((finding.verdict, finding.schedules))
 
@@ -230,7 +230,7 @@ def test_a_session_that_dies_goes_on_behind_the_test_that_ended_it(project: Proj
     project.pytest("-k", "BookTests")  # deletes the database that the dead session has left
     results = Findings.on(project.folder / "races.jsonl")
 
-    reasons = {candidate.unit: f"{finding.verdict}: {finding.reason}" for candidate, finding in results.pairs()}
+    reasons = {it.candidate.unit: f"{it.verdict}: {it.reason}" for it in results.in_order()}
     assert reasons.pop("cinema.services.book").startswith("confirmed: "), printed
     assert reasons == {
         "cinema.services.leave": "not tried: its test failed before it came to it: the session died in it"
@@ -244,13 +244,13 @@ def test_what_the_budget_cuts_off_is_not_decided_and_further_rounds_go_on_with_i
     (project.folder / "cinema/services.py").write_text(COUNTED)
     (project.folder / "cinema/test_services.py").write_text("".join([FEW, ALIKE, *map(_ALIKE.format, "ab")]))
     printed = project.pytest("--find-races", "--race-budget=0.02s", "--race-record=r.jsonl")
-    ((_, first),) = Findings.on(project.folder / "r.jsonl").pairs()
+    (first,) = Findings.on(project.folder / "r.jsonl").in_order()
     assert first.verdict == "not decided", printed
     assert "1 candidate: 0 confirmed, 1 not decided, 0 not confirmed" in printed
     assert first.reason.endswith("; more is left to try, with a larger budget")
 
     printed = project.pytest("--race-confirm=r.jsonl", "-v")
-    ((_, second),) = Findings.on(project.folder / "r.jsonl").pairs()
+    (second,) = Findings.on(project.folder / "r.jsonl").in_order()
     assert second.verdict == "not confirmed", printed
     assert second.schedules > first.schedules
     assert printed.count("test_a PASSED") > 1

@@ -109,7 +109,7 @@ def test_findings_show_them_only_if_values_are_asked_for(*, values: bool) -> Non
     finding = attempts.finding(Place(test="test_it"))
 
     assert finding.verdict == "confirmed"
-    assert (NOTE in json.dumps(asdict(finding))) is values
+    assert (NOTE in json.dumps({**vars(finding), "candidate": ""})) is values
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from django_lockstep.lab.finder.report.files import write_reports
-from django_lockstep.lab.finder.report.races import Report, entries_of
-from tests.django_lockstep.lab.finder.test_reports import ACCEPTED, PAIRS
+from tests.django_lockstep.lab.finder.test_reports import ACCEPTED, FINDINGS, report_of
 from tests.support.browser import chromium, serious_faults
 
 __all__ = ["chromium"]
@@ -16,8 +15,7 @@ __all__ = ["chromium"]
 @pytest.fixture
 def address(tmp_path: Path) -> str:
     path = tmp_path / "races.html"
-    entries = entries_of(PAIRS, ACCEPTED)
-    write_reports(Report(root=tmp_path, summary="4 candidates", notes=(), tried=True, entries=entries), path, None)
+    write_reports(report_of(tmp_path, *FINDINGS, suppressions=ACCEPTED), path, None)
     return path.as_uri()
 
 
@@ -52,7 +50,7 @@ def test_the_test_is_copied(page: Page) -> None:
     page.get_by_role("button", name="Copy the test").first.click()
     expect(page.locator(".copy + [role=status]").first).to_have_text("Copied.")
 
-    assert page.evaluate("navigator.clipboard.readText()") == PAIRS[1][1].test_file
+    assert page.evaluate("navigator.clipboard.readText()") == FINDINGS[1].test_file
 
 
 def test_where_copying_is_not_allowed_the_test_is_selected(page: Page) -> None:
@@ -61,7 +59,7 @@ def test_where_copying_is_not_allowed_the_test_is_selected(page: Page) -> None:
     page.get_by_role("button", name="Copy the test").first.click()
     expect(page.locator(".copy + [role=status]").first).to_contain_text("Selected")
 
-    assert page.evaluate("getSelection().toString().trim()") == PAIRS[1][1].test_file.strip()
+    assert page.evaluate("getSelection().toString().trim()") == FINDINGS[1].test_file.strip()
 
 
 def test_without_javascript_everything_can_be_read(chromium: Browser, address: str) -> None:
@@ -77,6 +75,6 @@ def test_without_javascript_everything_can_be_read(chromium: Browser, address: s
 def test_all_candidates_are_printed(page: Page) -> None:
     page.emulate_media(media="print")
 
-    for candidate, _ in PAIRS:
-        expect(page.locator(f"#candidate-{candidate.id} dl")).to_be_visible()
+    for finding in FINDINGS:
+        expect(page.locator(f"#candidate-{finding.candidate.id} dl")).to_be_visible()
     expect(page.get_by_role("search")).to_be_hidden()

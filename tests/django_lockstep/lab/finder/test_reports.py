@@ -1,6 +1,7 @@
 """The report in five formats, on candidates and findings made by hand, and the races that a project accepts."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +18,7 @@ from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RecordingWriter, Site
 from django_lockstep.lab.finder.report.files import require_report, write_reports
-from django_lockstep.lab.finder.report.races import Report, Suppression, entries_of, read_suppressions, report_on
+from django_lockstep.lab.finder.report.races import Report, read_suppressions
 from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, site, unit
 from tests.django_lockstep.lab.finder.test_findings import candidate as made_up
 from tests.django_lockstep.lab.finder.test_findings import confirmed as of_schedule
@@ -74,15 +75,15 @@ def confirmed(name: str = "a1", **fields: Any) -> Finding:
         "drawing": svg(RUN, ident=name, styled=False),
         "test_file": "test_sell_does_not_race = raced(test_office.test_sell)\n",
     }
-    return replace(of_schedule(name), **{**shown, **fields})
+    return of_schedule(name, **{"candidate": candidate(name), "fault": "box/office.py:4", **shown, **fields})
 
 
-ACCEPTED = [Suppression(site="b2", reason="one cashier only")]
-PAIRS = [
-    (candidate("b2", unit="POST refund/"), confirmed("b2")),
-    (candidate("a1"), confirmed("a1")),
-    (candidate("c3"), Finding(candidate="c3", verdict="not confirmed", reason="4 schedules leave what serial ones do")),
-    (candidate("d4", kind="lock-order"), Finding(candidate="d4", verdict="not tried", reason="the time was over")),
+ACCEPTED = {"b2": "one cashier only"}
+FINDINGS = [
+    confirmed("b2", candidate=candidate("b2", unit="POST refund/")),
+    confirmed("a1"),
+    Finding(candidate=candidate("c3"), verdict="not confirmed", reason="4 schedules leave what serial ones do"),
+    Finding(candidate=candidate("d4", kind="lock-order"), verdict="not tried", reason="the time was over"),
 ]
 
 
@@ -93,9 +94,16 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def report_of(root: Path, *shown: Finding, suppressions: Mapping[str, str] = {}, **options: Any) -> Report:
+    store = Findings(root / "findings", [finding.candidate for finding in shown], **options)
+    for finding in shown:
+        store.add(finding)
+    return Report(store, suppressions, root=root)
+
+
 @pytest.fixture
 def report(root: Path) -> Report:
-    return Report(root=root, summary="4 candidates", notes=(), tried=True, entries=entries_of(PAIRS, ACCEPTED))
+    return report_of(root, *FINDINGS, suppressions=ACCEPTED, summary="4 candidates")
 
 
 def written(report: Report, ending: str) -> str:
@@ -162,8 +170,8 @@ def test_a_test_case_fails_for_each_confirmed_one(report: Report) -> None:
 
 
 def test_what_is_not_decided_has_not_passed(root: Path) -> None:
-    pair = candidate("c3"), Finding(candidate="c3", verdict="not decided", reason="more is left")
-    report = Report(root=root, summary="", notes=(), tried=True, entries=entries_of([pair], []))
+    finding = Finding(candidate=candidate("c3"), verdict="not decided", reason="more is left")
+    report = report_of(root, finding)
 
     assert "0 races; 1 candidate: 0 confirmed, 1 not decided, 0 not confirmed" in written(report, ".txt")
     (root / "report.txt").unlink()
@@ -228,27 +236,27 @@ def test_the_page_needs_nothing_else(report: Report) -> None:
     assert not any("@import" in text or "http" in text for text in page.texts)
 
 
-def test_what_comes_from_outside_is_escaped(report: Report) -> None:
+def test_what_comes_from_outside_is_escaped(root: Path) -> None:
     poison = '<b onclick="x">\'&amp;</b></script></style>'
     steps = tuple(replace(step, sql=step.sql.replace("seat", poison), source=f"{poison}:3") for step in RUN.steps)
     run = replace(RUN, steps=steps, reason=poison, differences=(poison,))
-    (report.root / "box" / "office.py").write_text(f"{poison}\n" * 5)
+    (root / "box" / "office.py").write_text(f"{poison}\n" * 5)
     texts = dict.fromkeys(("table", "unit", "sentence"), poison)
     place = Site(path="box/office.py", line=2, function=poison)
     access = RecordedStatement(site=place, sql=poison)
     partner = Partner(unit=poison, kind="request", witnesses=())
     evil = candidate(**texts, columns=(poison,), partners=(partner,), read=access, write=replace(access, site=None),
                      witnesses=(Witness(test=poison, number=0),))  # fmt: skip
-    names = ("reason", "pairing", "schedule", "consequence", "remedy", "test_file")
+    names = ("reason", "pairing", "schedule", "remedy", "test_file")
     finding = confirmed(
+        candidate=evil,
         **dict.fromkeys(names, poison),
         differences=(poison,),
         timeline=timeline(run),
         drawing=svg(run, ident="a", styled=False),
     )
-    suppressed = [Suppression(site="a1", reason=poison)]
-    entries = entries_of([(evil, finding)], suppressed)
-    page = Page(written(replace(report, notes=(poison,), summary=poison, entries=entries), ".html"))
+    poisoned = report_of(root, finding, suppressions={"a1": poison}, notes=(poison,), summary=poison)
+    page = Page(written(poisoned, ".html"))
 
     assert "b" not in page.tags
     assert "onclick" not in {name for name, _ in page.attributes}
@@ -274,17 +282,17 @@ def recording(root: Path) -> Path:
 
 def test_what_has_no_finding_yet_is_not_tried(recording: Path, root: Path) -> None:
     store = Findings.on(recording)
-    report = report_on(store, [], root=root)
-    (entry,) = report.entries
+    report = Report(store, {}, root=root)
+    (finding,) = report.findings
 
-    assert (entry.status, entry.finding.reason) == ("not tried", "nothing was tried yet")
+    assert (finding.status, finding.reason) == ("not tried", "nothing was tried yet")
     assert "1. read-modify-write" in written(report, ".txt")
     assert "No note\n1 candidate in 1 unit of work that write, from 1 test" in written(report, ".txt")
 
-    store.add(confirmed(entry.candidate.id))
+    store.add(confirmed(candidate=finding.candidate))
 
-    assert report_on(Findings.on(recording), [], root=root).entries[0].status == "confirmed"
-    assert report_on(store, [], root=root, tried=False).entries[0].status == "not tried"
+    assert Report(Findings.on(recording), {}, root=root).findings[0].status == "confirmed"
+    assert Report(store, {}, root=root, tried=False).findings[0].status == "not tried"
 
 
 @pytest.mark.parametrize(
@@ -321,15 +329,12 @@ def test_each_names_a_site_and_a_reason(tmp_path: Path) -> None:
         '[[tool.lockstep.races]]\nsite = "b.py"\nreason = "a counter"\n',
     )
 
-    assert read_suppressions(tmp_path) == [
-        Suppression(site="a.py sell", reason="one cashier"),
-        Suppression(site="b.py", reason="a counter"),
-    ]
+    assert read_suppressions(tmp_path) == {"a.py sell": "one cashier", "b.py": "a counter"}
 
 
 @pytest.mark.parametrize("text", ["", "[tool.other]\na = 1", "[tool.lockstep]\na = 1"])
 def test_a_project_without_any(tmp_path: Path, text: str) -> None:
-    assert read_suppressions(tmp_path) == read_suppressions(settings_of(tmp_path, text)) == []
+    assert read_suppressions(tmp_path) == read_suppressions(settings_of(tmp_path, text)) == {}
 
 
 @pytest.mark.parametrize(
@@ -361,21 +366,22 @@ def test_one_without_a_reason_is_refused(tmp_path: Path, entry: str) -> None:
         ("sell", False),
     ],
 )
-def test_which_candidates_it_covers(site: str, covers: bool) -> None:
-    assert Suppression(site=site, reason="known").covers(candidate("a1b2")) is covers
+def test_which_candidates_it_covers(site: str, covers: bool, tmp_path: Path) -> None:
+    (finding,) = report_of(tmp_path, confirmed("a1b2"), suppressions={site: "known"}).findings
+    assert (finding.suppressed == "known") is covers
 
 
 def test_a_baseline_accepts_what_an_earlier_report_confirmed(tmp_path: Path) -> None:
     candidates = findings(tmp_path, "a1", "b2")
     candidates.add(confirmed("a1"))
-    candidates.add(Finding(candidate="b2", verdict="not confirmed", reason="no"))
-    assert report_on(candidates, [], root=tmp_path).exit_status == 1
-    write_reports(report_on(candidates, [], root=tmp_path), tmp_path / "races.json", None)
+    candidates.add(Finding(candidate=candidate("b2"), verdict="not confirmed", reason="no"))
+    assert Report(candidates, {}, root=tmp_path).exit_status == 1
+    write_reports(Report(candidates, {}, root=tmp_path), tmp_path / "races.json", None)
 
     accepted = read_suppressions(tmp_path, tmp_path / "races.json")
 
-    assert accepted == [Suppression(site="a1", reason="in the baseline races.json")]
-    assert report_on(candidates, accepted, root=tmp_path).exit_status == 0
+    assert accepted == {"a1": "in the baseline races.json"}
+    assert Report(candidates, accepted, root=tmp_path).exit_status == 0
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"candidates": [1]}'])

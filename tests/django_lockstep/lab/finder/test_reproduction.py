@@ -8,13 +8,13 @@ import pytest
 from django.test import TestCase
 
 from django_lockstep.lab.finder.confirm.witnesses import TestPlace, write_test_file
-from tests.django_lockstep.lab.finder.test_findings import candidate, confirmed
+from tests.django_lockstep.lab.finder.test_findings import confirmed
 
 PLACE = TestPlace("shop.tests.test_seats", "test_booking")
 
 
 def lines(place: TestPlace = PLACE, name: str = "seats/<int:pk>/book", **fields: Any) -> list[str]:
-    return write_test_file(candidate(name), confirmed(name, **fields), place).splitlines()
+    return write_test_file(confirmed(name, **fields), place).splitlines()
 
 
 def last(place: TestPlace = PLACE, **fields: Any) -> str:
@@ -81,7 +81,7 @@ OTHER = TestPlace("shop.tests.test_shows", "test_cancelling", "CancelTests", ("s
 
 def with_partner(partner: TestPlace, place: TestPlace = PLACE) -> list[str]:
     finding = confirmed("book", partner_test="test_it", partner_number=2)
-    return write_test_file(candidate("book"), finding, place, partner).splitlines()
+    return write_test_file(finding, place, partner).splitlines()
 
 
 def test_a_request_of_another_test() -> None:

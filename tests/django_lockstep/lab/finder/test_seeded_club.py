@@ -7,7 +7,6 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.findings import Finding, Findings
 from tests.support.seeded_shop import copy_shop, database_url, run_suite
 
@@ -48,15 +47,14 @@ class Search:
         self.done = done
 
     @cached_property
-    def pairs(self) -> list[tuple[Candidate, Finding]]:
-        return Findings.on(self.folder / "races.jsonl").pairs()
+    def findings(self) -> list[Finding]:
+        return Findings.on(self.folder / "races.jsonl").in_order()
 
     def faults(self) -> dict[str, set[str]]:
         """Return the functions at fault in confirmed races, by module."""
         functions: dict[str, set[str]] = {}
-        confirmed = (pair for pair in self.pairs if pair[1].verdict == "confirmed")
-        for candidate, finding in confirmed:
-            path, _, line = (finding.fault or str(candidate.write.site)).rpartition(":")
+        for finding in (finding for finding in self.findings if finding.verdict == "confirmed"):
+            path, _, line = finding.fault.rpartition(":")
             functions.setdefault(Path(path).stem, set()).add(self._function(path, int(line)))
         return functions
 
@@ -80,19 +78,19 @@ def test_most_kinds_are_confirmed_at_the_page_that_races(search: Search) -> None
 
 
 def test_a_task_before_the_commit_is_named_as_what_cannot_be_tried(search: Search) -> None:
-    named = [(candidate.unit, finding.verdict) for candidate, finding in search.pairs if finding.verdict == "not tried"]
-    assert named == [("POST racing/report/", "not tried")]
+    named = [finding.candidate.unit for finding in search.findings if finding.verdict == "not tried"]
+    assert named == ["POST racing/report/"]
 
 
 def test_a_limit_is_lowered_and_the_report_says_so(search: Search) -> None:
-    (finding,) = (finding for candidate, finding in search.pairs if candidate.unit == "POST racing/join/<int:pk>/")
+    (finding,) = (it for it in search.findings if it.candidate.unit == "POST racing/join/<int:pk>/")
     assert (finding.against, finding.actors[-1]) == ("a lower limit", "MOST_GUESTS is 1, not 30")
     assert "against='a lower limit'" in finding.test_file
     assert "There is one seeded_club.Guest too many" in search.done.stdout
 
 
 def test_the_kept_test_of_a_limit_fails_until_the_event_is_locked(search: Search) -> None:
-    (finding,) = (finding for _, finding in search.pairs if finding.against == "a lower limit")
+    (finding,) = (finding for finding in search.findings if finding.against == "a lower limit")
     (search.folder / "seeded_club" / "suite" / "test_kept.py").write_text(finding.test_file)
     racing = search.folder / "seeded_club" / "racing.py"
     before, url = racing.read_text("utf-8"), database_url()

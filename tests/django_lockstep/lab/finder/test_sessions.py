@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from django_lockstep.lab.finder.findings import Finding
 from django_lockstep.lab.finder.second_session import _arguments
@@ -54,15 +55,16 @@ def test_plugins_and_settings_are_those_of_the_first_session() -> None:
     assert arguments(file=None) == [ADDED[0], ADDED[2]]
 
 
-def test_each_of_several_sessions_has_a_test_database_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TOX_PARALLEL_ENV", raising=False)
-    assert "TOX_PARALLEL_ENV" not in Share(1, 2).environment()
-    assert Share(2, 2).environment()["TOX_PARALLEL_ENV"] == "races2"
-
-    assert Share(1, 2).environment(place="_3")["TOX_PARALLEL_ENV"] == "races1_3"
-
-    monkeypatch.setenv("TOX_PARALLEL_ENV", "py311")
-    assert [Share(number, 2).environment()["TOX_PARALLEL_ENV"] for number in (1, 2)] == ["py311", "py311races2"]
+@pytest.mark.django_db
+@pytest.mark.parametrize(("share", "suffix"), [("1/2", ""), ("2/2", "_races2"), ("1/2_ab3", "_races1_ab3")])
+def test_each_of_several_sessions_has_a_test_database_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, share: str, suffix: str
+) -> None:
+    test = connection.settings_dict["TEST"]
+    monkeypatch.setitem(test, "NAME", "test_shop")
+    Share.parse(share).separate_test_databases()
+    assert test["NAME"] == f"test_shop{suffix}"
+    assert Share.parse(share).option == share
 
 
 @pytest.mark.parametrize(
@@ -115,9 +117,12 @@ CONFIRMED = "confirmed: read-modify-write b in POST b/: seat: price 110 instead 
 
 def shown(tmp_path: Path, *, is_terminal: bool) -> list[str]:
     store, texts = findings(tmp_path, "a", "b", "c"), list[str]()
-    progress = Progress(store, texts.append, budget=300, is_terminal=is_terminal)
+    progress = Progress(findings=store, write=texts.append, budget=300, is_terminal=is_terminal)
     progress.update([])
-    for finding in (Finding(candidate="a", verdict="not tried", reason="no time"), confirmed("b", spent=12.4)):
+    for finding in (
+        Finding(candidate=candidate("a"), verdict="not tried", reason="no time"),
+        confirmed("b", spent=12.4),
+    ):
         store.add(finding)
         progress.update([finding])
     progress.close()
