@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from django_lockstep.errors import ConcurrencyError, LockstepError
 
-__all__ = ["KeyInUse", "KeyReused"]
-
 
 class KeyInUse(ConcurrencyError):
     """The work for this key is being done.

@@ -26,8 +26,6 @@ from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.fields import is_storable
 from django_lockstep.locking.rows import lock_timeout
 
-__all__ = ["Once", "idempotent"]
-
 P = ParamSpec("P")
 
 

@@ -19,8 +19,6 @@ from django_lockstep.idempotency.errors import KeyInUse, KeyReused
 from django_lockstep.idempotency.operations import idempotent, is_name
 from django_lockstep.locking.durations import Duration
 
-__all__ = ["idempotent_view"]
-
 V = TypeVar("V", bound=Callable[..., Any])
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})

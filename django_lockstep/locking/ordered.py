@@ -13,8 +13,6 @@ from django_lockstep.errors import translated_errors
 from django_lockstep.locking.fields import tables_of
 from django_lockstep.locking.rows import lock_rows, locking, row_lock, rows_to_write
 
-__all__ = ["claim", "update_in_order"]
-
 M = TypeVar("M", bound=models.Model)
 
 
