@@ -123,9 +123,9 @@ class CompiledQuerySet(QuerySet[M]):
         super()._fetch_all()
 
     def update(self, **kwargs: Any) -> int:
-        columns = Table.of(self.model).columns(kwargs)
+        table = Table.of(self.model)
         self._for_write = True
-        compiler = self._updating(columns, list(kwargs.values()))
+        compiler = self._updating(table, table.columns(kwargs), list(kwargs.values()))
         if compiler is None:
             return super().update(**kwargs)
         with transaction.mark_for_rollback_on_error(using=compiler.using):
@@ -137,9 +137,9 @@ class CompiledQuerySet(QuerySet[M]):
 
     def _update(self, values: Sequence[tuple[Any, Any, Any]], *args: Any) -> Any:
         """Send the UPDATE of ``save()``."""
-        columns = Table.of(self.model).columns([field.attname for field, _, _ in values])
-        returning = args[0] if args else None
-        compiler = self._updating(columns, [value for _, _, value in values], returning)
+        table, returning = Table.of(self.model), args[0] if args else None
+        columns = table.columns([field.attname for field, _, _ in values])
+        compiler = self._updating(table, columns, [value for _, _, value in values], returning)
         if compiler is None:
             return super()._update(values, *args)  # type: ignore[misc]
         self._result_cache = None
@@ -215,12 +215,14 @@ class CompiledQuerySet(QuerySet[M]):
         )
         return list(ModelIterable(rows))
 
-    def _updating(self, columns: Sequence[Column] | None, values: list[Any], returning: Any = None) -> Any:
+    def _updating(
+        self, table: Table, columns: Sequence[Column] | None, values: list[Any], returning: Any = None
+    ) -> Any:
         """Return the compiler of an UPDATE; None where that is for Django to do."""
         shape = self._whole_shape()
         if columns is None or shape is None or shape.lock is not None:
             return None
-        return Table.of(self.model).updating(
+        return table.updating(
             connections[self.db], shape, self._compared, columns=columns, written=values, returning=returning
         )
 

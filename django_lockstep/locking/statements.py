@@ -193,7 +193,7 @@ class Table:
     def of(cls, model: Any) -> Table:
         """Return the model's table."""
         # Kept by the model, not beside it: it must not outlive a model of a migration or of a test.
-        table: Table | None = vars(model).get("_lockstep_table")
+        table: Table | None = model.__dict__.get("_lockstep_table")
         if table is None or table._name != model._meta.db_table:
             table = model._lockstep_table = cls(model)
         return table
@@ -323,8 +323,8 @@ _DJANGOS = _senders()
 
 def _takes(connection: Any) -> bool:
     """Whether statements are cached for this database, and no package has put itself around Django's compilers."""
-    is_djangos = _senders() == _DJANGOS and connection.ops.compiler_module.startswith("django.")
-    return bool(is_djangos and connection.vendor == "postgresql" and _is_enabled())
+    is_cached = connection.vendor == "postgresql" and connection.ops.compiler_module.startswith("django.")
+    return bool(is_cached and _senders() == _DJANGOS and _is_enabled())
 
 
 @functools.cache
