@@ -176,7 +176,7 @@ def _named(closure: Closure, target: Target, *, names: list[Any], using: str) ->
     """Return the named targets without the target's own. Raises `UnrelatedTarget` for unreachable ones."""
     targets = list(dict.fromkeys(map(target_of, names)))
     # Models are compared first: rows are read only where records are named.
-    unrelated = _unreached(target, _unreached(target.whole_table(), targets, using=using), using=using)
+    unrelated = _unreached(target, _unreached(Target(target.model), targets, using=using), using=using)
     if unrelated:
         raise UnrelatedTarget(f"{target.name} does not refer to {', '.join(part.name for part in unrelated)}")
     return [part for part in targets if part not in closure.own]

@@ -97,23 +97,13 @@ def _describe_holders(holders: Sequence[Holder]) -> list[dict[str, Any]]:
 
 
 def _print_table(leases: Sequence[dict[str, Any]], out: IO[str]) -> None:
-    """Print the leases as a table; a plain one where ``rich`` is not installed."""
+    """Print the leases as a table."""
     values = [[lease[column] for column in _COLUMNS] for lease in leases]
     rows = [[f"{value:.1f} s" if isinstance(value, float) else str(value) for value in row] for row in values]
-    try:
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-    except ImportError:
-        lines = [list(_COLUMNS), *rows]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
-        for line in lines:
-            out.write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n")
-        return
-    table = Table(*_COLUMNS)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console(file=out).print(table)
+    lines = [list(_COLUMNS), *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
+    for line in lines:
+        out.write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n")
 
 
 def _describe(
