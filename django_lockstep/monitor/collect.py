@@ -60,7 +60,7 @@ def _wait(row: ReportRow, sessions: Sessions, tables: dict[int, ReportRow], keys
         seconds=row["seconds"],
         table=table.get("name"),
         model=table.get("model"),
-        key=_key(row) if row["locktype"] == "advisory" else None,
+        key=advisory_key(row) if row["locktype"] == "advisory" else None,
         **(keys.attributes_of(row) if is_row else {}),
     )
 
@@ -70,7 +70,7 @@ def _advisory_locks(rows: list[ReportRow], sessions: Sessions) -> Iterator[Advis
         requests = list(group)
         grants = [row for row in requests if row["granted"]]
         yield AdvisoryLock(
-            key=_key(requests[0]),
+            key=advisory_key(requests[0]),
             mode="EXCLUSIVE" if any(row["mode"] == "ExclusiveLock" for row in grants) else "SHARE",
             holders=_each_once(session for row in grants for session in sessions.holders(row)),
             waiters=_each_once(sessions.session(row["pid"]) for row in requests if not row["granted"]),
@@ -79,7 +79,3 @@ def _advisory_locks(rows: list[ReportRow], sessions: Sessions) -> Iterator[Advis
 
 def _each_once(sessions: Iterator[Session]) -> tuple[Session, ...]:
     return tuple({session.id: session for session in sessions}.values())
-
-
-def _key(row: ReportRow) -> int | tuple[int, int]:
-    return advisory_key(row["classid"], row["objid"], objsubid=row["objsubid"])

@@ -200,7 +200,7 @@ def test_a_killed_holder_takes_its_command_along_and_is_followed(tmp_path: Path)
         (["k", "--ttl", "0", "--", "true"], "ttl must be finite and greater than zero"),
         (["k" * 256, "--ttl", "5", "--", "true"], "key must have 1 to 255 characters"),
         (["k", "--ttl", "5", "--wait", "-1", "--", "true"], "wait must be finite and at least zero"),
-        (["k", "--ttl", "soon", "--", "true"], "must be a number of seconds"),
+        (["k", "--ttl", "soon", "--", "true"], "invalid float value: 'soon'"),
         (["k", "--ttl", "5"], "COMMAND"),
     ],
 )
