@@ -23,12 +23,12 @@ class Writer:
     """The writing user, and a check-out's token, if any."""
 
     editor: Any
-    lazy_token: str
+    lazy_token: str | None
 
     @property
     def token(self) -> str:
         """The token; empty for a writer without one."""
-        return str(self.lazy_token)
+        return str(self.lazy_token or "")
 
     @property
     def key(self) -> str:
