@@ -71,13 +71,13 @@ def replay_inputs(data: QueryDict, conflicts: Iterable[Conflict]) -> Inputs:
     ]
 
 
-def replay_rows(data: QueryDict, collected: Collected, *, prefix: str = "form") -> Inputs:
+def replay_rows(data: QueryDict, collected: Collected) -> Inputs:
     """Return the inputs of a list's conflicting rows only, renumbered: the others are saved.
 
     Conflicts that can be saved again get the new numbers too.
     """
     rows = [conflict for conflict in collected.conflicts if conflict.now]
-    moved = {f"{conflict.prefix}-": f"{prefix}-{number}-" for number, conflict in enumerate(rows)}
+    moved = {f"{conflict.prefix}-": f"form-{number}-" for number, conflict in enumerate(rows)}
     inputs = [
         (name.replace(old, new, 1), str(value))
         for old, new in moved.items()
@@ -89,7 +89,7 @@ def replay_rows(data: QueryDict, collected: Collected, *, prefix: str = "form") 
         replace(conflict, prefix=moved.get(f"{conflict.prefix}-", "x-").removesuffix("-"))
         for conflict in collected.conflicts
     ]
-    management = [(f"{prefix}-{name}", str(len(rows))) for name in ("TOTAL_FORMS", "INITIAL_FORMS")]
+    management = [(f"form-{name}", str(len(rows))) for name in ("TOTAL_FORMS", "INITIAL_FORMS")]
     return [("_save", "1"), *management, *inputs, *((FIELD, row.now.sign()) for row in rows if row.now)]
 
 

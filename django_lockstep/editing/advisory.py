@@ -51,7 +51,7 @@ def lock_for_check_out(targets: Iterable[Target], *, using: str) -> None:
     """
     exclusive = dict.fromkeys(targets, True)
     for target in list(exclusive):
-        exclusive.setdefault(target.whole_table(), False)
+        exclusive.setdefault(Target(target.model), False)
     _acquire(exclusive, using=using)
 
 
@@ -63,7 +63,7 @@ def lock_for_writes(targets: Iterable[Target], *, whole_tables: bool, settings: 
     READ COMMITTED.
     """
     exclusive = dict.fromkeys(targets, False)
-    tables = {target.whole_table() for target in exclusive}
+    tables = {Target(target.model) for target in exclusive}
     if whole_tables or len(exclusive) >= MANY:
         exclusive = dict.fromkeys(tables, True)
     _acquire({**dict.fromkeys(tables, False), **exclusive}, using=using, settings=settings)

@@ -186,24 +186,23 @@ def insert_locks(check_out: CheckOut, requests: Sequence[LockRequest], *, using:
 
 def holds_of(locks: Iterable[EditLock]) -> tuple[Hold, ...]:
     """Return the check-outs of these locks, the earliest first."""
-    grouped: dict[int, list[EditLock]] = {}
+    check_outs: dict[int, Any] = {}
+    statuses: dict[int, list[TableStatus]] = {}
     for lock in locks:
-        grouped.setdefault(lock.check_out_id, []).append(lock)
-    return tuple(_hold(grouped[number]) for number in sorted(grouped))
-
-
-def _hold(locks: list[EditLock]) -> Hold:
-    check_out: Any = locks[0].check_out
-    return Hold(
-        id=check_out.pk,
-        editor=check_out.editor.get_username(),
-        since=check_out.since,
-        expires_at=check_out.expires_at,
-        locked_by=check_out.target_name,
-        note=check_out.note,
-        holds=tuple(
-            TableStatus(table_name=lock.model, record=lock.object_pk, current_status=lock.status) for lock in locks
-        ),
+        check_outs[lock.check_out_id] = lock.check_out
+        status = TableStatus(table_name=lock.model, record=lock.object_pk, current_status=lock.status)
+        statuses.setdefault(lock.check_out_id, []).append(status)
+    return tuple(
+        Hold(
+            id=number,
+            editor=check_out.editor.get_username(),
+            since=check_out.since,
+            expires_at=check_out.expires_at,
+            locked_by=check_out.target_name,
+            note=check_out.note,
+            holds=tuple(statuses[number]),
+        )
+        for number, check_out in sorted(check_outs.items())
     )
 
 

@@ -119,7 +119,7 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
                 raise_if_committed(error)
                 # A related object's save was refused, which the form could not check: show it again with the typed
                 # values.
-                session.refuse(error)
+                session.refusal = error
                 with transaction.atomic(using=using):
                     response = answer()
         return session.add_banner(session.finish_refusal(response))

@@ -10,7 +10,7 @@ checked out itself), nor are generic foreign keys, which name no table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,21 +26,12 @@ Related = Literal["references", "none"] | list[Any]
 """Everything over ``depth`` foreign keys, nothing, or the tables and records of a list."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closure:
-    """The targets of a check-out, in the order of their names, so that two check-outs never deadlock."""
+def closure_of(target: Target, *, depth: int | None, using: str) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
+    """Return the target's own parts, to be edited, and its references, to be kept unchanged.
 
-    own: tuple[Target, ...]
-    """The target and its parents: to be edited."""
-    references: tuple[Target, ...]
-    """Their references: to be kept unchanged."""
-
-
-def closure_of(target: Target, *, depth: int | None, using: str) -> Closure:
-    """Return the target's own parts and its references over at most ``depth`` foreign keys (None: all of them).
-
-    Depth 0 follows none, 1 the target's own, 2 also those of the tables it refers to. For a record its row is read, and
-    those of the records in between. Raises `UnknownRecord` where the target's row does not exist.
+    References are followed over at most ``depth`` foreign keys (None: all of them): depth 0 follows none, 1 the
+    target's own, 2 also those of the tables it refers to. For a record its row is read, and those of the records in
+    between. Raises `UnknownRecord` where the target's row does not exist.
     """
     rows = _Rows(using)
     if target.pk is not None and rows.row(target) is None:
@@ -54,11 +45,11 @@ def closure_of(target: Target, *, depth: int | None, using: str) -> Closure:
         edge = [part for part in parts if part not in seen]
         seen |= set(edge)
         step += 1
-    return Closure(own=_sorted(own), references=_sorted(seen - set(own)))
+    return _sorted(own), _sorted(seen - set(own))
 
 
 def _sorted(targets: Iterable[Target]) -> tuple[Target, ...]:
-    # Sorted, so that a plan that is computed again can be compared with the first one.
+    # By name, so that two check-outs never deadlock, and a plan that is computed again can be compared with the first.
     return tuple(sorted(targets, key=lambda target: target.name))
 
 
@@ -156,12 +147,11 @@ def plan_for(
         raise ValueError(f"depth must be None or an integer of at least 0, not {depth!r}")
     target = target_of(what)
     database = target.database(using)
-    closure = closure_of(target, depth=depth if related == "references" else 0, using=database)
+    own, references = closure_of(target, depth=depth if related == "references" else 0, using=database)
     # With a list, the closure above has the record's own parts only; what is named is looked for separately.
-    references: Iterable[Target] = closure.references
     if isinstance(related, list):
-        references = _named(closure, target, names=related, using=database)
-    requests = [LockRequest(target=part, status=Status.EDITING) for part in closure.own]
+        references = _named(own, target, names=related, using=database)
+    requests = [LockRequest(target=part, status=Status.EDITING) for part in own]
     requests += [LockRequest(target=part, status=Status.LOCKED, shared=shared_references) for part in references]
     for row in (request.target for request in requests):
         if len(row.key) > LONGEST_KEY:
@@ -172,21 +162,21 @@ def plan_for(
     return LockPlan(target=target, requests=tuple(requests), using=database)
 
 
-def _named(closure: Closure, target: Target, *, names: list[Any], using: str) -> list[Target]:
+def _named(own: Collection[Target], target: Target, *, names: list[Any], using: str) -> tuple[Target, ...]:
     """Return the named targets without the target's own. Raises `UnrelatedTarget` for unreachable ones."""
     targets = list(dict.fromkeys(map(target_of, names)))
     # Models are compared first: rows are read only where records are named.
-    unrelated = _unreached(target, _unreached(target.whole_table(), targets, using=using), using=using)
+    unrelated = _unreached(target, _unreached(Target(target.model), targets, using=using), using=using)
     if unrelated:
         raise UnrelatedTarget(f"{target.name} does not refer to {', '.join(part.name for part in unrelated)}")
-    return [part for part in targets if part not in closure.own]
+    return tuple(part for part in targets if part not in own)
 
 
 def _unreached(start: Target, targets: list[Target], *, using: str) -> list[Target]:
     if not targets:
         return []
-    closure = closure_of(start, depth=None, using=using)
-    return [part for part in targets if part not in (*closure.own, *closure.references)]
+    own, references = closure_of(start, depth=None, using=using)
+    return [part for part in targets if part not in (*own, *references)]
 
 
 def plan_of(target: Target, check_out: CheckOut, *, using: str) -> LockPlan:

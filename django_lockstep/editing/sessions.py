@@ -43,7 +43,8 @@ class EditSession:
         }
         self._url = url
         self._result: EditResult | None = None
-        self._refusal: Exception | None = None
+        self.refusal: Exception | None = None
+        """An error with which the form's validation fails."""
         self._taken_over = False
 
     @property
@@ -111,15 +112,11 @@ class EditSession:
             if not self._presence:
                 self._result = extend(self.instance, self.request.user, token=self.token, ttl=self._ttl)
         except (EditLocked, EditLockLost, EditingError) as error:
-            self.refuse(error)
-        if self._refusal is not None:
+            self.refusal = error
+        if self.refusal is not None:
             message = _("Not saved: %(reason)s. Your input is kept.")
-            params = {"reason": str(self._refusal)}
-            raise ValidationError(message, code="edit_locked", params=params) from self._refusal
-
-    def refuse(self, error: Exception) -> None:
-        """Make the form's validation fail with this error."""
-        self._refusal = error
+            params = {"reason": str(self.refusal)}
+            raise ValidationError(message, code="edit_locked", params=params) from self.refusal
 
     def close(self) -> None:
         """Check in after a save, in its transaction."""
@@ -129,12 +126,12 @@ class EditSession:
 
     def finish_refusal(self, response: HttpResponse) -> HttpResponse:
         """Set the status of a refused save, and check out again if the record has become free."""
-        if self._refusal is not None:
+        if self.refusal is not None:
             # Outside the transaction of the save, so that the new check-out lasts.
             self._result = None if self._presence else self._check_out()
             free = self._result is not None and self._result.lock_result
             # 423 while another user has the record; 409 if only our own check-out had ended.
-            response.status_code = 409 if free and not isinstance(self._refusal, EditLocked) else 423
+            response.status_code = 409 if free and not isinstance(self.refusal, EditLocked) else 423
         return response
 
     def add_banner(self, response: HttpResponse) -> HttpResponse:
@@ -154,11 +151,11 @@ class EditSession:
             "url": self._url,
             "token": self.token,
             "field": TOKEN_FIELD,
-            "refused": self._refusal is not None or self._taken_over,
+            "refused": self.refusal is not None or self._taken_over,
             "read_only": self.read_only,
             "own": {hold.editor for hold in result.must_end} == {self.request.user.get_username()},
             "may_take_over": self.request.user.has_perm(TAKE_OVER),
-            "differs": list(_differences(adminform)) if self._refusal or self._taken_over else [],
+            "differs": list(_differences(adminform)) if self.refusal or self._taken_over else [],
             "ttl": _seconds(time_to_live(self._ttl)),
             "idle": _seconds(duration("LOCKSTEP_EDIT_IDLE")),
         }

@@ -36,10 +36,6 @@ class Target:
         """Both in one, such as ``shop.seat`` or ``shop.seat:5``."""
         return f"{self.table}:{self.key}" if self.key else self.table
 
-    def whole_table(self) -> Target:
-        """Return the table that the record is in, or the table itself."""
-        return Target(self.model)
-
     def database(self, using: str | None = None) -> str:
         """Return the database: the one given, or where the model is written."""
         return using or router.db_for_write(self.model)
@@ -55,7 +51,13 @@ def target_of(what: object) -> Target:
         return what
     if isinstance(what, models.Model):
         return record(type(what), what.pk)
-    return Target(_concrete(_named(what) if isinstance(what, str) else what))
+    if isinstance(what, str):
+        try:
+            what = apps.get_model(what)
+        except (LookupError, ValueError) as error:
+            text = f"There is no table {what!r}; a table is named by its model, such as 'shop.Seat'"
+            raise UnknownTable(text) from error
+    return Target(_concrete(what))
 
 
 def record(model: type[models.Model], pk: object) -> Target:
@@ -76,15 +78,6 @@ def parse_target(label: str, key: str) -> Target:
     """Return the target of a stored label and key."""
     table = target_of(label)
     return record(table.model, key) if key else table
-
-
-def _named(label: str) -> type[models.Model]:
-    try:
-        return apps.get_model(label)
-    except (LookupError, ValueError) as error:
-        raise UnknownTable(
-            f"There is no table {label!r}; a table is named by its model, such as 'shop.Seat'"
-        ) from error
 
 
 def _concrete(model: object) -> type[models.Model]:

@@ -46,7 +46,7 @@ def require_editable(what: object, pks: Iterable[Any] | None = None, *, using: s
             f"require_editable() needs a transaction on {database!r}: call it inside transaction.atomic()"
         )
     if pks is None:
-        rows = list(closure_of(target, depth=0, using=database).own)
+        rows = list(closure_of(target, depth=0, using=database)[0])
     else:
         rows = own_records(target.model, pks, using=database)
     # Without rows there is nothing to lock, and an empty array would still cost a statement.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
+from django.utils.functional import lazy
 
 from django_lockstep.locking.decorating import block
 
@@ -23,12 +23,12 @@ class Writer:
     """The writing user, and a check-out's token, if any."""
 
     editor: Any
-    token_source: Callable[[], str]
+    lazy_token: str | None
 
     @property
     def token(self) -> str:
         """The token; empty for a writer without one."""
-        return self.token_source()
+        return str(self.lazy_token or "")
 
     @property
     def key(self) -> str:
@@ -52,13 +52,7 @@ def writing(editor: object, *, token: str = "") -> Iterator[None]:
     With a token only that check-out counts, while it lasts: the same user's other tabs are treated as other users.
     Without one, the editor may write everything they have checked out. Blocks may be nested; the innermost applies.
     """
-    with _as(Writer(editor=editor, token_source=lambda: token)):
-        yield
-
-
-@contextmanager
-def _as(writer: Writer) -> Iterator[None]:
-    before = _current.set(writer)
+    before = _current.set(Writer(editor=editor, lazy_token=token))
     try:
         yield
     finally:
@@ -79,5 +73,5 @@ class EditLockMiddleware:
         def token() -> str:
             return str(request.headers.get(TOKEN_HEADER) or request.POST.get(TOKEN_FIELD) or "")
 
-        with _as(Writer(editor=request.user, token_source=token)):
+        with writing(request.user, token=lazy(token, str)()):
             return self._get_response(request)

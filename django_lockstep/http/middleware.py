@@ -16,9 +16,6 @@ class ConcurrencyMiddleware(MiddlewareMixin):
     django-concurrency's middleware. The request's writes under ``ATOMIC_REQUESTS`` are rolled back.
     """
 
-    sync_capable = True
-    async_capable = True
-
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Return the answer to a conflict; None for every other error."""
         problem = problem_of(exception)

@@ -11,7 +11,6 @@ import functools
 import itertools
 import json
 import logging
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -24,13 +23,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
 from django_lockstep.errors import sqlstate_of, translated
-from django_lockstep.leases.errors import LeaseLost, LeaseTimedOut
+from django_lockstep.leases.errors import LeaseTimedOut
 from django_lockstep.leases.lines import lines
-from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.locking.rows import require_transaction
-from django_lockstep.locking.transactions import in_own_atomic, is_of_testcase
+from django_lockstep.locking.durations import Duration
+from django_lockstep.locking.transactions import in_own_atomic
 from django_lockstep.stores.protocol import LeaseStore
-from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key
 from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses
 
 P = ParamSpec("P")
@@ -204,20 +202,9 @@ class DatabaseLeases(LeaseStore, ABC):
         does not exist yet, or another process was faster.
         """
 
+    @abstractmethod
     def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
         """Guard the open transaction; see `django_lockstep.leases.guard`."""
-        # In autocommit the row lock would end with its statement, before the write that it is for.
-        require_transaction(self.connection, lease_model())
-        limit = None if within is None else seconds(within, name="within")
-        # A timeout inside a TestCase would end the connection of the whole test.
-        if is_of_testcase(self.connection):
-            limit = math.inf
-        if not self.lock_row(valid_key(key), valid_token(token), within=limit):
-            raise LeaseLost(f"Lease {key!r} is lost: token {token} does not hold it", key=key, token=token)
-
-    @abstractmethod
-    def lock_row(self, key: str, token: int, *, within: float | None) -> bool:
-        """Lock the lease against a takeover, ``within`` seconds (None: its ttl); False for a token that lost it."""
 
     @on_own_connection
     def get(self, key: str) -> Holder | None:

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import connections, models, router, transaction
-from django.db.models.base import ModelBase
 from django.utils.translation import gettext_lazy as _
 
 from django_lockstep.errors import translated_errors
@@ -69,15 +68,7 @@ class FencedModel(models.Model):
     class Meta:
         abstract = True
 
-    def save(
-        self,
-        *,
-        force_insert: bool | tuple[ModelBase, ...] = False,
-        force_update: bool = False,
-        using: str | None = None,
-        update_fields: Iterable[str] | None = None,
-        **options: Any,
-    ) -> None:
+    def save(self, *, using: str | None = None, update_fields: Iterable[str] | None = None, **options: Any) -> None:
         """Write the instance unless a higher token wrote its row.
 
         The token is always among ``update_fields``; further ``options`` are passed on to the next class. Raises
@@ -88,8 +79,7 @@ class FencedModel(models.Model):
         names = None if update_fields is None else {*update_fields, "fencing_token"}
         with transaction.atomic(using=using):
             self._require_fresh(seen, using)
-            options |= {"force_insert": force_insert, "force_update": force_update, "update_fields": names}
-            super().save(using=using, **options)
+            super().save(using=using, update_fields=names, **options)
 
     def delete(
         self, using: str | None = None, keep_parents: bool = False, **options: Any

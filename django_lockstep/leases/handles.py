@@ -67,7 +67,6 @@ class LeaseHandle:
         self._lost = ""
         self._released = False
         self._heartbeat: Heartbeat | None = None
-        self._beats = False
         self._on_danger: Callback | None = None
         self.margin = 0.0
         """Seconds before the end at which `watch` warns."""
@@ -192,9 +191,10 @@ class LeaseHandle:
         in between. In the transaction of a ``TestCase`` nothing is started.
         """
         margin = self.ttl / 3 if margin is None else seconds(margin, name="margin")
+        beats = self._heartbeat is not None and self._heartbeat.beats
         self.stop_heartbeat()
         self._on_danger, self.margin = on_danger, margin
-        self._watch(beats=self._beats)
+        self._watch(beats=beats)
 
     def _watch(self, *, beats: bool) -> None:
         if self._heartbeat is not None and beats != self._heartbeat.beats:
@@ -202,7 +202,6 @@ class LeaseHandle:
         # In a TestCase's transaction the heartbeat's own connection could not see the lease.
         if self._heartbeat is None and not self._store.is_isolated:
             self._heartbeat = Heartbeat(self, beats=beats)
-            self._beats = beats
 
     def warn(self) -> None:
         self._call(self._on_danger)

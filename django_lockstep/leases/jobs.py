@@ -48,11 +48,6 @@ class Interrupted(KeyboardInterrupt):
         self.number = number
 
 
-def mask_arguments(command: Sequence[str]) -> list[str]:
-    """Return the command for display: its program, with asterisks for each argument, which may be a password."""
-    return [*command[:1], *("***" for _ in command[1:])]
-
-
 class Job:
     """A command in its own session and process group, so that signals reach all of it and nothing else.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.backends.utils import truncate_name
@@ -129,51 +128,32 @@ END $$
 """
 
 
-class _ForTable(TableOperation):
-    """Runs statements for the table of a model."""
-
-    _forwards: ClassVar[tuple[str, ...]]
-    _backwards: ClassVar[tuple[str, ...]]
-
-    def install(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> None:
-        self._execute(self._forwards, model, schema_editor)
-
-    def remove(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> None:
-        self._execute(self._backwards, model, schema_editor)
-
-    def _execute(
-        self, statements: tuple[str, ...], model: type[Model], schema_editor: BaseDatabaseSchemaEditor
-    ) -> None:
-        names = quoted_names(model._meta.db_table, schema_editor.connection.ops.quote_name)
-        for statement in statements:
-            schema_editor.execute(statement.format(check_session=_CHECK_SESSION, **names), params=None)
-
-
-class LeaseStorage(_ForTable):
-    """Create the sequence of tokens, and leave room in the table's pages for refreshes.
+class LeaseStorage(TableOperation):
+    """Create the sequence of tokens and the functions that acquire and release; leave room in pages for refreshes.
 
     PostgreSQL only; reversible. The sequence is not owned by the column: ``TRUNCATE ... RESTART IDENTITY``, which
     ``manage.py flush`` sends, would restart an owned one, and tokens would be used twice.
     """
 
     fragment = "storage"
-    _forwards = ("CREATE SEQUENCE {sequence} AS bigint", f"ALTER TABLE {{table}} SET (fillfactor = {FILLFACTOR})")
-    _backwards = ("ALTER TABLE {table} RESET (fillfactor)", "DROP SEQUENCE {sequence}")
+
+    def install(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> None:
+        settings = f"ALTER TABLE {{table}} SET (fillfactor = {FILLFACTOR})"
+        self._execute(model, schema_editor, "CREATE SEQUENCE {sequence} AS bigint", settings, _ACQUIRE, _RELEASE)
+
+    def remove(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> None:
+        functions = "DROP FUNCTION IF EXISTS {acquire}, {release}"
+        self._execute(
+            model, schema_editor, functions, "ALTER TABLE {table} RESET (fillfactor)", "DROP SEQUENCE {sequence}"
+        )
+
+    def _execute(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor, *statements: str) -> None:
+        names = quoted_names(model._meta.db_table, schema_editor.connection.ops.quote_name)
+        for statement in statements:
+            schema_editor.execute(statement.format(check_session=_CHECK_SESSION, **names), params=None)
 
     def describe(self) -> str:
-        return f"Create the token sequence of {self.model_name}"
-
-
-class LeaseFunctions(_ForTable):
-    """Create or replace the functions that acquire and release. PostgreSQL only; reversible."""
-
-    fragment = "functions"
-    # Dropped before they are created: CREATE OR REPLACE cannot change a function's parameters.
-    _backwards = ("DROP FUNCTION IF EXISTS {acquire}", "DROP FUNCTION IF EXISTS {release}")
-    _forwards = (*_backwards, _ACQUIRE, _RELEASE)
-
-    def describe(self) -> str:
-        return f"Create the functions that acquire and release a {self.model_name}"
+        return f"Create the token sequence of {self.model_name}, and its functions"
 
 
 def quoted_names(table: str, quote: Callable[[str], str]) -> dict[str, str]:

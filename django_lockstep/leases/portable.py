@@ -16,6 +16,7 @@ from django.db.models import Case, F, Max, Value, When
 from django.db.models.functions import Coalesce, Now
 
 from django_lockstep.leases.database import DatabaseLeases, holder_of, lease_model, on_own_connection, own_grant
+from django_lockstep.locking.durations import Duration
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_token
 
@@ -55,7 +56,7 @@ class PortableLeases(DatabaseLeases):
         until = Case(When(acquired_at__gt=_in(-at_least), then=kept), default=Now())
         return bool(self._rows(key, token).update(released_at=Now(), expires_at=until))
 
-    def lock_row(self, key: str, token: int, *, within: float | None) -> bool:
+    def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
         raise NotSupportedError(
             f"A guard needs PostgreSQL: {self.connection.vendor} cannot keep lease {key!r} from being taken "
             "over until a transaction ends. Write with update_if_token() instead, which refuses lower tokens."

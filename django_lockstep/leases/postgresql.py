@@ -15,11 +15,15 @@ from django.db import OperationalError, connections, transaction
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.leases.database import TURN, DatabaseLeases, lease_model, on_own_connection, own_grant
+from django_lockstep.leases.errors import LeaseLost
 from django_lockstep.leases.lines import lines, most_waiters
 from django_lockstep.leases.operations import GUARD_LOCK, TURN_LOCK, quoted_names
 from django_lockstep.locking.compiled import Compiled, compile_sql, fetch
+from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.locking.rows import require_transaction
+from django_lockstep.locking.transactions import is_of_testcase
 from django_lockstep.stores.protocol import CALL_TIMEOUT
-from django_lockstep.stores.terms import Claim, Grant, Holder, valid_token
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
 from django_lockstep.stores.waiting import pauses, timeout_of
 
 # Independent of the project's isolation level: an operation decides by what is committed at that moment.
@@ -163,20 +167,24 @@ class PostgresLeases(DatabaseLeases):
         values = {"key": key, "token": token, "at_least": at_least}
         return bool(self._called(RELEASE, values, timeout=timeout)[0])
 
-    def lock_row(self, key: str, token: int, *, within: float | None) -> bool:
-        """Lock the row FOR KEY SHARE until the transaction ends; False if the token no longer holds the lease.
-
-        The server ends the session if the transaction lasts longer than ``within`` seconds (None: the lease's ttl).
-        """
+    def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
+        # In autocommit the row lock would end with its statement, before the write that it is for.
+        require_transaction(self.connection, lease_model())
+        longest = None if within is None else seconds(within, name="within")
+        if is_of_testcase(self.connection):
+            longest = math.inf  # a timeout would end the connection of the whole test
         limit = _LIMIT if self._has_transaction_timeout() else _LIMIT_BEFORE
-        values = {"key": key, "token": token, "within": within, "limit": limit}
+        values = {"key": valid_key(key), "token": valid_token(token), "within": longest, "limit": limit}
+        lost = LeaseLost(f"Lease {key!r} is lost: token {token} does not hold it", key=key, token=token)
         try:
-            return any(self._row(sql, values, timeout=0) is not None for sql in (GUARD, GUARD_UNEXPIRED))
+            is_held = any(self._row(sql, values, timeout=0) is not None for sql in (GUARD, GUARD_UNEXPIRED))
         except OperationalError as error:
             # Above READ COMMITTED a concurrent takeover raises 40001 instead of matching no row.
             if _overtaken(error):
-                return False
+                raise lost from error
             raise
+        if not is_held:
+            raise lost
 
     def _called(self, function: Compiled, values: dict[str, Any], *, timeout: float) -> Any:
         """Return the function's row, by a prepared statement where the session's own settings fit."""

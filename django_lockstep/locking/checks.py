@@ -45,27 +45,18 @@ def check_databases(app_configs: object, **kwargs: object) -> list[CheckMessage]
     backends = [connection for connection in connections.all() if connection.settings_dict["ENGINE"] != _NO_ENGINE]
     messages: list[CheckMessage] = []
     for connection in backends:
-        alias, vendor = connection.alias, connection.vendor
+        name = f"Database {connection.alias!r} ({connection.vendor})"
         if not connection.features.has_select_for_update:
-            messages.append(
-                checks.Warning(
-                    f"Database {alias!r} ({vendor}) ignores select_for_update(): lock_row() and every other row lock "
-                    "protect nothing there, and no trigger raises the versions of rows that raw SQL changes.",
-                    hint="Use PostgreSQL. Versions still hold for instances and for the query set's update().",
-                    obj=alias,
-                    id="lockstep.W001",
-                )
+            text = (
+                f"{name} ignores select_for_update(): lock_row() and every other row lock protect nothing there, and "
+                "no trigger raises the versions of rows that raw SQL changes."
             )
-        elif vendor != "postgresql":
-            messages.append(
-                checks.Warning(
-                    f"Database {alias!r} ({vendor}) has no version guards: raw SQL and other programs do not raise "
-                    "versions there.",
-                    hint="Use PostgreSQL, or let every writer raise the version itself.",
-                    obj=alias,
-                    id="lockstep.W002",
-                )
-            )
+            hint = "Use PostgreSQL. Versions still hold for instances and for the query set's update()."
+            messages.append(checks.Warning(text, hint=hint, obj=connection.alias, id="lockstep.W001"))
+        elif connection.vendor != "postgresql":
+            text = f"{name} has no version guards: raw SQL and other programs do not raise versions there."
+            hint = "Use PostgreSQL, or let every writer raise the version itself."
+            messages.append(checks.Warning(text, hint=hint, obj=connection.alias, id="lockstep.W002"))
     return messages
 
 

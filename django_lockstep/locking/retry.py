@@ -74,8 +74,6 @@ class Retry:
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return the function with retries around it; a coroutine function stays one."""
         refuse_generator(function, decorator="retry_on_conflict")
-        if inspect.iscoroutinefunction(function):
-            return self._around_coroutine(function)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -84,7 +82,9 @@ class Retry:
                     return function(*args, **kwargs)
             raise AssertionError("an attempt either returns or raises")
 
-        return _marked(call, self)
+        retried = self._around_coroutine(function) if inspect.iscoroutinefunction(function) else call
+        vars(retried)["retry_policy"] = self
+        return retried
 
     def __iter__(self) -> Iterator[Attempt]:
         """Yield attempts until one of them ends without a conflict; see `retry_on_conflict`."""
@@ -111,7 +111,7 @@ class Retry:
                 if attempt.error is not None:
                     await asyncio.sleep(state.pause_after(attempt.error))
 
-        return _marked(call, self)
+        return call
 
     def refuse_open_transaction(self) -> None:
         """Raise ``TransactionManagementError`` where attempts would share a transaction.
@@ -131,11 +131,6 @@ class Retry:
                     f"A retry runs whole transactions, but autocommit is off on database {connection.alias!r}, so that "
                     "all attempts would be in one. Turn it on, and open transactions with atomic()."
                 )
-
-
-def _marked(function: Callable[P, R], policy: Retry) -> Callable[P, R]:
-    vars(function)["retry_policy"] = policy
-    return function
 
 
 def policy_of(function: object) -> Retry | None:

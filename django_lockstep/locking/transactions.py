@@ -33,7 +33,10 @@ def isolated_transaction(
     ``NotSupportedError`` on other databases than PostgreSQL.
     """
     connection = connections[using or DEFAULT_DB_ALIAS]
-    characteristics = _characteristics(isolation_level, read_only=read_only, deferrable=deferrable)
+    if isolation_level is not None and isolation_level not in _LEVELS:
+        raise ValueError(f"isolation_level must be one of {', '.join(_LEVELS)}, not {isolation_level!r}")
+    level = [f"ISOLATION LEVEL {isolation_level.upper()}"] if isolation_level else []
+    characteristics = ", ".join([*level, *["READ ONLY"] * read_only, *["DEFERRABLE"] * deferrable])
     if connection.in_atomic_block:
         raise TransactionManagementError(
             f"A transaction is open on database {connection.alias!r}: its isolation level can no longer be chosen"
@@ -50,17 +53,6 @@ def isolated_transaction(
                 # taken.
                 cursor.execute(f"SET TRANSACTION {characteristics}")
         yield
-
-
-def _characteristics(isolation_level: str | None, *, read_only: bool, deferrable: bool) -> str:
-    if isolation_level is not None and isolation_level not in _LEVELS:
-        raise ValueError(f"isolation_level must be one of {', '.join(_LEVELS)}, not {isolation_level!r}")
-    characteristics = {
-        f"ISOLATION LEVEL {(isolation_level or '').upper()}": isolation_level is not None,
-        "READ ONLY": read_only,
-        "DEFERRABLE": deferrable,
-    }
-    return ", ".join(words for words, is_set in characteristics.items() if is_set)
 
 
 def has_autocommit(connection: BaseDatabaseWrapper) -> bool:

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
 
-from django_lockstep.monitor.locked import LockedTable, PrimaryKeys, tables_of
+from django_lockstep.monitor.locked import PrimaryKeys, tables_of
 from django_lockstep.monitor.modes import advisory_key, mode_in_sql
 from django_lockstep.monitor.queries import ADVISORY, LIMITS, WAITING, ReportRow, fetch, read_only_cursor
 from django_lockstep.monitor.report import AdvisoryLock, LockReport, Session, Wait
@@ -49,8 +49,8 @@ def lock_report(using: str = DEFAULT_DB_ALIAS) -> LockReport:
         )
 
 
-def _wait(row: ReportRow, sessions: Sessions, tables: dict[int, LockedTable], keys: PrimaryKeys) -> Wait:
-    table, is_row = tables.get(row["relation"]), row["locktype"] in _ROWS
+def _wait(row: ReportRow, sessions: Sessions, tables: dict[int, ReportRow], keys: PrimaryKeys) -> Wait:
+    table, is_row = tables.get(row["relation"], {}), row["locktype"] in _ROWS
     return Wait(
         waiter=sessions.session(row["session"]),
         blockers=sessions.blockers(row),
@@ -58,9 +58,9 @@ def _wait(row: ReportRow, sessions: Sessions, tables: dict[int, LockedTable], ke
         lock=row["lock"],
         mode=mode_in_sql(row["mode"], row=is_row),
         seconds=row["seconds"],
-        table=table.name if table else None,
-        model=table.model if table else None,
-        key=_key(row) if row["locktype"] == "advisory" else None,
+        table=table.get("name"),
+        model=table.get("model"),
+        key=advisory_key(row) if row["locktype"] == "advisory" else None,
         **(keys.attributes_of(row) if is_row else {}),
     )
 
@@ -70,7 +70,7 @@ def _advisory_locks(rows: list[ReportRow], sessions: Sessions) -> Iterator[Advis
         requests = list(group)
         grants = [row for row in requests if row["granted"]]
         yield AdvisoryLock(
-            key=_key(requests[0]),
+            key=advisory_key(requests[0]),
             mode="EXCLUSIVE" if any(row["mode"] == "ExclusiveLock" for row in grants) else "SHARE",
             holders=_each_once(session for row in grants for session in sessions.holders(row)),
             waiters=_each_once(sessions.session(row["pid"]) for row in requests if not row["granted"]),
@@ -79,7 +79,3 @@ def _advisory_locks(rows: list[ReportRow], sessions: Sessions) -> Iterator[Advis
 
 def _each_once(sessions: Iterator[Session]) -> tuple[Session, ...]:
     return tuple({session.id: session for session in sessions}.values())
-
-
-def _key(row: ReportRow) -> int | tuple[int, int]:
-    return advisory_key(row["classid"], row["objid"], objsubid=row["objsubid"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.apps import apps
@@ -21,40 +20,24 @@ _PROBLEMS = {
 """Why a table's rows could not be read, by SQLSTATE."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockedTable:
-    """A table that a session waits for, or for a row of it."""
+def tables_of(cursor: Any, oids: Iterable[int], *, using: str) -> dict[int, ReportRow]:
+    """Return tables by the OIDs of these tables and indexes; those not committed yet are left out.
 
-    name: str
-    """Its name, with its schema if that is not on the search path."""
-    model: str | None
-    """The label of the model with this table; None if no installed model has it."""
-    sql_name: str
-    """Its full name, quoted."""
-    key_columns: tuple[str, ...]
-    """The columns of its primary key, quoted."""
-
-
-def tables_of(cursor: Any, oids: Iterable[int], *, using: str) -> dict[int, LockedTable]:
-    """Return tables by the OIDs of these tables and indexes; those not committed yet are left out."""
+    Each is a row of `RELATIONS` with ``name``, which has the schema if that is not on the search path, and ``model``,
+    the label of the model with this table, None if no installed model has it.
+    """
     distinct = sorted(set(oids))
     if not distinct:
         return {}
-    labels = _labels(using)
-    return {row["oid"]: _table(row, labels, using=using) for row in fetch(cursor, RELATIONS, distinct)}
-
-
-def _table(row: ReportRow, labels: dict[str, str], *, using: str) -> LockedTable:
-    quote = connections[using].ops.quote_name
-    full = f"{quote(row['nspname'])}.{quote(row['relname'])}"
-    # A db_table without a schema is the first such table on the search path.
-    model = (labels.get(quote(row["relname"])) if row["visible"] else None) or labels.get(full)
-    return LockedTable(
-        name=row["relname"] if row["visible"] else f"{row['nspname']}.{row['relname']}",
-        model=model,
-        sql_name=row["sql_name"],
-        key_columns=tuple(row["key_columns"]),
-    )
+    labels, quote, tables = _labels(using), connections[using].ops.quote_name, {}
+    for row in fetch(cursor, RELATIONS, distinct):
+        schema, name, is_visible = row["nspname"], row["relname"], row["visible"]
+        # A db_table without a schema is the first such table on the search path.
+        model = labels.get(quote(name)) if is_visible else None
+        row["name"] = name if is_visible else f"{schema}.{name}"
+        row["model"] = model or labels.get(f"{quote(schema)}.{quote(name)}")
+        tables[row["oid"]] = row
+    return tables
 
 
 def _labels(using: str) -> dict[str, str]:
@@ -69,7 +52,7 @@ def _labels(using: str) -> dict[str, str]:
 class PrimaryKeys:
     """The primary keys of the rows that sessions wait for; each table is read once."""
 
-    def __init__(self, waiting: Iterable[ReportRow], tables: dict[int, LockedTable], *, using: str) -> None:
+    def __init__(self, waiting: Iterable[ReportRow], tables: dict[int, ReportRow], *, using: str) -> None:
         places = defaultdict(set)
         for row in waiting:
             if row["tuple"] is not None and row["relation"] in tables:
@@ -89,14 +72,14 @@ class PrimaryKeys:
         # An UPDATE moves a row to another ctid.
         return {"pk_unknown": self._problems.get(relation, "it has just changed")}
 
-    def _read(self, oid: int, table: LockedTable, places: Sequence[tuple[int, int]], *, using: str) -> None:
-        if not table.key_columns:
+    def _read(self, oid: int, table: ReportRow, places: Sequence[tuple[int, int]], *, using: str) -> None:
+        if not table["key_columns"]:
             self._problems[oid] = "the table has no primary key"
             return
         try:
             # A savepoint, so that an error, such as a table that is locked, does not abort the whole report.
             with read_only_cursor(using) as cursor:
-                cursor.execute(rows_at(places, table=table.sql_name, columns=table.key_columns))
+                cursor.execute(rows_at(places, table=table["sql_name"], columns=table["key_columns"]))
                 rows = cursor.fetchall()
         except DatabaseError as error:
             self._problems[oid] = _PROBLEMS.get(sqlstate_of(error) or "", "it could not be read")

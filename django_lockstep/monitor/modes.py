@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 _ROW_MODES = {
     "AccessShareLock": "FOR KEY SHARE",
@@ -36,11 +37,11 @@ def mode_in_sql(mode: str | None, *, row: bool = False) -> str | None:
     return re.sub(r"(?<!^)(?=[A-Z])", " ", mode.removesuffix("Lock")).upper()
 
 
-def advisory_key(classid: int, objid: int, *, objsubid: int) -> int | tuple[int, int]:
+def advisory_key(row: dict[str, Any]) -> int | tuple[int, int]:
     """Return the key from its parts in pg_locks: a bigint in two halves, or (``objsubid`` 2) two integers."""
-    if objsubid == 2:
-        return _signed(classid, bits=32), _signed(objid, bits=32)
-    return _signed(classid << 32 | objid, bits=64)
+    if row["objsubid"] == 2:
+        return _signed(row["classid"], bits=32), _signed(row["objid"], bits=32)
+    return _signed(row["classid"] << 32 | row["objid"], bits=64)
 
 
 def _signed(number: int, *, bits: int) -> int:

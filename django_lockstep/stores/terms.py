@@ -9,21 +9,13 @@ import socket
 import threading
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 from typing import Any, TypedDict
 
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.fields import is_storable
 
-
-class Data(Enum):
-    """A claim's marker for the lease's data."""
-
-    KEPT = "kept"
-    """Keep the last holder's data."""
-
-
-KEPT = Data.KEPT
+KEPT = object()
+"""A claim's marker for the data that the last holder left."""
 
 LONGEST = 255
 """Characters of a key and of an owner's name."""

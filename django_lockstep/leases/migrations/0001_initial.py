@@ -44,5 +44,4 @@ class Migration(migrations.Migration):
             },
         ),
         django_lockstep.leases.operations.LeaseStorage("Lease"),
-        django_lockstep.leases.operations.LeaseFunctions("Lease"),
     ]

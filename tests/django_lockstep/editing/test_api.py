@@ -185,45 +185,11 @@ def test_seeing_is_not_changing(bob: Any) -> None:
     assert caller.post("/tables/press.article/check-out").status_code == 403
 
 
-# Who is asking.
+# Who is asking; more, alike at both APIs, is in graphql/test_requests.py.
 
 
-def test_nobody_is_let_in_by_default(client: Client) -> None:
-    assert client.get(f"{API}/tables").status_code == 401
-    assert client.post(f"{API}/tables/press.article/check-out", {}, "application/json").status_code == 401
+def test_the_documentation_is_not_for_everybody(client: Client) -> None:
     assert client.get(f"{API}/docs").status_code == 302
-
-
-@pytest.mark.parametrize("sent", ["nothing", "a forged token", "an expired token", "a session that has ended"])
-def test_nobody_is_401_whatever_is_sent_in_place_of_a_user(editor: Any, settings: Any, sent: str) -> None:
-    client, headers = Client(enforce_csrf_checks=True), {}
-    if sent.endswith("token"):
-        headers["Authorization"] = f"Bearer {'forged' if 'forged' in sent else issue(editor)}"
-        settings.LOCKSTEP_EDIT_API_TOKEN_AGE = 1e-9
-    elif sent.startswith("a session"):
-        client.force_login(editor)
-        client.session.delete()
-    answer = client.post(f"{API}/tables/press.article/check-out", {}, "application/json", headers=headers)
-    assert answer.status_code == 401
-
-
-def test_a_session_needs_the_csrf_token(editor: Any) -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(editor)
-    path = f"{API}/tables/press.article/check-out"
-    assert client.post(path, {}, "application/json").status_code == 403
-    client.cookies["csrftoken"] = "a" * 32
-    sent = client.post(path, {}, "application/json", headers={"X-CSRFToken": "a" * 32})
-    assert sent.status_code == 200
-
-
-@pytest.mark.parametrize("changes", [{"is_active": False}, {"password": "new"}], ids=["inactive", "another password"])
-def test_a_token_that_does_not_hold_is_nobody(editor: Any, changes: dict[str, Any]) -> None:
-    token = issue(editor)
-    for name, value in changes.items():
-        setattr(editor, name, value)
-    editor.save()
-    assert Client(headers={"Authorization": f"Bearer {token}"}).get(f"{API}/tables").status_code == 401
 
 
 def test_a_command_issues_tokens(editor: Any, capsys: pytest.CaptureFixture[str]) -> None:

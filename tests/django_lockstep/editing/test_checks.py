@@ -60,18 +60,24 @@ def test_the_middleware_needs_to_know_the_user(settings: Any, order: list[str], 
     assert ids(check_middleware(None)) == messages
 
 
-@pytest.mark.parametrize("name", ["TTL", "IDLE", "HISTORY", "API_TOKEN_AGE", "API_MAX_TTL"])
-def test_a_setting_that_is_no_duration_is_told_of(settings: Any, name: str) -> None:
-    setattr(settings, f"LOCKSTEP_EDIT_{name}", "soon")
-    (message,) = check_settings(None)
-    assert (message.id, f"LOCKSTEP_EDIT_{name} must be" in message.msg) == ("lockstep.E023", True)
+DURATIONS = ["EDIT_TTL", "EDIT_IDLE", "EDIT_HISTORY", "EDIT_API_TOKEN_AGE", "EDIT_API_MAX_TTL"]
 
 
-@pytest.mark.parametrize("depth", [-1, True, "3"])
-def test_a_setting_that_is_no_depth_is_told_of(settings: Any, depth: object) -> None:
-    settings.LOCKSTEP_EDIT_API_MAX_DEPTH = depth
+@pytest.mark.parametrize(
+    ("name", "value", "check"),
+    [
+        *((name, "soon", "lockstep.E023") for name in DURATIONS),
+        *(("EDIT_API_MAX_DEPTH", value, "lockstep.E060") for value in (-1, True, "3")),
+        *(("TRUSTED_PROXIES", value, "lockstep.E060") for value in (-1, True, "1", None)),
+    ],
+)
+def test_a_setting_that_is_no_duration_or_number_is_told_of(
+    settings: Any, name: str, value: object, check: str
+) -> None:
+    setattr(settings, f"LOCKSTEP_{name}", value)
     (message,) = check_settings(None)
-    assert (message.id, "LOCKSTEP_EDIT_API_MAX_DEPTH must be" in message.msg) == ("lockstep.E060", True)
+    assert (message.id, f"LOCKSTEP_{name} must be" in message.msg) == (check, True)
+    assert message.msg.endswith(f"not {value!r}")
 
 
 @pytest.mark.django_db

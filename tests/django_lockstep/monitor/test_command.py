@@ -129,15 +129,10 @@ def test_an_interval_is_a_time(seconds: str) -> None:
 
 def test_another_database_is_wrong_usage(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections["default"], "vendor", "sqlite")
-    with pytest.raises(CommandError, match="'default' is not PostgreSQL") as caught:
-        run()
-    assert caught.value.returncode == 2
-
-
-def test_an_unknown_alias_is_wrong_usage() -> None:
-    with pytest.raises(CommandError, match="nowhere") as caught:
-        run(database="nowhere")
-    assert caught.value.returncode == 2
+    for alias, said in (("default", "'default' is not PostgreSQL"), ("nowhere", "nowhere")):
+        with pytest.raises(CommandError, match=said) as caught:
+            run(database=alias)
+        assert caught.value.returncode == 2
 
 
 def test_a_database_that_does_not_answer_is_reported_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import json
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import IO, Any
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
@@ -49,8 +49,14 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         if options["format"] == "json":
             self.stdout.write(json.dumps(listing, indent=2))
-        else:
-            _print_table(listing, self.stdout)  # type: ignore[arg-type]
+            return
+        lines = [list(_COLUMNS)]
+        for lease in listing:
+            values = [lease[column] for column in _COLUMNS]
+            lines.append([f"{value:.1f} s" if isinstance(value, float) else str(value) for value in values])
+        widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
+        for line in lines:
+            self.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
     def _release(self, store: LeaseStore, key: str, *, sure: bool) -> None:
         holder = store.get(key)
@@ -94,26 +100,6 @@ def _describe_holders(holders: Sequence[Holder]) -> list[dict[str, Any]]:
         state, left = "kept" if holder.released else "held", timedelta(seconds=holder.remaining)
         leases.append(_describe(holder, state, holder.since, now + left, age=now - holder.since, remaining=left))
     return leases
-
-
-def _print_table(leases: Sequence[dict[str, Any]], out: IO[str]) -> None:
-    """Print the leases as a table; a plain one where ``rich`` is not installed."""
-    values = [[lease[column] for column in _COLUMNS] for lease in leases]
-    rows = [[f"{value:.1f} s" if isinstance(value, float) else str(value) for value in row] for row in values]
-    try:
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-    except ImportError:
-        lines = [list(_COLUMNS), *rows]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
-        for line in lines:
-            out.write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n")
-        return
-    table = Table(*_COLUMNS)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console(file=out).print(table)
 
 
 def _describe(

@@ -1,7 +1,7 @@
 """``manage.py run_exclusive``: runs a command under a lease."""
 
 import sys
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -10,7 +10,7 @@ from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError
 
 from django_lockstep.leases import lease
 from django_lockstep.leases.database import DatabaseLeases
-from django_lockstep.leases.jobs import Interrupted, Job, forward_signals, mask_arguments
+from django_lockstep.leases.jobs import Interrupted, Job, forward_signals
 from django_lockstep.leases.stores import find_store
 from django_lockstep.stores.errors import StoreError
 from django_lockstep.stores.protocol import LeaseStore
@@ -39,14 +39,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("key", metavar="KEY")
+        parser.add_argument("--ttl", type=float, required=True, help="seconds until the lease of a dead holder expires")
+        parser.add_argument("--wait", type=float, default=0.0, help="seconds to wait for the lease (default: 0)")
         parser.add_argument(
-            "--ttl", type=_seconds, required=True, help="seconds until the lease of a dead holder expires"
+            "--at-least", type=float, help="seconds for which the lease stays taken even if the command ends earlier"
         )
-        parser.add_argument("--wait", type=_seconds, default=0.0, help="seconds to wait for the lease (default: 0)")
-        parser.add_argument(
-            "--at-least", type=_seconds, help="seconds for which the lease stays taken even if the command ends earlier"
-        )
-        parser.add_argument("--grace", type=_seconds, default=10.0, help="seconds from TERM to KILL (default: 10)")
+        parser.add_argument("--grace", type=float, default=10.0, help="seconds from TERM to KILL (default: 10)")
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
         parser.add_argument("--store", help="a store of LOCKSTEP_STORES, instead of a database")
         parser.add_argument("command", nargs="+", metavar="COMMAND", help="after --, with its arguments")
@@ -89,6 +87,7 @@ class Command(BaseCommand):
             return job.run(LOCKSTEP_LEASE_KEY=handle.key, LOCKSTEP_LEASE_TOKEN=str(handle.token))
 
     def _lease(self, options: dict[str, Any], *, owner: str, on_lost: Any) -> lease:
+        program, *arguments = options["command"]
         try:
             return lease(
                 options["key"],
@@ -96,7 +95,8 @@ class Command(BaseCommand):
                 owner=owner,
                 wait=options["wait"],
                 at_least=options["at_least"],
-                data={"command": mask_arguments(options["command"])},
+                # Others see the program; its arguments may be passwords.
+                data={"command": [program, *("***" for _ in arguments)]},
                 heartbeat=True,
                 on_lost=on_lost,
                 using=None if options["store"] else options["database"],
@@ -104,10 +104,3 @@ class Command(BaseCommand):
             )
         except (TypeError, ValueError) as error:
             raise CommandError(str(error), returncode=2) from error
-
-
-def _seconds(value: str) -> float:
-    try:
-        return float(value)
-    except ValueError as error:
-        raise ArgumentTypeError(f"{value!r} must be a number of seconds") from error

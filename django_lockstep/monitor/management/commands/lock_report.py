@@ -3,7 +3,6 @@
 import math
 import shutil
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Iterator
 from contextlib import suppress
 from time import sleep
 from typing import Any
@@ -38,12 +37,16 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         watched = options["watch"] is not None
         with suppress(KeyboardInterrupt):
-            for report in _reports(options["database"], every=options["watch"]):
+            while True:
+                report = _report(options["database"])
                 if options["format"] == "json":
                     self.stdout.write(as_json(report))
                 else:
                     self._print(report, afresh=watched and self.stdout.isatty())
                 self.stdout.flush()
+                if not watched:
+                    return
+                sleep(options["watch"])
 
     def _print(self, report: LockReport, *, afresh: bool) -> None:
         """Print the text; ``afresh``: on a cleared screen, and only what fits, as the first lines matter most."""
@@ -54,13 +57,6 @@ class Command(BaseCommand):
             lines = _fitting(lines, rows=rows - 2)
         self.stdout.write(headline, self.style.WARNING if report.waits else self.style.SUCCESS)
         self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
-
-
-def _reports(using: str, *, every: float | None) -> Iterator[LockReport]:
-    yield _report(using)
-    while every is not None:
-        sleep(every)
-        yield _report(using)
 
 
 def _report(using: str) -> LockReport:
