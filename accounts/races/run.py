@@ -26,10 +26,9 @@ from django_lockstep.lab.simulator.database import (
 )
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import StopSignal
-from django_lockstep.lab.simulator.lanes import Lane, LaneWatch
 from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.pool import STUCK_AFTER, WorkerPool
-from django_lockstep.lab.simulator.progress import show_progress
+from django_lockstep.lab.simulator.progress import Lane, LaneWatch, show_progress
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
 from django_lockstep.lab.simulator.trials import rotate, run_trials
 from django_lockstep.lab.simulator.worker_process import WorkerConnection
