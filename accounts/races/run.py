@@ -124,7 +124,7 @@ def run_load(
         # A worker that thinks completes nothing either.
         pool = WorkerPool(worker, size=workers, interrupt=interrupt, stuck_after=STUCK_AFTER + plan.think_time)
         watch = LaneWatch(trials=trials, completed=lambda: pool.completed, report=on_progress) if on_progress else None
-        rounds = sum(trial.rounds for trial in trials)
+        rounds = sum(trial.plan.rounds for trial in trials)
         with show_progress(terminal, total=rounds, completed=lambda: pool.completed) as progress, pool:
             measured = list(run_trials(trials, pool=pool, progress=watch or progress))
             if watch:

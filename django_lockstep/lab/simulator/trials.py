@@ -65,11 +65,6 @@ class LoadTrial(ABC):
     def audited_accounts(self) -> Iterable[AuditedAccount]:
         """Return the accounts as they are now."""
 
-    @property
-    def rounds(self) -> int:
-        """How many rounds it takes."""
-        return self.plan.rounds
-
     @abstractmethod
     def open(self) -> None:
         """Create what has to be there before any trial begins, committed."""
@@ -137,7 +132,7 @@ def run_trials(
             return
         trial.open()
     # Rounds of all trials in turn, not one trial after the other: a machine that is slow for a while is slow for all.
-    rounds = max(trial.rounds for trial in trials)
+    rounds = max(trial.plan.rounds for trial in trials)
     for round_number in range(rounds):
         for trial in rotate(trials, round_number * len(trials) // rounds):
             if not pool.interrupt.requested:
