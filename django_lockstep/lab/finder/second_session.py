@@ -26,8 +26,6 @@ from django_lockstep.lab.finder.sessions import LOOK_AGAIN, LocalSession, Progre
 from django_lockstep.lab.finder.shares import Share, parse_budget
 from django_lockstep.lab.workers.cluster import Cluster, connect
 
-__all__ = ["confirm_in_second_session"]
-
 _FLAGS = {"--find-races", "--pdb", "--trace", "--sw", "--stepwise", "--sw-skip", "--stepwise-skip"}
 """Options of the first session that would start a third one, wait for a person, or stop at the first failure."""
 _OPTIONS = {"numprocesses": "-n0", "no_cov": "--no-cov", "timeout": "--timeout=0", "xmlpath": "--junit-xml="}

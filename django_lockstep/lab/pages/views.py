@@ -39,26 +39,6 @@ from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.store import ShownRace, Store, open_store
 from django_lockstep.lab.races import Race, named_races, registered_races, replay_test
 
-__all__ = [
-    "NARROW_LANE",
-    "anomalies",
-    "answer_progress",
-    "attachment",
-    "file_name",
-    "for_lab_users",
-    "for_runs",
-    "live_context",
-    "may_use_lab",
-    "progress",
-    "race",
-    "races",
-    "races_context",
-    "report",
-    "schedule",
-    "start",
-    "stop",
-]
-
 NARROW_LANE = 176
 """Pixels of a lane that is drawn for a phone, or for a third of a page."""
 LONGEST = 500

@@ -18,8 +18,6 @@ from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.worker_process import Task, WorkerConnection
 from django_lockstep.lab.workers.processes import no_interrupt, process_context
 
-__all__ = ["STUCK_AFTER", "PoolResult", "WorkerFailure", "WorkerPool"]
-
 STUCK_AFTER = 70.0
 """Seconds for one operation; more than the longest retry of a strategy."""
 

@@ -16,8 +16,6 @@ from django_lockstep.lab.simulator.audit import Balances
 from django_lockstep.lab.simulator.report import merge_rounds
 from django_lockstep.lab.simulator.trials import LoadTrial, ProgressHook
 
-__all__ = ["Lane", "LaneWatch", "show_progress"]
-
 _EVERY = 0.25
 """Seconds for which operations are counted; an operation less or more makes no difference then."""
 _SHORTEST = 0.1

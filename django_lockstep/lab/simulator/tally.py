@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from django_lockstep.errors import sqlstate_of
 
-__all__ = ["Acknowledged", "Histogram", "LoadOperation", "Tally"]
-
 _DEADLOCK = "40P01"
 _LONGEST = 200
 """Characters of an error's message that are kept."""

@@ -16,8 +16,6 @@ from django_lockstep.lab.simulator.report import LoadRow, build_row
 from django_lockstep.lab.simulator.tally import Tally
 from django_lockstep.lab.simulator.worker_process import Task, idle
 
-__all__ = ["LoadTrial", "ProgressHook", "rotate", "run_trials"]
-
 Item = TypeVar("Item")
 
 ProgressHook = Callable[[str], Callable[[], None] | None]

@@ -44,8 +44,6 @@ from django_lockstep.lab.finder.record.units import (
     request_inputs,
 )
 
-__all__ = ["Recorder"]
-
 _request: ContextVar[Draft | None] = ContextVar("_request", default=None)
 """The request that this thread or task handles."""
 

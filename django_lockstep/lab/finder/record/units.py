@@ -27,8 +27,6 @@ from psycopg import IsolationLevel
 from django_lockstep.lab.explorer.effects.sql import isolation_level_set
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Unit
 
-__all__ = ["Calls", "Draft", "Transactions", "call_arguments", "plain_values", "request_inputs"]
-
 _MATTERS = re.compile(
     r"\s*(?:INSERT|UPDATE|DELETE|MERGE|LOCK)\b|SEND\b|\bFOR\s+(?:NO\s+KEY\s+)?(?:UPDATE|SHARE)\b|"
     r"\s*WITH\b.*\b(?:INSERT|UPDATE|DELETE)\b",

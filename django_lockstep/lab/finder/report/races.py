@@ -15,16 +15,6 @@ from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
 from django_lockstep.lab.wording import counted, listed
 
-__all__ = [
-    "MOST_UNITS",
-    "NOTHING_TRIED",
-    "NOT_DECIDED",
-    "STATUSES",
-    "Race",
-    "Report",
-    "read_suppressions",
-]
-
 MOST_UNITS = 4
 """Requests, functions and tests that are named in a row."""
 _CONFIRMED, *_OTHERS = VERDICTS
