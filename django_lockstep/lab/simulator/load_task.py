@@ -30,7 +30,6 @@ class LoadClient(Protocol):
 
     def next_operation(self) -> LoadOperation:
         """Return what to do next; not part of the measured time."""
-        ...
 
 
 class Load(Protocol):
@@ -38,7 +37,6 @@ class Load(Protocol):
 
     def client(self, worker: int) -> AbstractContextManager[LoadClient]:
         """Return the part of the worker with this number."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
