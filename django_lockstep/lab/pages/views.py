@@ -70,6 +70,11 @@ def for_lab_users(view: View) -> View:
     return guarded
 
 
+def for_looks(view: View) -> View:
+    """Let users of the lab look at a page; nothing keeps its answers."""
+    return require_safe(never_cache(for_lab_users(view)))
+
+
 def for_runs(view: View) -> View:
     """Let users of the lab look at a page, and run by POST what it shows; nothing keeps its answers."""
     guarded = never_cache(require_http_methods(["GET", "HEAD", "POST"])(for_lab_users(view)))
@@ -77,9 +82,7 @@ def for_runs(view: View) -> View:
     return transaction.non_atomic_requests(guarded)
 
 
-@require_safe
-@never_cache
-@for_lab_users
+@for_looks
 def races(request: HttpRequest) -> HttpResponse:
     return render(request, "lockstep_lab/races.html", races_context(request))
 
@@ -142,9 +145,7 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "lockstep_lab/race.html", {**context, **live_context(request, store, [name])}, status=status)
 
 
-@require_safe
-@never_cache
-@for_lab_users
+@for_looks
 def report(request: HttpRequest, name: str, form: str) -> HttpResponse:
     """Return the last exploration of a race as a file: it is kept, so that nothing has to run."""
     shown = open_store().shown(name) if name in named_races() else None
@@ -153,9 +154,7 @@ def report(request: HttpRequest, name: str, form: str) -> HttpResponse:
     return attachment(REPORTS[form](shown.report), file_name(name, form=form))
 
 
-@require_safe
-@never_cache
-@for_lab_users
+@for_looks
 def schedule(request: HttpRequest, name: str, schedule: str, form: str) -> HttpResponse:
     """Return a schedule that was run as a file."""
     store = open_store()
@@ -180,9 +179,7 @@ def _written(shown: ShownRace, run: Run, *, form: str) -> str:
     return spec
 
 
-@require_safe
-@never_cache
-@for_lab_users
+@for_looks
 def anomalies(request: HttpRequest) -> HttpResponse:
     """Show the published results; each leads to the page of its race, which finds out on this server."""
     rows = [
@@ -248,9 +245,7 @@ def stop(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(page if here else reverse("lockstep_lab:races"))
 
 
-@require_safe
-@never_cache
-@for_lab_users
+@for_looks
 def progress(request: HttpRequest) -> HttpResponse:
     """Answer how far the run is, in a line for the page that shows it and asks again each second."""
     return answer_progress(request)
