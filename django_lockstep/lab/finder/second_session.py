@@ -188,16 +188,13 @@ def confirm_in_second_session(config: pytest.Config, recording: Path, findings: 
 
 def _start_sessions(config: pytest.Config, recording: Path, workers: Cluster | None) -> Iterator[Session]:
     arguments = list(_arguments(config))
-    if workers is None:
-        processes = config.getoption("--race-processes")
-        for number in range(1, processes + 1):
-            share = Share(number, processes)
+    addresses = [""] * config.getoption("--race-processes") if workers is None else list(workers.threads)
+    for number, address in enumerate(addresses, 1):
+        share = Share(number, len(addresses))
+        if workers is None:
             command = _command(arguments, recording, share)
             yield LocalSession(command, recording, share=share, folder=config.invocation_params.dir)
-    else:
-        addresses = list(workers.threads)
-        for number, address in enumerate(addresses, 1):
-            share = Share(number, len(addresses))
+        else:
             yield ClusterSession(workers, address, arguments=arguments, recording=recording, share=share)
 
 
