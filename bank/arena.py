@@ -21,9 +21,8 @@ from accounts.races.load import Mix, Workload
 from accounts.races.run import NAMES, RunConfig
 from bank.arena_run import KEPT, ArenaProgress, ArenaRequest, ArenaResult
 from django_lockstep.lab.pages.process import RunRefused, start_run
-from django_lockstep.lab.pages.progress import answer_progress
 from django_lockstep.lab.pages.store import open_store
-from django_lockstep.lab.pages.views import for_lab_users, for_runs, live_context
+from django_lockstep.lab.pages.views import answer_progress, for_lab_users, for_runs, live_context
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.render import as_json
 

@@ -12,8 +12,8 @@ from accounts.races.load import Workload
 from accounts.races.run import RunConfig, run_load
 from django_lockstep.lab.pages.process import LiveProcess
 from django_lockstep.lab.simulator.interrupt import StopSignal
-from django_lockstep.lab.simulator.lanes import Lane
 from django_lockstep.lab.simulator.load_plan import LoadPlan
+from django_lockstep.lab.simulator.progress import Lane
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
 
 __all__ = ["KEPT", "ArenaProgress", "ArenaRequest", "ArenaResult"]

@@ -31,9 +31,8 @@ from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.pages.code import CodeLine, source_lines
 from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.process import RunRefused
-from django_lockstep.lab.pages.progress import answer_progress
 from django_lockstep.lab.pages.store import LastResult, ShownRace, Store, open_store
-from django_lockstep.lab.pages.views import NARROW_LANE, for_lab_users, live_context, may_use_lab
+from django_lockstep.lab.pages.views import NARROW_LANE, answer_progress, for_lab_users, live_context, may_use_lab
 
 __all__ = ["front", "progress"]
 

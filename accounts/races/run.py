@@ -26,10 +26,9 @@ from django_lockstep.lab.simulator.database import (
 )
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import StopSignal
-from django_lockstep.lab.simulator.lanes import Lane, LaneWatch
 from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.pool import STUCK_AFTER, WorkerPool
-from django_lockstep.lab.simulator.progress import show_progress
+from django_lockstep.lab.simulator.progress import Lane, LaneWatch, show_progress
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
 from django_lockstep.lab.simulator.trials import rotate, run_trials
 from django_lockstep.lab.simulator.worker_process import WorkerConnection
@@ -125,7 +124,7 @@ def run_load(
         # A worker that thinks completes nothing either.
         pool = WorkerPool(worker, size=workers, interrupt=interrupt, stuck_after=STUCK_AFTER + plan.think_time)
         watch = LaneWatch(trials=trials, completed=lambda: pool.completed, report=on_progress) if on_progress else None
-        rounds = sum(trial.rounds for trial in trials)
+        rounds = sum(trial.plan.rounds for trial in trials)
         with show_progress(terminal, total=rounds, completed=lambda: pool.completed) as progress, pool:
             measured = list(run_trials(trials, pool=pool, progress=watch or progress))
             if watch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django import template
 
-from django_lockstep.lab.simulator.lanes import Lane
+from django_lockstep.lab.simulator.progress import Lane
 
 __all__ = ["points"]
 

@@ -22,8 +22,6 @@ from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.races import Race
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["ANOMALIES", "LEVELS", "POSSIBLE", "RACES", "REFUSALS", "SOURCES", "Anomaly", "Item", "race_name"]
-
 X, Y = 1, 2
 """Primary keys of the two initial rows."""
 

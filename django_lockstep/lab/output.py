@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["require_writable", "write_atomically"]
-
 
 def require_writable(path: Path, *, option: str = "--output") -> None:
     """Raise ``ValueError`` if the file cannot be written; call it before the work whose result goes there."""

@@ -12,8 +12,6 @@ from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["ActorFunction", "Invariant", "Scenario"]
-
 ActorFunction = Callable[..., Any]
 """Takes what the set-up returned, nothing without a set-up; what it returns or raises is the actor's result."""
 Invariant = Callable[..., bool | None]

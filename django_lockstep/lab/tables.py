@@ -11,8 +11,6 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["bold", "plain_table", "render", "width"]
-
 _ENDLESS = 1000
 _WIDEST = 100
 _PIPED = 80

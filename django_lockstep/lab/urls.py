@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from django_lockstep.lab.pages import found, progress, views
+from django_lockstep.lab.pages import found, views
 
 app_name = "lockstep_lab"
 
@@ -13,9 +13,9 @@ urlpatterns = [
     path("found/", found.found_races, name="found"),
     path("found/report.<str:form>", found.found_report, name="found_report"),
     path("found/<str:candidate>.<str:form>", found.found_file, name="found_file"),
-    path("runs/", progress.start, name="start"),
-    path("runs/progress/", progress.progress, name="progress"),
-    path("runs/stop/", progress.stop, name="stop"),
+    path("runs/", views.start, name="start"),
+    path("runs/progress/", views.progress, name="progress"),
+    path("runs/stop/", views.stop, name="stop"),
     path("<path:name>/report.<str:form>", views.report, name="report"),
     path("<path:name>/<str:schedule>.<str:form>", views.schedule, name="schedule"),
     path("<path:name>/", views.race, name="race"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["counted", "listed"]
-
 
 def listed(words: Iterable[str], *, most: int | None = None) -> str:
     """Return the words as one enumeration: ``a, b and c``; of more than ``most`` how many more there are."""

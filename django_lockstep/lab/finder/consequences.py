@@ -8,8 +8,6 @@ from textwrap import shorten
 
 from django_lockstep.lab.explorer.tables.final_state import REMOVED
 
-__all__ = ["CONSEQUENCES", "consequence_of", "consequence_sentence", "subjects_of"]
-
 CONSEQUENCES = (
     "numbers lost or doubled",
     "rows doubled or lost",

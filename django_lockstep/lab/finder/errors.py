@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from django_lockstep.errors import LockstepError
 
-__all__ = ["CannotClone", "FinderError"]
-
 
 class FinderError(LockstepError):
     """Races could not be looked for: a file is no recording, or an entry of pyproject.toml accepts no race."""

@@ -17,18 +17,6 @@ from django_lockstep.lab.finder.record.recording import read_recording
 from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.wording import counted
 
-__all__ = [
-    "NOT_REACHED",
-    "TIME_OVER",
-    "VERDICTS",
-    "Against",
-    "Finding",
-    "Findings",
-    "Opponent",
-    "Place",
-    "findings_path",
-]
-
 Verdict = Literal["confirmed", "not decided", "not confirmed", "not tried"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 Against = Literal["", "another user", "another object", "the other order", "a lower limit"]

@@ -18,8 +18,6 @@ import pytest
 
 from django_lockstep.lab.finder.shares import parse_budget
 
-__all__ = ["add_options", "list_recording", "name_files_by_equals_signs", "register"]
-
 
 def add_options(group: Any) -> None:
     """Add the options of the finder."""

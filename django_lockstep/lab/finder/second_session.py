@@ -26,8 +26,6 @@ from django_lockstep.lab.finder.sessions import LOOK_AGAIN, LocalSession, Progre
 from django_lockstep.lab.finder.shares import Share, parse_budget
 from django_lockstep.lab.workers.cluster import Cluster, connect
 
-__all__ = ["confirm_in_second_session"]
-
 _FLAGS = {"--find-races", "--pdb", "--trace", "--sw", "--stepwise", "--sw-skip", "--stepwise-skip"}
 """Options of the first session that would start a third one, wait for a person, or stop at the first failure."""
 _OPTIONS = {"numprocesses": "-n0", "no_cov": "--no-cov", "timeout": "--timeout=0", "xmlpath": "--junit-xml="}
@@ -190,16 +188,13 @@ def confirm_in_second_session(config: pytest.Config, recording: Path, findings: 
 
 def _start_sessions(config: pytest.Config, recording: Path, workers: Cluster | None) -> Iterator[Session]:
     arguments = list(_arguments(config))
-    if workers is None:
-        processes = config.getoption("--race-processes")
-        for number in range(1, processes + 1):
-            share = Share(number, processes)
+    addresses = [""] * config.getoption("--race-processes") if workers is None else list(workers.threads)
+    for number, address in enumerate(addresses, 1):
+        share = Share(number, len(addresses))
+        if workers is None:
             command = _command(arguments, recording, share)
             yield LocalSession(command, recording, share=share, folder=config.invocation_params.dir)
-    else:
-        addresses = list(workers.threads)
-        for number, address in enumerate(addresses, 1):
-            share = Share(number, len(addresses))
+        else:
             yield ClusterSession(workers, address, arguments=arguments, recording=recording, share=share)
 
 

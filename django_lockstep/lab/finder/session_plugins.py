@@ -27,8 +27,6 @@ from django_lockstep.lab.finder.report.text import as_text, list_candidates, sum
 from django_lockstep.lab.finder.second_session import confirm_in_second_session
 from django_lockstep.lab.finder.shares import Share, parse_budget
 
-__all__ = ["ConfirmPlugin", "RecordPlugin", "write_report"]
-
 
 class RecordPlugin:
     """Records the tests, itself or by the workers of pytest-xdist; then lists the candidates, and tries them."""

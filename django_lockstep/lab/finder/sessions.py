@@ -20,8 +20,6 @@ from django_lockstep.lab.finder.report.text import in_a_line
 from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.wording import counted
 
-__all__ = ["LOOK_AGAIN", "LocalSession", "Progress", "Session", "run_sessions"]
-
 LOOK_AGAIN = 0.3
 """Seconds between two looks at what the other session has found."""
 _MOST_SHOWN = 4000

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from django_lockstep.lab.finder.derive.candidates import Candidate
 
-__all__ = ["Share", "parse_budget"]
-
 
 @dataclass(frozen=True, slots=True)
 class Share:

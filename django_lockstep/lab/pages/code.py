@@ -18,8 +18,6 @@ from pygments.lexers import PythonLexer
 
 from django_lockstep.lab.races import Race
 
-__all__ = ["ActorCode", "CodeLine", "FunctionCode", "RaceCode", "race_code", "source_lines"]
-
 _FORMATTER = HtmlFormatter(nowrap=True, classprefix="k-")
 _MOST_FUNCTIONS = 5
 """Functions that are shown of an actor at most: those that it calls come after it."""

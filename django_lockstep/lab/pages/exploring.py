@@ -19,8 +19,6 @@ from django_lockstep.lab.pages.process import LiveProcess, start_run
 from django_lockstep.lab.pages.store import LastResult, ShownRace, Store
 from django_lockstep.lab.races import ANOMALIES, Race, load_races
 
-__all__ = ["RaceProgress", "RacesRequest", "start_races"]
-
 _TIMEOUT = 15.0
 """Seconds after which a page's exploration starts no further schedule."""
 MAX_SCHEDULES = 2000

@@ -22,8 +22,6 @@ from django_lockstep.lab.finder.report.files import page_context, render_report
 from django_lockstep.lab.finder.report.races import Report, read_suppressions
 from django_lockstep.lab.pages.views import attachment, file_name, for_lab_users
 
-__all__ = ["found_file", "found_races", "found_report"]
-
 REPORTS = {"html": "HTML", "json": "JSON", "sarif": "SARIF", "xml": "JUnit XML"}
 """What the whole report can be downloaded as, by the endings of the files."""
 

@@ -26,8 +26,6 @@ from django_lockstep.errors import LockstepError
 from django_lockstep.lab import conf
 from django_lockstep.lab.pages.store import LiveRun, RunProgress, Store
 
-__all__ = ["LiveProcess", "RunRefused", "main", "start_run"]
-
 _PERIOD = 0.25
 """Seconds between two reports of how far it is."""
 _LOCK = "SELECT pg_try_advisory_lock(hashtextextended('lockstep.lab.pages', 0))"

@@ -20,8 +20,6 @@ from django_lockstep.lab.explorer import ExplorerError
 from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.results import Verdict
 
-__all__ = ["LastResult", "LiveRun", "RunProgress", "ShownRace", "Store", "open_store"]
-
 UNWATCHED = 3.0
 """Seconds after which a run that no page has shown ends."""
 _LOST = 10.0

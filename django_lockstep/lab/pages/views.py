@@ -20,10 +20,11 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
-from django.utils.http import urlencode
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.utils.safestring import mark_safe
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from django_lockstep.lab import conf
 from django_lockstep.lab.anomalies import ANOMALIES, LEVELS, POSSIBLE, SOURCES, race_name
@@ -37,22 +38,6 @@ from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.store import ShownRace, Store, open_store
 from django_lockstep.lab.races import Race, named_races, registered_races, replay_test
-
-__all__ = [
-    "NARROW_LANE",
-    "anomalies",
-    "attachment",
-    "file_name",
-    "for_lab_users",
-    "for_runs",
-    "live_context",
-    "may_use_lab",
-    "race",
-    "races",
-    "races_context",
-    "report",
-    "schedule",
-]
 
 NARROW_LANE = 176
 """Pixels of a lane that is drawn for a phone, or for a third of a page."""
@@ -85,6 +70,11 @@ def for_lab_users(view: View) -> View:
     return guarded
 
 
+def for_looks(view: View) -> View:
+    """Let users of the lab look at a page; nothing keeps its answers."""
+    return require_safe(never_cache(for_lab_users(view)))
+
+
 def for_runs(view: View) -> View:
     """Let users of the lab look at a page, and run by POST what it shows; nothing keeps its answers."""
     guarded = never_cache(require_http_methods(["GET", "HEAD", "POST"])(for_lab_users(view)))
@@ -92,9 +82,7 @@ def for_runs(view: View) -> View:
     return transaction.non_atomic_requests(guarded)
 
 
-@require_safe
-@never_cache
-@for_lab_users
+@for_looks
 def races(request: HttpRequest) -> HttpResponse:
     return render(request, "lockstep_lab/races.html", races_context(request))
 
@@ -157,9 +145,7 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "lockstep_lab/race.html", {**context, **live_context(request, store, [name])}, status=status)
 
 
-@require_safe
-@never_cache
-@for_lab_users
+@for_looks
 def report(request: HttpRequest, name: str, form: str) -> HttpResponse:
     """Return the last exploration of a race as a file: it is kept, so that nothing has to run."""
     shown = open_store().shown(name) if name in named_races() else None
@@ -168,9 +154,7 @@ def report(request: HttpRequest, name: str, form: str) -> HttpResponse:
     return attachment(REPORTS[form](shown.report), file_name(name, form=form))
 
 
-@require_safe
-@never_cache
-@for_lab_users
+@for_looks
 def schedule(request: HttpRequest, name: str, schedule: str, form: str) -> HttpResponse:
     """Return a schedule that was run as a file."""
     store = open_store()
@@ -195,9 +179,7 @@ def _written(shown: ShownRace, run: Run, *, form: str) -> str:
     return spec
 
 
-@require_safe
-@never_cache
-@for_lab_users
+@for_looks
 def anomalies(request: HttpRequest) -> HttpResponse:
     """Show the published results; each leads to the page of its race, which finds out on this server."""
     rows = [
@@ -229,6 +211,54 @@ def _clean_schedule(schedule: str, race: Race) -> str:
     except ExplorerError as error:
         raise RunRefused(str(error), status=400) from error
     return schedule
+
+
+# Runs that go on: start one, stop it, and how far it is.
+
+
+@transaction.non_atomic_requests
+@require_POST
+@never_cache
+@for_lab_users
+def start(request: HttpRequest) -> HttpResponse:
+    """Start the ``race`` that is named, or ``all`` of them, and show the list."""
+    registered = registered_races()
+    named = request.POST.get("race", "")
+    if not request.POST.get("all") and named not in registered:
+        raise Http404(f"There is no race {named!r}")
+    try:
+        start_races(open_store(), list(registered) if request.POST.get("all") else [named])
+    except RunRefused as refused:
+        context = {**races_context(request), "refusal": str(refused)}
+        return render(request, "lockstep_lab/races.html", context, status=refused.status)
+    return HttpResponseRedirect(reverse("lockstep_lab:races"))
+
+
+@require_POST
+@never_cache
+@for_lab_users
+def stop(request: HttpRequest) -> HttpResponse:
+    """Ask the run of this ``token`` to end, and show the ``page`` of this site that asked, or the list."""
+    open_store().stop(request.POST.get("token", ""))
+    page = request.POST.get("page", "")
+    here = url_has_allowed_host_and_scheme(page, allowed_hosts=None)
+    return HttpResponseRedirect(page if here else reverse("lockstep_lab:races"))
+
+
+@for_looks
+def progress(request: HttpRequest) -> HttpResponse:
+    """Answer how far the run is, in a line for the page that shows it and asks again each second."""
+    return answer_progress(request)
+
+
+def answer_progress(request: HttpRequest, template: str | None = None) -> HttpResponse:
+    """Answer with the run's progress in this template, or in the run's own; a page that asks counts as watching."""
+    store = open_store()
+    run = store.run()
+    if run is None or not run.active:
+        return HttpResponse(headers={"HX-Trigger": "over"})
+    store.watch()
+    return render(request, template or run.progress.template, {"run": run, "progress": run.progress})
 
 
 # Files that are offered for download.

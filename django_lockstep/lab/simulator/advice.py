@@ -9,8 +9,6 @@ from django_lockstep.lab.simulator.load_plan import Sweep
 from django_lockstep.lab.simulator.report import LoadRow
 from django_lockstep.lab.wording import listed
 
-__all__ = ["advice_on_load", "advice_on_sweep", "figures"]
-
 _NEAR = 0.9
 """From this share of the fastest rate on, another strategy counts as equally fast: runs differ by as much."""
 _DROP = 0.75

@@ -22,8 +22,6 @@ from typing import Literal, NamedTuple
 from django_lockstep.lab.simulator.tally import Acknowledged
 from django_lockstep.lab.wording import counted, listed
 
-__all__ = ["AuditStatus", "AuditVerdict", "AuditedAccount", "AuditedEntry", "Balances", "audit"]
-
 AuditStatus = Literal["correct", "lost", "overdrawn", "inconsistent", "untested"]
 
 _HORIZON = 10_000

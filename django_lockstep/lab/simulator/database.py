@@ -16,15 +16,6 @@ from django.db.migrations.executor import MigrationExecutor
 from django_lockstep.lab.conf import simulate_migrates
 from django_lockstep.lab.simulator.errors import SimulationError
 
-__all__ = [
-    "end_sessions",
-    "environment",
-    "process_environment",
-    "require_connections",
-    "require_row_locks",
-    "require_tables",
-]
-
 
 def require_row_locks(alias: str) -> None:
     """Raise `SimulationError` unless this database is a PostgreSQL that answers."""

@@ -2,8 +2,6 @@
 
 from django_lockstep.errors import LockstepError
 
-__all__ = ["SimulationError"]
-
 
 class SimulationError(LockstepError):
     """The simulation cannot run here; the message says what to change."""

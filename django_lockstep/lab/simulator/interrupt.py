@@ -7,8 +7,6 @@ import signal
 import threading
 from typing import Self
 
-__all__ = ["StopSignal"]
-
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 

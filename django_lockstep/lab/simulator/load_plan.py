@@ -8,8 +8,6 @@ from typing import Literal, get_args
 
 from django_lockstep.lab.wording import counted
 
-__all__ = ["Axis", "LoadPlan", "Sweep", "positive_int"]
-
 Axis = Literal["workers", "accounts"]
 """What a sweep can vary."""
 

@@ -13,8 +13,6 @@ from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.simulator.tally import LoadOperation, Tally
 from django_lockstep.lab.simulator.worker_process import WorkerChannel
 
-__all__ = ["Load", "LoadClient", "LoadTask"]
-
 _BATCH = 256
 """Operations that are counted together: between two calls to the database the processor's caches hold other code."""
 _SERVER_SHUTDOWN = {"57P01", "57P02", "57P03"}
@@ -32,7 +30,6 @@ class LoadClient(Protocol):
 
     def next_operation(self) -> LoadOperation:
         """Return what to do next; not part of the measured time."""
-        ...
 
 
 class Load(Protocol):
@@ -40,7 +37,6 @@ class Load(Protocol):
 
     def client(self, worker: int) -> AbstractContextManager[LoadClient]:
         """Return the part of the worker with this number."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

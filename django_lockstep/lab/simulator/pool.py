@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from types import TracebackType
 from typing import Any, Self
 
 from django_lockstep.lab.simulator import worker_process
@@ -17,8 +17,6 @@ from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.worker_process import Task, WorkerConnection
 from django_lockstep.lab.workers.processes import no_interrupt, process_context
-
-__all__ = ["STUCK_AFTER", "PoolResult", "WorkerFailure", "WorkerPool"]
 
 STUCK_AFTER = 70.0
 """Seconds for one operation; more than the longest retry of a strategy."""
@@ -184,21 +182,21 @@ class WorkerPool:
 
     def __enter__(self) -> Self:
         """Start the workers and wait until all are connected. Raises `SimulationError` if one of them cannot."""
-        try:
+        with ExitStack() as stack:
+            stack.callback(self._close)
             if not self.interrupt.requested:
                 self.workers += [self._start(number) for number in range(self.size)]
             self._await_answers()
-            self._require_all()
-        except BaseException:
-            self._close()
-            raise
+            failures = [worker.failure for worker in self.workers if worker.failure]
+            if failures and not self.interrupt.requested:
+                ready = len(self.workers) - len(failures)
+                raise SimulationError(f"Only {ready} of {len(self.workers)} workers could start: {failures[0]}")
+            stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """End all workers; they leave by themselves if nothing went wrong."""
-        self._close(timeout=0 if error else 5)
+        self._close(timeout=5 if error[0] is None else 0)
 
     @property
     def completed(self) -> int:
@@ -264,12 +262,6 @@ class WorkerPool:
         config = replace(self._config, session=f"{self._config.session}-{self._started:05}")
         context = self._context
         return Worker(config, number=number, context=context, stop=self._stop, completed=self._completed)
-
-    def _require_all(self) -> None:
-        failures = [worker.failure for worker in self.workers if worker.failure]
-        if failures and not self.interrupt.requested:
-            ready = len(self.workers) - len(failures)
-            raise SimulationError(f"Only {ready} of {len(self.workers)} workers could start: {failures[0]}")
 
     def _close(self, *, timeout: float = 0) -> None:
         deadline = time.monotonic() + timeout

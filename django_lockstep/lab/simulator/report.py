@@ -10,14 +10,6 @@ from django_lockstep.lab.simulator.audit import AuditStatus, AuditVerdict
 from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.tally import Tally
 
-__all__ = [
-    "LoadReport",
-    "LoadRow",
-    "build_row",
-    "jain_index",
-    "merge_rounds",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRow:

@@ -16,8 +16,6 @@ from django_lockstep.lab.simulator.report import LoadRow, build_row
 from django_lockstep.lab.simulator.tally import Tally
 from django_lockstep.lab.simulator.worker_process import Task, idle
 
-__all__ = ["LoadTrial", "ProgressHook", "rotate", "run_trials"]
-
 Item = TypeVar("Item")
 
 ProgressHook = Callable[[str], Callable[[], None] | None]
@@ -64,11 +62,6 @@ class LoadTrial(ABC):
     @abstractmethod
     def audited_accounts(self) -> Iterable[AuditedAccount]:
         """Return the accounts as they are now."""
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds it takes."""
-        return self.plan.rounds
 
     @abstractmethod
     def open(self) -> None:
@@ -137,7 +130,7 @@ def run_trials(
             return
         trial.open()
     # Rounds of all trials in turn, not one trial after the other: a machine that is slow for a while is slow for all.
-    rounds = max(trial.rounds for trial in trials)
+    rounds = max(trial.plan.rounds for trial in trials)
     for round_number in range(rounds):
         for trial in rotate(trials, round_number * len(trials) // rounds):
             if not pool.interrupt.requested:

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
-__all__ = ["Message", "Task", "WorkerChannel", "WorkerConnection", "idle", "main"]
-
 _SLICE = 0.1
 """Seconds that a pause sleeps at most before it checks for a request to stop."""
 _PARENT_CHECK = 1.0

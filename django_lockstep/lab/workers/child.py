@@ -23,8 +23,6 @@ from django_lockstep.errors import LockstepError
 from django_lockstep.lab.workers.errors import ClusterUnavailable
 from django_lockstep.lab.workers.same_code import describe_code, require_same
 
-__all__ = ["main"]
-
 _IDLE = 60.0
 """Seconds without a task after which the process ends."""
 

@@ -14,8 +14,6 @@ from django_lockstep.lab.workers import relay
 from django_lockstep.lab.workers.errors import ClusterUnavailable
 from django_lockstep.lab.workers.same_code import describe_code
 
-__all__ = ["Cluster", "connect"]
-
 _Result = TypeVar("_Result")
 _PATIENCE = 30
 """Seconds for which a scheduler, or its first worker, is waited for."""

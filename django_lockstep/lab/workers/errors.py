@@ -2,8 +2,6 @@
 
 from django_lockstep.errors import LockstepError
 
-__all__ = ["ClusterUnavailable"]
-
 
 class ClusterUnavailable(LockstepError):
     """The cluster, or one of its workers, cannot do the work."""

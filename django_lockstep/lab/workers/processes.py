@@ -17,8 +17,6 @@ from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
 from unittest import mock
 
-__all__ = ["no_interrupt", "process_context"]
-
 
 def process_context() -> BaseContext:
     """Return a context that starts processes: a running fork server with Django, or spawning where there is no fork."""

@@ -16,8 +16,6 @@ from concurrent.futures import BrokenExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
-__all__ = ["close", "pass_on"]
-
 _GRACE = 10.0
 """Seconds that a process has to drop its database."""
 

@@ -16,8 +16,6 @@ from django.db import connections
 from django_lockstep.lab.scenario import Scenario
 from django_lockstep.lab.workers.errors import ClusterUnavailable
 
-__all__ = ["describe_code", "modules_of", "require_same"]
-
 _LIBRARY = Path(__file__).parents[2]
 
 

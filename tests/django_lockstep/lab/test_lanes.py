@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.simulator.audit import Balances
-from django_lockstep.lab.simulator.lanes import Lane, LaneWatch
-from django_lockstep.lab.simulator.progress import show_progress
+from django_lockstep.lab.simulator.progress import Lane, LaneWatch, show_progress
 from django_lockstep.lab.simulator.tally import Tally
 
 HELD = Balances(stored=Decimal(90), booked=Decimal(100), difference=Decimal(10))

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from django_lockstep.lab.simulator.advice import advice_on_load
 from django_lockstep.lab.simulator.audit import AuditVerdict
-from django_lockstep.lab.simulator.histogram import Histogram
 from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
 from django_lockstep.lab.simulator.report import LoadRow, build_row, jain_index
-from django_lockstep.lab.simulator.tally import Acknowledged, LoadOperation, Tally
+from django_lockstep.lab.simulator.tally import Acknowledged, Histogram, LoadOperation, Tally
 from tests.django_lockstep.lab.sample_rows import (
     ENVIRONMENT,
     LOST,

@@ -19,8 +19,6 @@ from django.test import Client
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.record.interception import FORCED_USER
 
-__all__ = ["KnownUser", "UserClone", "clone_user", "renamed", "session_of", "session_user"]
-
 # More than that belongs to a tenant rather than a person, and copying it would use the budget up.
 _MOST_ROWS = 300
 # The clone gets a session of its own, and nothing is decided by the admin's log.

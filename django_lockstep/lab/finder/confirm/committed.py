@@ -15,8 +15,6 @@ from django_lockstep.lab.explorer.tables.control_session import catalog_of, cont
 from django_lockstep.lab.explorer.tables.databases import is_forbidden, is_test_database, require_disposable
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
-__all__ = ["DatabaseCopy", "NewKeys", "committed_tests", "copied_databases"]
-
 NewKeys = Sequence[Mapping[str, Set[str]]]
 """Keys of rows as text, by table; of each database."""
 

@@ -36,8 +36,6 @@ from django_lockstep.lab.finder.findings import (
 )
 from django_lockstep.lab.finder.record.redaction import mask_message
 
-__all__ = ["Confirmation"]
-
 MOST_TESTS = 4
 """Tests in which a candidate is tried before it counts as not confirmed."""
 MOST_EARLIER = 3

@@ -25,8 +25,6 @@ from django_lockstep.lab.explorer.requests import location_of
 from django_lockstep.lab.finder.derive.candidates import Witness
 from django_lockstep.lab.finder.record.interception import Call, CallNext, buffer_body, intercept, intercept_calls
 
-__all__ = ["IGNORED", "Actor", "Fork", "Point", "Points", "RequestActor", "answer_alone", "require_committed"]
-
 IGNORED = ("django_session.*", "django_admin_log.*", "auth_user.last_login")
 """Tables and columns that every request may write, and whose rows nobody counts."""
 

@@ -24,8 +24,6 @@ from django_lockstep.lab.finder.findings import Finding, Opponent, Place, Verdic
 from django_lockstep.lab.finder.record.redaction import hide_strings, redact
 from django_lockstep.lab.wording import counted, listed
 
-__all__ = ["Attempts", "is_known", "subject_of", "subjects_taken"]
-
 _Try = tuple[Place | None, Pairing]
 """Where something is raced, and with what; with a request of another test it is tried once, wherever."""
 _ANYWHERE = Place()

@@ -27,8 +27,6 @@ from django_lockstep.lab.finder.confirm.forks import Actor, answer_alone
 from django_lockstep.lab.finder.confirm.row_updates import is_on
 from django_lockstep.lab.finder.errors import CannotClone
 
-__all__ = ["Limit", "find_limit"]
-
 _COUNT = re.compile(r"SELECT COUNT\(", re.IGNORECASE)
 _DJANGO = str(Path(django.__file__).parent)
 _LAB = str(Path(__file__).parents[2])

@@ -22,20 +22,6 @@ from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.findings import Against, Opponent
 from django_lockstep.lab.finder.record.interception import Call, current_request
 
-__all__ = [
-    "AGAINST",
-    "Earlier",
-    "Pairing",
-    "Partners",
-    "partner_tests",
-    "put_back",
-    "with_another_user",
-    "with_earlier",
-    "with_itself",
-    "with_lower_limit",
-    "with_moved",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Pairing(Opponent):

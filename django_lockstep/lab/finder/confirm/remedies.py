@@ -34,8 +34,6 @@ from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.record.recording import Site
 from django_lockstep.lab.wording import counted
 
-__all__ = ["REMEDIES", "Patch", "ends_as", "patches_for", "try_lock", "try_patches"]
-
 _LOCK = "lock the row with select_for_update() before it is read, in the transaction that writes it"
 _CONDITION = "compute and check in the UPDATE itself: filter(pk=..., field__gte=n).update(field=F('field') - n)"
 _VERSION = "put the version that was read into the WHERE clause of the write, and refuse or retry if no row is left"

@@ -16,8 +16,6 @@ from django.apps import apps
 from django.db import models
 from django.db.models.signals import post_save, pre_save
 
-__all__ = ["Edit", "edited", "end_of", "is_on", "offset", "row_update"]
-
 Edit = tuple[int, int, str]
 """Where the replaced text starts and ends, the same for an insertion, and what stands there instead."""
 # The others choose a database, a lock or columns, or are the project's own, which may have conditions.

@@ -32,8 +32,6 @@ from django_lockstep.lab.finder.record.reader import StatementReader, instances,
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Table, Unit
 from django_lockstep.lab.finder.record.units import Transactions
 
-__all__ = ["Captured", "DryRun", "Identity", "for_another_object", "in_other_order"]
-
 Identity = Mapping[str, str]
 """What a row can be found by: the values of its columns that are unique, the primary key among them."""
 

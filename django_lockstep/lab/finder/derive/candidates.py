@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from django_lockstep.lab.finder.record.recording import RecordedStatement
 
-__all__ = ["Candidate", "Partner", "Witness"]
-
 _WITH_PARTNER = frozenset({"whole-row-write", "deleted-row-write"})
 """Kinds that no unit shows beside itself."""
 

@@ -16,8 +16,6 @@ from django_lockstep.lab.finder.derive.row_races import insert_races, row_races,
 from django_lockstep.lab.finder.record.recording import PASSED_ROW, Recording, Table, Unit
 from django_lockstep.lab.wording import listed
 
-__all__ = ["find_candidates"]
-
 _MOST_WITNESSES = 5
 _MOST_ALIKE = 20
 """Units with the same statements that are looked at for witnesses."""

@@ -11,8 +11,6 @@ from typing import Any
 from django_lockstep.lab.explorer.effects.statement_text import StatementText, Value, read_statement
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RowRead, Table, Unit
 
-__all__ = ["History", "Hit", "Row", "UnitStep"]
-
 Row = tuple[str, str]
 """A table, and the fingerprint of a key."""
 _SNAPSHOT = frozenset({"repeatable read", "serializable"})

@@ -11,8 +11,6 @@ from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitSte
 from django_lockstep.lab.finder.record.recording import Unit
 from django_lockstep.lab.finder.record.senders import SENT_HTTP, SENT_MAIL, SENT_TASK
 
-__all__ = ["lock_orders", "lock_pairs", "messages_before_commit", "write_skews"]
-
 RANK_SKEW, RANK_SKEW_ACROSS, RANK_ORDER, RANK_EFFECT = 40, 55, 50, 60
 _SKEW = (
     "Rows of {name} are read{read} without a lock, and one of them is changed{write}: two transactions can each change "

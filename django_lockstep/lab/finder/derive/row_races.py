@@ -13,8 +13,6 @@ from django_lockstep.lab.explorer.effects.statement_text import Value
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.record.recording import PASSED_ROW, RowRead, Unit
 
-__all__ = ["insert_races", "row_races", "whole_row_races"]
-
 _NUMBERS = frozenset({"smallint", "integer", "bigint", "numeric", "real", "double precision"})
 _DATES = frozenset({"date", "timestamp with time zone", "timestamp without time zone"})
 RANK_NUMBER, RANK_IN_PLACE, RANK_DATE, RANK_STATE, RANK_LATE, RANK_REREAD, RANK_EDIT = 10, 15, 25, 30, 35, 70, 90

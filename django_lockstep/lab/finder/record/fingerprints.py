@@ -16,8 +16,6 @@ from typing import Any
 
 from psycopg.types.json import Json, Jsonb
 
-__all__ = ["NULL", "Fingerprints", "comparable"]
-
 NULL = "NULL"
 _OPEN = frozenset({NULL, "True", "False"})
 """What is no secret, and is compared with literals in SQL."""

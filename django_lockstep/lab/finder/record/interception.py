@@ -23,17 +23,6 @@ from django.test.client import AsyncClientHandler, ClientHandler, FakePayload
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.reader import StatementReader, instances
 
-__all__ = [
-    "FORCED_USER",
-    "Call",
-    "CallNext",
-    "buffer_body",
-    "current_request",
-    "intercept",
-    "intercept_async",
-    "intercept_calls",
-]
-
 _ASYNCHRONOUS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 

@@ -27,8 +27,6 @@ from django_lockstep.lab.explorer.effects.catalog import (
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints, comparable
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RowRead, Table
 
-__all__ = ["StatementReader", "instances", "is_of_interest"]
-
 _OF_INTEREST = re.compile(r"[\s(]*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|LOCK)\b", re.IGNORECASE)
 
 

@@ -36,6 +36,7 @@ from django_lockstep.lab.finder.record.redaction import mask_message
 from django_lockstep.lab.finder.record.senders import Senders
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.record.units import (
+    MOST_STATEMENTS,
     Calls,
     Draft,
     Transactions,
@@ -43,8 +44,6 @@ from django_lockstep.lab.finder.record.units import (
     plain_values,
     request_inputs,
 )
-
-__all__ = ["Recorder"]
 
 _request: ContextVar[Draft | None] = ContextVar("_request", default=None)
 """The request that this thread or task handles."""
@@ -143,7 +142,7 @@ class Recorder:
         text, draft, site = sent
         # Also of statements that are not recorded: SET TRANSACTION is one.
         self._transactions.note_statement(connection, text)
-        if draft is None or draft.is_full:
+        if draft is None or len(draft.statements) >= MOST_STATEMENTS:
             return
         statement = self._reader.read(
             text,

@@ -15,19 +15,6 @@ from typing import Any
 from django_lockstep.lab.explorer.effects.catalog import ForeignKey, UniqueIndex
 from django_lockstep.lab.finder.errors import FinderError
 
-__all__ = [
-    "PASSED_ROW",
-    "RecordedStatement",
-    "Recording",
-    "RecordingWriter",
-    "RowRead",
-    "Site",
-    "Table",
-    "Unit",
-    "merge_recordings",
-    "read_recording",
-]
-
 PASSED_ROW = "PASSED ROW"
 """Stands where SQL would, for a row that a call is passed as a model's instance: its caller has read it."""
 

@@ -17,8 +17,6 @@ from django_lockstep.lab.explorer import Outcome, Run, Step
 from django_lockstep.lab.explorer.results import Raised
 from django_lockstep.lab.explorer.tables.final_state import FinalState
 
-__all__ = ["hide_strings", "mask_message", "redact"]
-
 _LONG = 20
 """Characters that a string may have and still be shown."""
 _OPEN = re.compile(

@@ -14,8 +14,6 @@ from unittest import mock
 from django.core.mail.backends import locmem
 from django.urls import get_resolver
 
-__all__ = ["SENT_HTTP", "SENT_MAIL", "SENT_TASK", "Senders"]
-
 SENT_MAIL, SENT_TASK, SENT_HTTP = "SEND MAIL", "SEND TASK", "SEND HTTP"
 """Stand where SQL would."""
 _OF_QUEUES = frozenset({"apply_async", "delay", "enqueue", "send_with_options"})

@@ -19,8 +19,6 @@ from django.apps import apps
 from django_lockstep.lab.explorer.effects.operations import is_override
 from django_lockstep.lab.finder.record.recording import Site
 
-__all__ = ["CodeMap"]
-
 _LAB = Path(__file__).parents[2]
 _LIBRARY = _LAB.parent
 _INSTALLED = tuple({f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "platlib")})

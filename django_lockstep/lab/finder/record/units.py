@@ -27,8 +27,6 @@ from psycopg import IsolationLevel
 from django_lockstep.lab.explorer.effects.sql import isolation_level_set
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Unit
 
-__all__ = ["Calls", "Draft", "Transactions", "call_arguments", "plain_values", "request_inputs"]
-
 _MATTERS = re.compile(
     r"\s*(?:INSERT|UPDATE|DELETE|MERGE|LOCK)\b|SEND\b|\bFOR\s+(?:NO\s+KEY\s+)?(?:UPDATE|SHARE)\b|"
     r"\s*WITH\b.*\b(?:INSERT|UPDATE|DELETE)\b",
@@ -36,7 +34,7 @@ _MATTERS = re.compile(
 )
 """What writes or locks; a word that is found in a string only keeps a unit that could be left out."""
 # More are sent by loops, whose first rounds tell as much.
-_MOST_STATEMENTS = 1000
+MOST_STATEMENTS = 1000
 _MOST_CALLS = 20
 """Units of one function that are kept of one test: some tests call one thousands of times."""
 
@@ -55,10 +53,6 @@ class Draft:
     """The primary keys that it read, by fingerprint."""
     transactions: dict[tuple[str, int], int] = field(default_factory=dict)
     """Its numbers of transactions, by alias and the number of the process."""
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.statements) >= _MOST_STATEMENTS
 
     def transaction(self, alias: str, number: int | None) -> int | None:
         """Return the unit's own number of a transaction."""
@@ -152,7 +146,7 @@ class Calls:
 
 def request_inputs(request: HttpRequest, body: bytes) -> Iterator[object]:
     """Yield the values in the query, the path and the body."""
-    yield from _pairs(request.META.get("QUERY_STRING", ""))
+    yield from (value for _, value in parse_qsl(request.META.get("QUERY_STRING", "")))
     match = request.resolver_match
     if match is not None:
         yield from match.args
@@ -161,17 +155,10 @@ def request_inputs(request: HttpRequest, body: bytes) -> Iterator[object]:
     if "json" in content_type:
         yield from _json_values(body)
     elif content_type.startswith("application/x-www-form-urlencoded"):
-        yield from _pairs(body.decode(errors="replace"))
+        yield from (value for _, value in parse_qsl(body.decode(errors="replace")))
     elif (form := vars(request).get("_post")) is not None:  # a form in parts, that the view has read
         for _, values in form.lists():
             yield from values
-
-
-def _pairs(text: str) -> Iterator[str]:
-    try:
-        yield from (value for _, value in parse_qsl(text))
-    except ValueError:  # more fields than it takes
-        return
 
 
 def _json_values(body: bytes) -> Iterator[object]:

@@ -32,8 +32,6 @@ from django_lockstep.lab.finder.report.text import full_text
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.wording import listed
 
-__all__ = ["as_html", "as_json", "page_context", "render_report", "require_report", "write_reports"]
-
 
 def require_report(path: Path, *, option: str) -> None:
     """Raise ``ValueError`` unless a report can be written there; call it before any test runs."""

@@ -10,20 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from django_lockstep.lab.finder.consequences import consequence_sentence
-from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
 from django_lockstep.lab.wording import counted, listed
-
-__all__ = [
-    "MOST_UNITS",
-    "NOTHING_TRIED",
-    "NOT_DECIDED",
-    "STATUSES",
-    "Race",
-    "Report",
-    "read_suppressions",
-]
 
 MOST_UNITS = 4
 """Requests, functions and tests that are named in a row."""
@@ -75,22 +64,16 @@ class Report:
 
         Without ``tried`` it is as if no candidate had been tried.
         """
-        known = store.in_order() if tried else []
-        names = {finding.candidate.id for finding in known}
-        rest = [
+        results = {finding.candidate.id: finding for finding in store.in_order()} if tried else {}
+        rest = (
             Finding(candidate=candidate, verdict="not tried", reason="nothing was tried yet")
             for name, candidate in store.candidates.items()
-            if name not in names
-        ]
-        findings = [
-            replace(finding, suppressed=_suppression(finding.candidate, suppressions))
-            if finding.verdict == _CONFIRMED
-            else finding
-            for finding in [*known, *rest]
-        ]
+            if name not in results
+        )
+        findings = [_suppressed(finding, suppressions) for finding in (*results.values(), *rest)]
         self.root = root
         self.store = store
-        self.tried = bool(known)
+        self.tried = bool(results)
         """Whether something was tried; otherwise the candidates are only listed."""
         self.findings = sorted(findings, key=lambda finding: STATUSES.index(finding.status))
 
@@ -174,10 +157,12 @@ def _reasons(finding: Finding) -> Iterable[str]:
     ]
 
 
-def _suppression(candidate: Candidate, suppressions: Mapping[str, str]) -> str:
-    site = candidate.write.site
-    places = [candidate.id, *([site.path, f"{site.path} {site.function}"] if site else [])]
-    return next((suppressions[place] for place in places if place in suppressions), "")
+def _suppressed(finding: Finding, suppressions: Mapping[str, str]) -> Finding:
+    """Return the finding with the reason for which it is accepted, if it is confirmed."""
+    site = finding.candidate.write.site
+    places = [finding.candidate.id, *([site.path, f"{site.path} {site.function}"] if site else [])]
+    reasons = (suppressions[place] for place in places if place in suppressions)
+    return replace(finding, suppressed=next(reasons, "") if finding.verdict == _CONFIRMED else "")
 
 
 def read_suppressions(root: Path, baseline: Path | None = None) -> dict[str, str]:

@@ -11,8 +11,6 @@ from django_lockstep.lab.finder.findings import Finding
 from django_lockstep.lab.finder.report.races import MOST_UNITS, Race, Report
 from django_lockstep.lab.wording import counted, listed
 
-__all__ = ["as_text", "full_text", "in_a_line", "list_candidates", "summary_of"]
-
 
 def full_text(report: Report) -> str:
     """Return counts and notes, and what became of the candidates; if none was tried, only these."""

@@ -62,12 +62,15 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Explore and report. Raises ``CommandError`` with the exit status."""
-        output, levels = options["output"], options["level"] or LEVELS
+        output, levels, cells = options["output"], options["level"] or LEVELS, list[Cell]()
         try:
             if output is not None:
                 require_writable(output)
             with nullcontext() if is_test_database(connection) else scratch_databases():
-                cells = list(self._explored(options["anomaly"] or list(ANOMALIES), levels))
+                for anomaly, level in product(options["anomaly"] or ANOMALIES, levels):
+                    if self.stderr.isatty():
+                        self.stderr.write(f"{anomaly} at {level}".ljust(40), ending="\r")
+                    cells.append(_explore(anomaly, level))
         except (ExplorerError, ValueError) as error:
             raise CommandError(str(error), returncode=2) from error
         if options["format"] == "json":
@@ -82,12 +85,6 @@ class Command(BaseCommand):
         different = [f"{cell.anomaly} at {cell.level} is {cell.verdict}" for cell in cells if _differs(cell)]
         if different:
             raise CommandError(f"Not as published: {', '.join(different)}", returncode=1)
-
-    def _explored(self, anomalies: Sequence[str], levels: Sequence[str]) -> Iterator[Cell]:
-        for anomaly, level in product(anomalies, levels):
-            if self.stderr.isatty():
-                self.stderr.write(f"{anomaly} at {level}".ljust(40), ending="\r")
-            yield _explore(anomaly, level)
 
 
 def _explore(anomaly: str, level: str) -> Cell:

@@ -36,8 +36,6 @@ from django_lockstep.lab.finder.sessions import LocalSession, Progress, run_sess
 from django_lockstep.lab.finder.shares import Share, parse_budget
 from django_lockstep.lab.output import require_writable
 
-__all__ = []
-
 _INTERRUPTED = 130
 """Exit status of a search that Ctrl-C ended, as shells have it."""
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
 
-__all__ = ["SCHEMA_VERSION", "as_csv", "as_json"]
-
 SCHEMA_VERSION = 2
 """Incremented when a key is removed or changes its meaning; new keys may be added without."""
 

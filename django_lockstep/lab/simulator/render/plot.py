@@ -21,8 +21,6 @@ from django_lockstep.lab.wording import counted
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["FORMATS", "as_plot", "require_matplotlib"]
-
 FORMATS = ("svg", "png")
 """File name extensions of the formats."""
 

@@ -13,8 +13,6 @@ from django_lockstep.lab.simulator.report import LoadReport, LoadRow
 from django_lockstep.lab.tables import bold, plain_table
 from django_lockstep.lab.wording import counted
 
-__all__ = ["as_table"]
-
 _COLOURS: Mapping[str, str] = {"correct": "green", "untested": "yellow"}
 """The colours of verdicts that are not failures."""
 

@@ -1,7 +1,6 @@
 """Changes of the project's lines: what is written, and that the changed code is what runs."""
 
 import importlib
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -140,15 +139,6 @@ def test_code_of_another_form_has_none() -> None:
     assert list(patches_for(candidate("a"), in_transaction=True)) == []
     # As of a coroutine, or of a lambda.
     assert patches(READ, SAVE, "Shop.book.<locals>.<lambda>", kind="whole-row-write") == []
-
-
-def test_the_diff_can_be_applied(module: Any, tmp_path: Path) -> None:
-    patch = patches(READ, SAVE, "Shop.book", kind="read-modify-write")[1]
-    subprocess.run(["git", "apply", "-"], input=patch.diff, cwd=tmp_path, text=True, check=True)
-
-    source = (tmp_path / "sold.py").read_text()
-    assert "    @transaction.atomic\n    def book(" in source
-    compile(source, "sold.py", "exec")
 
 
 class Rows:

@@ -15,7 +15,6 @@ from django.urls import reverse
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.pages import exploring, process
-from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, until
 from tests.testapps.shop.models import Seat
@@ -232,16 +231,6 @@ def test_what_was_run_can_be_downloaded_without_another_run(
         assert file["Content-Type"] == f"{content_type}; charset=utf-8"
         assert file["Content-Disposition"] == f'attachment; filename="{name}"'
         assert [part for part in contents if part not in file.content.decode()] == []
-
-
-def test_a_downloaded_test_fails_with_the_race(staff: Client, race: RaceFixture) -> None:
-    explored(staff, page("NAIVE"), "AABBAB")
-    file = staff.get(reverse("lockstep_lab:schedule", args=[f"{HERE}.NAIVE", "AABBAB", "py"]))
-    module: dict[str, Any] = {}
-    exec(file.content.decode(), module)  # noqa: S102 - as pytest would import it
-
-    with pytest.raises(pytest.fail.Exception, match="schedule AABBAB, WRONG"):
-        module["test_AABBAB"](race)
 
 
 def test_other_races_schedules_and_forms_are_not_found(staff: Client) -> None:
