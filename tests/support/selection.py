@@ -82,7 +82,7 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_explore.py::test_a_lock_of_another_session_is_reported_with_the_session",
         "tests/django_lockstep/lab/explorer/test_fairness.py",
         "tests/django_lockstep/lab/explorer/test_hooks.py",
-        "tests/django_lockstep/lab/explorer/test_idle_pool.py",
+        "tests/django_lockstep/lab/explorer/test_left_sessions.py",
         "tests/django_lockstep/lab/explorer/test_references.py",
         "tests/django_lockstep/lab/explorer/test_repeatable.py",
         "tests/django_lockstep/lab/explorer/test_schema.py",

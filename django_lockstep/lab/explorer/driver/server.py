@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
 from psycopg import OperationalError
@@ -11,7 +12,7 @@ from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.hooks import one_value
 from django_lockstep.lab.explorer.effects.catalog import quote_literal, quote_name
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
-from django_lockstep.lab.explorer.tables.control_session import catalog_of, control_session
+from django_lockstep.lab.explorer.tables.control_session import ControlSession, catalog_of
 from django_lockstep.lab.explorer.tables.databases import claim, release
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
@@ -44,7 +45,7 @@ class Server:
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
-        self._session = control_session(alias)
+        self._session = ControlSession(alias)
         self._driver = self._session.driver
         try:
             # Before anything is read: another explorer would put tables back in the meantime.
@@ -58,14 +59,11 @@ class Server:
             raise
 
     def close(self) -> None:
-        """Let another explorer in, and keep the sessions for the next exploration; close them if that fails."""
-        try:
+        """Let another explorer in, and end the sessions."""
+        with suppress(OperationalError):  # the server may be gone, and the session with its lock
             self.tables.close()
             release(self._driver.cursor())
-        except OperationalError:  # the server may be gone, and the session with its lock
-            self._session.close()
-        else:
-            self._session.release()
+        self._session.close()
 
     def put_back(self) -> None:
         """Put every saved table back. Raises `NotExplorable` for prepared transactions of the run, and ends these."""

@@ -10,8 +10,7 @@ from unittest import mock
 from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
-from django_lockstep.lab.explorer import close_idle_sessions
-from django_lockstep.lab.explorer.tables.control_session import ControlSession, catalog_of, control_session
+from django_lockstep.lab.explorer.tables.control_session import ControlSession, catalog_of
 from django_lockstep.lab.explorer.tables.databases import is_forbidden, is_test_database, require_disposable
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
@@ -33,7 +32,7 @@ class DatabaseCopy:
         try:
             for alias in aliases:
                 require_disposable(alias)
-                session = control_session(alias)
+                session = ControlSession(alias)
                 self._sessions.append(session)
                 self._tables.append(SavedTables(session, catalog_of(session), steady=False))
                 self._tables[-1].save_all()
@@ -60,7 +59,7 @@ class DatabaseCopy:
     def close(self) -> None:
         self._tables.clear()
         while self._sessions:
-            self._sessions.pop().release()
+            self._sessions.pop().close()
 
 
 def copied_databases() -> list[str]:
@@ -104,7 +103,6 @@ def committed_tests() -> Iterator[Callable[[], None]]:
         # The test databases cannot be dropped before.
         while copies:
             copies.pop().close()
-        close_idle_sessions()
 
     def set_up(cls: Any) -> None:
         copy = enter(cls)

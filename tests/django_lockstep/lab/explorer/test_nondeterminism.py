@@ -20,7 +20,7 @@ from django.db.models import F
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL
 
-from django_lockstep.lab.explorer import Nondeterminism, NotExplorable, Scenario, close_idle_sessions, explore, replay
+from django_lockstep.lab.explorer import Nondeterminism, NotExplorable, Scenario, explore, replay
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.finder.builders import statements_tagged
 from tests.testapps.shop.models import Seat
@@ -88,7 +88,6 @@ def test_code_that_comments_every_statement_sends_none(how: str) -> None:
         connection.execute_wrappers.append(tag)
         stack.callback(connection.execute_wrappers.remove, tag)
 
-    close_idle_sessions()
     with ExitStack() as stack:
         if how == "backend":
             stack.enter_context(statements_tagged())
@@ -96,7 +95,6 @@ def test_code_that_comments_every_statement_sends_none(how: str) -> None:
             connection_created.connect(connected)
             stack.callback(connection_created.disconnect, connected)
         result = explore(stories.raising(stories.naive))
-    close_idle_sessions()
 
     assert result.verdict == "broken", result.reason
     assert result.failure is not None
@@ -277,9 +275,7 @@ def test_connections_that_the_code_closes_are_none_of_these() -> None:
 
 
 def test_a_connection_pooler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    close_idle_sessions()
     monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", property(lambda info: 1))
 
     with pytest.raises(NotExplorable, match="'default' is reached through a connection pooler"):
         explore(stories.raising(stories.naive))
-    close_idle_sessions()  # which are kept with the wrong number

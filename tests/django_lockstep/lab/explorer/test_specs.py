@@ -13,7 +13,6 @@ from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.spec.permutations import escape_braces
 from django_lockstep.lab.explorer.spec.specs import write_spec
-from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.isolationtester import disagreements, printed, seen, tables
 from tests.support.sessions import query, until
@@ -185,7 +184,6 @@ def test_what_is_no_statement_is_refused_with_its_step(actor: stories.Actor, ste
 
 def test_nothing_is_left_behind() -> None:
     write_spec(NAIVE, "AABBAB")
-    close_idle_sessions()
 
     assert not Seat.objects.exists()
     assert not Place.objects.exists()
