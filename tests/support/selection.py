@@ -79,7 +79,6 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_drawing.py::test_no_text_leaves",
         "tests/django_lockstep/lab/explorer/test_events.py::test_a_wait_ends_at_its_time_out_however_short_it_is",
         "tests/django_lockstep/lab/explorer/test_explanations.py",
-        "tests/django_lockstep/lab/explorer/test_explore.py::test_a_lock_of_another_session_is_reported_with_the_session",
         "tests/django_lockstep/lab/explorer/test_fairness.py",
         "tests/django_lockstep/lab/explorer/test_hooks.py",
         "tests/django_lockstep/lab/explorer/test_left_sessions.py",
