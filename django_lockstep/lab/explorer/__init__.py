@@ -10,7 +10,7 @@ from django_lockstep.lab.explorer.errors import (
     WorkerDied,
 )
 from django_lockstep.lab.explorer.explore import explore, replay
-from django_lockstep.lab.explorer.render.drawing import svg
+from django_lockstep.lab.explorer.render.drawing.svg import svg
 from django_lockstep.lab.explorer.render.explanations import explain
 from django_lockstep.lab.explorer.render.timelines import timeline
 from django_lockstep.lab.explorer.requests import Response, request_actor

@@ -130,7 +130,7 @@ def test_ctrl_c_in_a_statement_of_the_explorer_is_what_it_ends_with(
 
     with pytest.raises(KeyboardInterrupt), exploring(scenario) as session:
         session.play(Follow(()))
-        interrupted(getattr(session.server("default")._session, which))
+        interrupted(getattr(session.server("default"), which))
         raise KeyboardInterrupt
 
     assert not Seat.objects.exists()
