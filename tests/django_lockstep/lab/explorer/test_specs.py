@@ -34,27 +34,17 @@ def lines(text: str, start: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(start)]
 
 
-def test_steps_carry_the_sql_that_was_sent_with_literals_and_begin() -> None:
-    text = write_spec(NAIVE, "AABBAB").text
+def test_a_lost_update_is_written_with_literals_and_marks_and_seen_by_isolationtester() -> None:
+    spec = write_spec(NAIVE, "AABBAB")
 
-    assert "step a1_begin { BEGIN ISOLATION LEVEL READ COMMITTED; }" in text
+    assert "step a1_begin { BEGIN ISOLATION LEVEL READ COMMITTED; }" in spec.text
     update = r'step a2_update \{ UPDATE "shop_seat" SET "price" = 110.00 WHERE "shop_seat"."id" = \d+; \}'
-    assert re.search(update, text)
-    assert "step b3_commit { COMMIT; }" in text
-
-
-def test_the_permutation_is_the_schedule_with_a_mark_on_each_wait() -> None:
-    text = write_spec(NAIVE, "AABBAB").text
-
-    assert text.split("permutation")[1].split() == [
+    assert re.search(update, spec.text)
+    assert "step b3_commit { COMMIT; }" in spec.text
+    assert spec.text.split("permutation")[1].split() == [
         *("a1_begin", "a1_select", "a2_update", "b1_begin", "b1_select", "b2_update(a3_commit)"),
         *("a3_commit", "b3_commit", "end1"),
     ]
-
-
-def test_isolationtester_sees_the_lost_update() -> None:
-    spec = write_spec(NAIVE, "AABBAB")
-
     shown = seen(printed(spec.text))["end1"]
     assert not spec.run.holds
     assert "110.00" in shown.rows[0]
