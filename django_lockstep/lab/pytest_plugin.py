@@ -301,15 +301,6 @@ def _fail_on_refusal(run: Callable[[], _Result]) -> _Result:
     pytest.fail(refusal, pytrace=False)
 
 
-@pytest.fixture(scope="session")
-def _race_sessions(django_db_setup: None) -> Iterator[None]:
-    """Close what explorations keep before pytest-django drops the test database."""
-    yield
-    from django_lockstep.lab.explorer import close_idle_sessions
-
-    close_idle_sessions()
-
-
 @pytest.fixture
 def race(request: pytest.FixtureRequest) -> RaceFixture:
     """Race callables against each other on committed data: ``race(a, b, invariant=...)``."""
@@ -323,7 +314,6 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
         )
     # Not a parameter of the fixture, so that the messages above come before errors of a fixture that is missing.
     request.getfixturevalue("transactional_db")
-    request.getfixturevalue("_race_sessions")
     option, in_ci = request.config.getoption, bool(os.environ.get("CI"))
     reads_output = any(name.startswith(("capsys", "capfd")) for name in request.fixturenames)
     return RaceFixture(

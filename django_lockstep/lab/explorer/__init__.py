@@ -10,13 +10,12 @@ from django_lockstep.lab.explorer.errors import (
     WorkerDied,
 )
 from django_lockstep.lab.explorer.explore import explore, replay
-from django_lockstep.lab.explorer.render.drawing import svg
+from django_lockstep.lab.explorer.render.drawing.svg import svg
 from django_lockstep.lab.explorer.render.explanations import explain
 from django_lockstep.lab.explorer.render.timelines import timeline
 from django_lockstep.lab.explorer.requests import Response, request_actor
 from django_lockstep.lab.explorer.results import Deadlock, Exploration, Outcome, Raised, Run, Step
 from django_lockstep.lab.explorer.spec.specs import Spec, write_spec
-from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
     "Step",
     "Stuck",
     "WorkerDied",
-    "close_idle_sessions",
     "explain",
     "explore",
     "replay",

@@ -44,7 +44,6 @@ def explore(
     no_deadlock: bool = False,
     ignore: Collection[str] = (),
     warm_up: bool = True,
-    virtual_sleep: bool = False,
     victim: Victim = "last",
     step_timeout: float = STEP_TIMEOUT,
     database: str = DEFAULT_DB_ALIAS,
@@ -67,7 +66,7 @@ def explore(
     the database or one that ``raises`` names (a class or a tuple), or in which no actor ever succeeds. With
     ``no_deadlock`` a run with a deadlock counts as wrong. ``ignore`` names columns that are not compared, such as
     ``auth_user.password``; those that differ when a schedule is run again are ignored by themselves. ``warm_up`` fills
-    caches by a serial run. With ``virtual_sleep``, `time.sleep` in an actor advances its clock and lets others run.
+    caches by a serial run.
 
     ``victim`` loses a deadlock: the ``last`` to wait, or the ``first``, whose time-out expires first in production. One
     step may take ``step_timeout`` seconds without waiting for another actor; ``set_up`` waits as long for a lock.
@@ -94,7 +93,6 @@ def explore(
             raises=raises,
             no_deadlock=no_deadlock,
             warm_up=warm_up,
-            virtual_sleep=virtual_sleep,
         ),
         directed=directed,
         reduction=reduction,
@@ -120,7 +118,6 @@ def replay(
     no_deadlock: bool = False,
     ignore: Collection[str] = (),
     warm_up: bool = True,
-    virtual_sleep: bool = False,
     victim: Victim = "last",
     step_timeout: float = STEP_TIMEOUT,
     database: str = DEFAULT_DB_ALIAS,
@@ -144,7 +141,6 @@ def replay(
         ignore=ignore,
         no_deadlock=no_deadlock,
         warm_up=warm_up,
-        virtual_sleep=virtual_sleep,
     )
     with exploration_session(scenario, options) as session:
         session.controller.limits = Limits(max_steps=max_steps)

@@ -32,7 +32,6 @@ class SessionOptions:
     raises: Errors = ()
     no_deadlock: bool = False
     warm_up: bool = True
-    virtual_sleep: bool = False
 
     def __post_init__(self) -> None:
         if self.victim not in get_args(Victim):

@@ -226,7 +226,7 @@ class Exploration(Data):
     unsteerable: int
     """Moves whose order of woken actors was left to the server although it may matter."""
     yields: int
-    """How often an actor that was refused the same lock twice, polls or sleeps had to yield to another one."""
+    """How often an actor that was refused the same lock twice or polls had to yield to another one."""
     left: int
     """Branches known and not taken; each may lead to more."""
     outcomes: tuple[Outcome, ...]

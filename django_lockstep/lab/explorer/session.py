@@ -15,7 +15,7 @@ from django.db.backends.signals import connection_created
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.controller import Controller
-from django_lockstep.lab.explorer.driver.environment import RowCaches, SetupMonitor, VirtualClock, describe_leftovers
+from django_lockstep.lab.explorer.driver.environment import RowCaches, SetupMonitor, describe_leftovers
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.errors import (
@@ -76,7 +76,6 @@ class ExplorationSession:
         )
         self.monitor: SetupMonitor
         self._actors = {actor.thread: actor for actor in self.controller.actors}
-        self.clock = VirtualClock({thread: actor.pause for thread, actor in self._actors.items()})
         self._thread = threading.current_thread()
         self._known = frozenset(threading.enumerate())
         self._foreign_connections: list[str] = []
@@ -154,7 +153,6 @@ class ExplorationSession:
         """Put everything back, and return what the scenario's ``set_up`` returns."""
         self.reset()
         self.caches.restore()
-        self.clock.reset()
         self.monitor.before_actors = True
         try:
             with self._naming_holders("set_up"):
@@ -389,8 +387,6 @@ def exploration_session(scenario: Scenario, options: SessionOptions) -> Iterator
         session.controller.monitor.step_timeout = options.step_timeout
         session.caches = RowCaches(database, session.server(database).catalog)
         stack.callback(session.caches.close)
-        if options.virtual_sleep:
-            stack.enter_context(session.clock.replaced())
         yield session
 
 

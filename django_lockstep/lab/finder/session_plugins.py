@@ -170,10 +170,6 @@ class ConfirmPlugin:
         kept = set(chosen)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = chosen
-        for item in items:
-            # Before the test database is dropped, the explorer's sessions have to be closed.
-            if "_race_sessions" not in (names := getattr(item, "fixturenames", [])):
-                names.insert(0, "_race_sessions")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:

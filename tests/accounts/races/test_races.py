@@ -14,7 +14,6 @@ from django.contrib.auth import get_user_model
 from accounts.models import Account
 from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Exploration, explore
-from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.support.sessions import ADVISORY_LOCKS, query, until
 
@@ -97,7 +96,6 @@ def test_every_round_is_the_same_and_leaves_nothing_behind() -> None:
                 continue
             again = explore(race.scenario, max_schedules=3000)
             assert seen_in(again) == seen_in(explored(name)), f"{name} in round {number + 1}"
-        close_idle_sessions()
         until(nothing_is_left, f"round {number + 1} to leave nothing behind")
 
 

@@ -132,11 +132,6 @@ class Actor(Gate):
         if not operation.sql.startswith("ROLLBACK"):
             raise Abandoned
 
-    def pause(self, seconds: float) -> None:
-        """Stand at a gate instead of sleeping, so that others can go on."""
-        for hooks in list(self.hooks.values())[:1]:
-            hooks.pause(seconds)
-
     def after(self, operation: Operation) -> None:
         """Hold if the step had to wait, so that woken actors go on one after the other."""
         if self.waits and not self.abandoned:

@@ -1,13 +1,9 @@
-"""What surrounds the actors: the exploring thread's connections, Django's caches of rows, and the clocks."""
+"""What surrounds the actors: the exploring thread's connections, and Django's caches of rows."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 from django.apps import apps
 from django.core import mail
@@ -126,44 +122,3 @@ def describe_leftovers() -> str:
         return ""
     parts = [f"{counted(keys, 'key')} in locmem caches", f"{counted(mails, 'mail')} in mail.outbox"]
     return f"When the run began there were {' and '.join(parts)}, which are not put back: clear them in set_up"
-
-
-# A clock for each actor that sleeps: no time passes, and the other actors can go on.
-
-_CLOCKS = ("time", "monotonic", "perf_counter")
-
-
-class VirtualClock:
-    """Replaces `time.sleep` and the clocks of `time`, for the actors' threads; others see no change.
-
-    ``pauses`` are called by the actors' threads instead of sleeping.
-    """
-
-    def __init__(self, pauses: Mapping[threading.Thread, Callable[[float], None]]) -> None:
-        self._pauses = pauses
-        self._ahead: dict[threading.Thread, float] = {}
-        self._sleep = time.sleep
-
-    @contextmanager
-    def replaced(self) -> Iterator[None]:
-        # In the module, because code calls `time.sleep()` by that name. What has imported the function itself keeps the
-        # real one.
-        clocks: dict[str, Any] = {name: self._clock(getattr(time, name)) for name in _CLOCKS}
-        with mock.patch.multiple(time, sleep=self._sleep_ahead, **clocks):
-            yield
-
-    def reset(self) -> None:
-        """Set every actor's clock back to the real one."""
-        self._ahead.clear()
-
-    def _sleep_ahead(self, seconds: float) -> None:
-        thread = threading.current_thread()
-        pause = self._pauses.get(thread)
-        if pause is None:
-            self._sleep(seconds)
-        else:
-            self._ahead[thread] = self._ahead.get(thread, 0.0) + seconds
-            pause(seconds)
-
-    def _clock(self, real: Callable[[], float]) -> Callable[[], float]:
-        return lambda: real() + self._ahead.get(threading.current_thread(), 0.0)

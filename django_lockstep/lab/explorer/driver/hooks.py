@@ -17,8 +17,7 @@ from psycopg import Connection, Transaction
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from django_lockstep.lab.explorer.driver.counters import Counters
-from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation, caller_of, sent_from, text_of
-from django_lockstep.lab.explorer.effects.statements import Statement
+from django_lockstep.lab.explorer.effects.operations import Operation, caller_of, sent_from, text_of
 from django_lockstep.lab.explorer.errors import NotExplorable
 
 _MOST_VALUES = 3
@@ -67,13 +66,6 @@ class Hooks:
         vars(self.driver).pop("wait", None)
         if self._executed in self.wrapper.execute_wrappers:
             self.wrapper.execute_wrappers.remove(self._executed)
-
-    def pause(self, seconds: float) -> None:
-        """Pass the gate with a step that sends nothing, instead of sleeping."""
-        if not self._inside:
-            operation = self._operation(f"{ASLEEP}{seconds:g}", None)
-            operation.statement = Statement(kind="LOCAL")
-            self._pass(operation, lambda: None)
 
     def send_out_of_band(self, sql: str) -> bool:
         """Send a statement past the gate, and return whether the server took it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
 from psycopg import OperationalError
@@ -11,7 +12,7 @@ from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.hooks import one_value
 from django_lockstep.lab.explorer.effects.catalog import quote_literal, quote_name
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
-from django_lockstep.lab.explorer.tables.control_session import catalog_of, control_session
+from django_lockstep.lab.explorer.tables.control_session import ControlSession, catalog_of
 from django_lockstep.lab.explorer.tables.databases import claim, release
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
@@ -39,40 +40,36 @@ WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND coalesce(a.datna
 """
 
 
-class Server:
+class Server(ControlSession):
     """One database, as the explorer sees it beside the actors; only one may be open on a database."""
 
     def __init__(self, alias: str) -> None:
+        super().__init__(alias)
         self.alias = alias
-        self._session = control_session(alias)
-        self._driver = self._session.driver
         try:
             # Before anything is read: another explorer would put tables back in the meantime.
-            claim(self._driver.cursor())
-            self.catalog = catalog_of(self._session)
-            self.tables = SavedTables(self._session, self.catalog, steady=True)
+            claim(self.driver.cursor())
+            self.catalog = catalog_of(self)
+            self.tables = SavedTables(self, self.catalog, steady=True)
             self._prepared = self._prepared_ids()
-            self.sessions = SessionTracker(self._driver.cursor(), pooled=self._session.pooled)
+            self.sessions = SessionTracker(self.driver.cursor(), pooled=self.pooled)
         except BaseException:
-            self._session.close()
+            super().close()
             raise
 
     def close(self) -> None:
-        """Let another explorer in, and keep the sessions for the next exploration; close them if that fails."""
-        try:
+        """Let another explorer in, and end the sessions."""
+        with suppress(OperationalError):  # the server may be gone, and the session with its lock
             self.tables.close()
-            release(self._driver.cursor())
-        except OperationalError:  # the server may be gone, and the session with its lock
-            self._session.close()
-        else:
-            self._session.release()
+            release(self.driver.cursor())
+        super().close()
 
     def put_back(self) -> None:
         """Put every saved table back. Raises `NotExplorable` for prepared transactions of the run, and ends these."""
         if left := sorted(self._prepared_ids() - self._prepared):
             # They hold their locks until they are ended, and only the explorer knows of them.
             for gid in left:
-                self._driver.execute(f"ROLLBACK PREPARED {quote_literal(gid)}".encode())
+                self.driver.execute(f"ROLLBACK PREPARED {quote_literal(gid)}".encode())
             raise NotExplorable(
                 f"The race left prepared transactions behind ({', '.join(left)}), which are now rolled back: whoever "
                 "waits for one waits for no session, so that PREPARE TRANSACTION cannot be explored"
@@ -86,57 +83,49 @@ class Server:
 
     def _prepared_ids(self) -> set[str]:
         """Return the names of the database's prepared transactions."""
-        return {gid for (gid,) in self._session.query(_PREPARED)} if self._session.prepares else set()
+        return {gid for (gid,) in self.query(_PREPARED)} if self.prepares else set()
 
     def holders(self) -> str:
         """Say who holds locks of rows, or locks a table against writes, beside the explorer."""
         holders = [
             f"prepared transaction {gid}" if pid is None else self.describe_session(pid)
-            for pid, gid in self._session.query(_HOLDERS)
+            for pid, gid in self.query(_HOLDERS)
         ]
         return f"Locks are held by {'; '.join(holders) or 'nobody any more'}"
 
-    def end_interrupted(self) -> None:
-        """Have the sessions usable again if Ctrl-C has interrupted one of their statements."""
-        self._session.end_interrupted()
-
     def blocked(self, pids: Collection[int]) -> dict[int, list[int]]:
         """Return which of these server processes wait, and for which others."""
-        return {pid: blockers for pid, blockers in self._session.query(_BLOCKED, list(pids)) if blockers}
+        return {pid: blockers for pid, blockers in self.query(_BLOCKED, list(pids)) if blockers}
 
     def committed(self, query: str) -> str | None:
         """Return the one value of a query; None if it does not answer at once, because a table is locked."""
-        return one_value(self._driver, f"SET LOCAL lock_timeout = '50ms'; {query}")
+        return one_value(self.driver, f"SET LOCAL lock_timeout = '50ms'; {query}")
 
     def has_snapshot(self, pid: int) -> bool:
         """Whether the process's transaction, which is idle, reads by a snapshot that it has taken already."""
-        return bool(
-            self._session.query("SELECT FROM pg_stat_activity WHERE pid = %s AND backend_xmin IS NOT NULL", pid)
-        )
+        return bool(self.query("SELECT FROM pg_stat_activity WHERE pid = %s AND backend_xmin IS NOT NULL", pid))
 
     def cancel(self, pid: int) -> None:
         """Cancel the server process's statement."""
-        self._session.query("SELECT pg_cancel_backend(%s)", pid)
+        self.query("SELECT pg_cancel_backend(%s)", pid)
 
     def terminate(self, pid: int) -> None:
         """End the server process."""
-        self._session.query("SELECT pg_terminate_backend(%s)", pid)
+        self.query("SELECT pg_terminate_backend(%s)", pid)
 
     def describe_session(self, pid: int) -> str:
         """Describe a session that is not an actor's."""
-        rows = self._session.query(
-            "SELECT application_name, state, left(query, 80) FROM pg_stat_activity WHERE pid = %s", pid
-        )
+        rows = self.query("SELECT application_name, state, left(query, 80) FROM pg_stat_activity WHERE pid = %s", pid)
         return f"session {pid} ({', '.join(str(value) for value in rows[0])})" if rows else f"session {pid}"
 
     def describe_lock(self, pid: int) -> str:
         """Return in a few words for which lock, and for which row of which table, the process waits."""
-        for _, locktype, mode, relation, page, item in self._session.query(_WAITED_FOR, pid):
+        for _, locktype, mode, relation, page, item in self.query(_WAITED_FOR, pid):
             if relation is None or page is None:
                 return f"{relation or locktype} {mode}"
             if (table := self.catalog.get(relation.strip('"'))) is not None and table.pk is not None:
                 query = f"SELECT {quote_name(table.pk)} FROM {relation} WHERE ctid = %s::tid"
-                for (key,) in self._session.query(query, f"({page},{item})"):
+                for (key,) in self.query(query, f"({page},{item})"):
                     return f"{relation} {table.pk}={key}"
             return str(relation)
         return "a lock"

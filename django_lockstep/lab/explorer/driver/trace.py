@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-
-# The function, not the module: in the threads of actors `time` may have a virtual clock.
-from time import monotonic
 from typing import Literal
 
 from django_lockstep.lab.explorer.effects.operations import Operation, Origin, line_of
@@ -112,7 +110,7 @@ class Limits:
                 f"The run did not end within {self.max_steps} steps (max_steps); the last one was "
                 f"{last.operation.template!r} of {names[last.actor]}{at}"
             )
-        trace.out_of_time = self.deadline is not None and monotonic() >= self.deadline
+        trace.out_of_time = self.deadline is not None and time.monotonic() >= self.deadline
         return trace.out_of_time
 
 

@@ -7,9 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-# The functions, not the module: in the threads of actors `time` may have a virtual clock.
-from time import monotonic, sleep
-
 from django_lockstep.lab.explorer.driver.actors import Actor
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Event, StepRecord, next_event
@@ -211,7 +208,7 @@ class DeadlockPolicy:
     def note_wait(self, index: int) -> None:
         """Note that an actor has begun to wait."""
         if index in self._short_timeouts:
-            self._short_timeouts[index] = monotonic()
+            self._short_timeouts[index] = time.monotonic()
 
     def timeout_statement(
         self, chosen: int, operation: Operation, *, waiting: Mapping[int, frozenset[int]]
@@ -233,6 +230,6 @@ class DeadlockPolicy:
             max((self._short_timeouts[index] for index in waiting.keys() & self._short_timeouts), default=0.0)
             + _TIMER_PASSES
         )
-        sleep(max(0.0, passed - monotonic()))
-        self._short_timeouts[chosen] = monotonic()
+        time.sleep(max(0.0, passed - time.monotonic()))
+        self._short_timeouts[chosen] = time.monotonic()
         return f"SET {local}deadlock_timeout = '1ms'"

@@ -27,8 +27,6 @@ from django_lockstep.lab.explorer.effects.counted import Counts
 from django_lockstep.lab.explorer.effects.statements import Statement
 
 _SAVEPOINT_NAME = re.compile(r'"?s\d+_x\d+"?')
-ASLEEP = "sleep "
-"""Prefix of the text of a step that sends nothing."""
 _SPACE = re.compile(r"\s+")
 
 

@@ -15,8 +15,7 @@ from django.template import Context, Engine
 from django.utils import translation
 from django.utils.safestring import mark_safe
 
-from django_lockstep.lab.explorer.render.drawing import svg
-from django_lockstep.lab.explorer.render.drawing.svg import STYLE
+from django_lockstep.lab.explorer.render.drawing.svg import STYLE, svg
 from django_lockstep.lab.explorer.render.explanations import explain, find_explanation
 from django_lockstep.lab.explorer.render.summaries import clean, describe_step, truncate
 from django_lockstep.lab.explorer.render.timelines import fitting_width, timeline

@@ -37,8 +37,6 @@ class _Node:
     """The actor whose move led here from the parent; `_NOBODY` at the first state."""
     preempted: int
     """Preemptions before this state."""
-    order: int = 0
-    """Which moves happen before the one that led here; see `Races`."""
     running: set[int] = field(default_factory=set)
     """Actors of branches that are being run and begin here."""
     done: dict[int, Move] = field(default_factory=dict)
@@ -124,11 +122,6 @@ class Search:
             return
         # Races between the moves before were looked for after earlier runs.
         fresh = max(0, len(nodes) - 1)
-        # What earlier runs have shown of the happens-before relation between the moves on the path.
-        repeated = itertools.takewhile(
-            lambda step: step[0].done.get(step[1].chosen) == step[1].move, zip(nodes, branch.states, strict=False)
-        )
-        orders = [node.order for node, _ in zip(nodes[1:], repeated, strict=False)]
         if node is not None:
             node.running.remove(branch.states[fresh].chosen)
         for state in branch.states[len(nodes) :]:
@@ -138,7 +131,7 @@ class Search:
         for reached, move in zip(nodes, moves, strict=False):
             reached.done.setdefault(move.actor, move)
         if self._reduce:
-            Races(nodes, moves, orders=orders).add_backtracks(fresh)
+            Races(nodes, moves).add_backtracks(fresh)
         self._drop_finished(nodes)
 
     def _run_from(self, node: _Node | None, beginning: list[State]) -> Branch:
@@ -194,16 +187,15 @@ def _open(node: _Node) -> set[int]:
 class Races:
     """The happens-before relation of one run, and the races in it that could go the other way round.
 
-    For each move a number has a bit set for every move that happens before it. ``orders`` are those of the first moves,
-    whose races are not looked for.
+    For each move a number has a bit set for every move that happens before it.
     """
 
-    def __init__(self, nodes: Sequence[_Node], moves: Sequence[Move], *, orders: Sequence[int] = ()) -> None:
+    def __init__(self, nodes: Sequence[_Node], moves: Sequence[Move]) -> None:
         self._nodes = nodes
         self._moves = moves
-        self._before = list(orders)
+        self._before: list[int] = []
         self._races: dict[int, list[int]] = {}
-        for index in range(len(orders), len(moves)):
+        for index in range(len(moves)):
             self._order(index)
 
     def _order(self, index: int) -> None:
@@ -219,12 +211,7 @@ class Races:
         self._before.append(before)
 
     def add_backtracks(self, fresh: int) -> None:
-        """Add branches so that each race of a move from ``fresh`` on is also run in its other order.
-
-        What happens before these moves is noted in the nodes to which they lead.
-        """
-        for node, order in zip(self._nodes[fresh + 1 :], self._before[fresh:], strict=False):
-            node.order = order
+        """Add branches so that each race of a move from ``fresh`` on is also run in its other order."""
         for later in range(fresh, len(self._moves)):
             for earlier in self._races[later]:
                 if self._reversible(earlier, later):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.effects.footprints import LockedKey, collide
-from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation
+from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.errors import RestartSearch
 
 _TIMES = 3
@@ -39,7 +39,7 @@ class _Refusal:
 
 
 class FairScheduler:
-    """Keeps loops from having endless schedules: an actor that is refused twice, polls or sleeps yields to the others.
+    """Keeps loops from having endless schedules: an actor that is refused twice or polls yields to the others.
 
     After M. Musuvathi, S. Qadeer, "Fair stateless model checking", PLDI 2008. ``polling`` holds the statements of
     loops that poll or try again without end, over all runs.
@@ -51,7 +51,6 @@ class FairScheduler:
         self._refused: dict[tuple[int, Question], _Refusal] = {}
         self._asked: dict[int, Counter[Question]] = {}
         self._yielding: set[int] = set()
-        self._asleep: set[int] = set()
         self._refusals: Counter[tuple[int, frozenset[LockedKey]]] = Counter()
         self._parked: dict[int, frozenset[LockedKey]] = {}
         """The locks that actors were refused too often."""
@@ -59,7 +58,7 @@ class FairScheduler:
     def enabled(self, ready: Mapping[int, Operation]) -> set[int]:
         """Return which of the actors, each with its next step, may move; all of them if all would have to yield."""
         able = ready.keys() - self._parked.keys() or set(ready)
-        resting = self._yielding | self._asleep | {i for i in able if self._would_be_refused(i, ready[i])}
+        resting = self._yielding | {i for i in able if self._would_be_refused(i, ready[i])}
         return (able - resting) or set(able)
 
     def note(
@@ -79,7 +78,6 @@ class FairScheduler:
         rolled_back = operation.statement is not None and operation.statement.kind == "ROLLBACK"
         in_vain = released == frozenset() and (operation.refused or rolled_back)
         self._park(actor, locks=locks if operation.refused else frozenset(), released=released)
-        self._asleep &= {actor}
         # Another actor has moved: one that yielded to it may now get another answer. Not if that one was only refused a
         # lock itself: two that need the lock of a third one would wake each other for ever.
         if not in_vain:
@@ -88,9 +86,6 @@ class FairScheduler:
         for (index, question), refusal in [*self._refused.items()]:
             if index != actor and (_may_release(released, refusal.locks) if refusal.locks else not in_vain):
                 del self._refused[index, question]
-        if operation.sql.startswith(ASLEEP):
-            self._asleep.add(actor)
-            return True
         if operation.refused:
             self._asked.pop(actor, None)
             return self._is_refused_again(actor, operation, locks)

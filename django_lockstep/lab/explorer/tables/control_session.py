@@ -1,20 +1,17 @@
-"""The explorer's own two sessions on a database, and its catalog; kept for the next exploration.
+"""The explorer's own two sessions on a database, and its catalog, which is kept for the next exploration.
 
 One asks which actors wait, and puts tables back; the other one, opened when it is needed, holds a snapshot.
 """
 
 from __future__ import annotations
 
-import atexit
-import os
-import threading
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Error as DriverError
-from psycopg import OperationalError
 from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.effects.catalog import Catalog
@@ -52,65 +49,14 @@ SELECT current_setting('is_superuser')::bool, has_parameter_privilege('session_r
        current_setting('max_prepared_transactions')::int > 0, pg_backend_pid()
 """
 _INTERRUPTED = (TransactionStatus.ACTIVE, TransactionStatus.INERROR)
-IDLE = 1.0
-"""Seconds after which kept sessions are closed."""
-
-
-class IdleSessions:
-    """Idle `ControlSession`, kept for a moment after an exploration, for the next one of this process.
-
-    Opening a session costs the server more than many schedules. What is kept is idle, outside of any transaction and
-    without locks, and is closed after `IDLE` seconds: DROP DATABASE, which refuses a database in use, waits five.
-    """
-
-    def __init__(self) -> None:
-        atexit.register(self.close)
-        os.register_at_fork(after_in_child=self._forget)
-        self._forget()
-
-    def _forget(self) -> None:
-        """Begin with none: a forked child shares its parent's sockets, which it must not close, and not its threads."""
-        self._sessions: list[ControlSession] = []
-        self._lock = threading.Lock()
-
-    def take(self, key: Hashable) -> ControlSession | None:
-        """Return the most recently used one with this key, which then belongs to the caller; None if there is none."""
-        with self._lock:
-            session = next((session for session in reversed(self._sessions) if session.key == key), None)
-            if session is not None:
-                self._sessions.remove(session)
-        return session
-
-    def put(self, session: ControlSession) -> None:
-        """Keep the sessions until they are taken, or closed after `IDLE` seconds."""
-        with self._lock:
-            self._sessions.append(session)
-        timer = threading.Timer(IDLE, self.close, [session])
-        timer.daemon = True
-        timer.start()
-
-    def close(self, *sessions: ControlSession) -> None:
-        """Close what is kept of these, by default everything."""
-        with self._lock:
-            closed = [session for session in self._sessions if not sessions or session in sessions]
-            self._sessions = [session for session in self._sessions if session not in closed]
-        for session in closed:  # outside of the lock: it talks to the server
-            session.close()
-
-
-_idle = IdleSessions()
-
-
-def close_idle_sessions() -> None:
-    """Close at once what this process keeps of earlier explorations, instead of a second later."""
-    _idle.close()
 
 
 class ControlSession:
-    """The two sessions; `release` keeps them for the next exploration, `close` ends them."""
+    """The two sessions, until `close`."""
 
-    def __init__(self, alias: str, key: Hashable) -> None:
-        self.key = key
+    def __init__(self, alias: str) -> None:
+        # The database, and the way to connect to it.
+        self.key = alias, repr(connections[alias].get_connection_params())
         # A copy: the thread's own connection may be inside a transaction, closed, or replaced by the code under test.
         self._wrapper: BaseDatabaseWrapper = connections[alias].copy()
         self._snapshot_holder: BaseDatabaseWrapper | None = None
@@ -169,32 +115,16 @@ class ControlSession:
     def _opened(self) -> list[BaseDatabaseWrapper]:
         return [wrapper for wrapper in (self._wrapper, self._snapshot_holder) if wrapper is not None]
 
-    def is_alive(self) -> bool:
-        """Whether the server answers on both sessions."""
-        try:
-            for wrapper in self._opened:
-                wrapper.connection.execute("SELECT 1")
-        except DriverError:
-            return False
-        return True
-
-    def release(self) -> None:
-        """Drop temporary tables, and keep the sessions for the next exploration; close them if the server is gone."""
-        try:
-            self.driver.execute("DISCARD TEMP")
-        except OperationalError:
-            self.close()
-        else:
-            _idle.put(self)
-
     def close(self) -> None:
+        """End the sessions, of which a pool keeps the connections: without the temporary tables."""
+        with suppress(DriverError):  # the server may be gone
+            self.driver.execute("DISCARD TEMP")
         for wrapper in self._opened:
             wrapper.close()
 
 
 def _connect(wrapper: BaseDatabaseWrapper) -> Any:
     """Open one of the sessions, and return the driver's connection."""
-    wrapper.inc_thread_sharing()  # it may be closed by a timer
     wrapper.ensure_connection()
     # While other processes explore, both stand idle for as long as that takes, one of them inside a transaction.
     wrapper.connection.execute(_WITHOUT_LIMITS)
@@ -202,17 +132,6 @@ def _connect(wrapper: BaseDatabaseWrapper) -> Any:
 
 
 _catalogs: dict[Hashable, tuple[Any, Catalog]] = {}
-
-
-def control_session(alias: str) -> ControlSession:
-    """Return idle sessions on the alias's database: those of an earlier exploration, or new ones."""
-    # The database, and the way to connect to it.
-    key = alias, repr(connections[alias].get_connection_params())
-    while (left := _idle.take(key)) is not None:
-        if left.is_alive():
-            return left
-        left.close()
-    return ControlSession(alias, key)
 
 
 def catalog_of(session: ControlSession) -> Catalog:

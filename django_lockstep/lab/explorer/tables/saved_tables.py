@@ -101,7 +101,7 @@ class SavedTables:
         """Whether all tables are copied."""
 
     def close(self) -> None:
-        """Leave the tables' storage to the server again; the copies are dropped with the session's release."""
+        """Leave the tables' storage to the server again; the copies are dropped with the session."""
         if self._storage is not None:
             self._storage.close()
 

@@ -31,7 +31,6 @@ from django.db.migrations.loader import MigrationLoader
 
 from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.errors import NotExplorable
-from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from django_lockstep.lab.explorer.tables.databases import SCRATCH_PREFIX, is_scratch
 
 _RUN = "_run_"
@@ -209,7 +208,6 @@ def _redirected(aliases: Sequence[str], name: str) -> Iterator[None]:
             values["NAME"] = name
         yield
     finally:
-        close_idle_sessions()
         for alias in aliases:
             _disconnect(connections[alias])
         for values, before in originals:

@@ -10,8 +10,7 @@ from unittest import mock
 from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
-from django_lockstep.lab.explorer import close_idle_sessions
-from django_lockstep.lab.explorer.tables.control_session import catalog_of, control_session
+from django_lockstep.lab.explorer.tables.control_session import ControlSession, catalog_of
 from django_lockstep.lab.explorer.tables.databases import is_forbidden, is_test_database, require_disposable
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
@@ -31,8 +30,8 @@ class DatabaseCopy:
         with ExitStack() as sessions:
             for alias in aliases:
                 require_disposable(alias)
-                session = control_session(alias)
-                sessions.callback(session.release)
+                session = ControlSession(alias)
+                sessions.callback(session.close)
                 self._tables.append(SavedTables(session, catalog_of(session), steady=False))
                 self._tables[-1].save_all()
             self._sessions = sessions.pop_all()
@@ -98,7 +97,6 @@ def committed_tests() -> Iterator[Callable[[], None]]:
         # The test databases cannot be dropped before.
         while copies:
             copies.pop().close()
-        close_idle_sessions()
 
     def set_up(cls: Any) -> None:
         copy = enter(cls)

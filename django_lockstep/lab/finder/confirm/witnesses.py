@@ -82,9 +82,7 @@ def raced(
         place.require_no_race()
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    names = sorted(
-        {"transactional_db", "_race_sessions", *main.fixtures()}.union(*(item.fixtures() for item in partners))
-    )
+    names = sorted({"transactional_db", *main.fixtures()}.union(*(item.fixtures() for item in partners)))
     test_it.__signature__ = inspect.Signature([inspect.Parameter(name, keyword) for name in names])  # type: ignore[attr-defined]
     if "pytest" in sys.modules:  # projects on Django's runner may be without
         test_it.pytestmark = main.marks()  # type: ignore[attr-defined]

@@ -12,7 +12,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_lockstep.lab.explorer import Scenario, processes
 from django_lockstep.lab.explorer.options import SessionOptions
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
-from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import Session, sessions, until
 from tests.testapps.shop.models import Seat
@@ -29,10 +28,8 @@ def exploring(transactional_db: None) -> Exploring:
 @pytest.fixture
 def nothing_stays(transactional_db: None) -> Iterator[None]:
     """Requires that sessions, threads and hooks of an exploration are gone at the end."""
-    close_idle_sessions()
     before, threads = sessions(), set(threading.enumerate())
     yield
-    close_idle_sessions()
     until(lambda: sessions() <= before, "the server to end the sessions")
     assert not {thread.name for thread in set(threading.enumerate()) - threads if thread.name.startswith("race")}
     # Its own are methods; versioned models keep one that is none.
@@ -51,8 +48,6 @@ def beside(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """A second alias for the same database, which this test may not use."""
     monkeypatch.setitem(connections.databases, "beside", connections[DEFAULT_DB_ALIAS].settings_dict.copy())
     yield "beside"
-    # The explorer's own sessions may be of this alias, which nobody would close without it.
-    close_idle_sessions()
     connections["beside"].close()
     del connections["beside"]
 

@@ -1,7 +1,6 @@
 """Random walks beside a reduced search: a reduction that leaves too much out is found, and said."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -139,10 +138,9 @@ def walked(walk: RandomWalk, left: list[int]) -> Iterator[tuple[int, tuple[int, 
         yield actor, enabled
 
 
-@pytest.mark.parametrize("walks", [-1, -20])
-def test_a_negative_number_of_walks_is_refused(walks: int) -> None:
-    with pytest.raises(ValueError, match=f"audit must be a number of random walks, 0 or more, not {walks}"):
-        partial(explore, stories.raising(stories.locked))(audit=walks)
+def test_a_negative_number_of_walks_is_refused() -> None:
+    with pytest.raises(ValueError, match="audit must be a number of random walks, 0 or more, not -1"):
+        explore(stories.raising(stories.locked), audit=-1)
 
 
 def test_a_search_that_starts_over_knows_nothing_of_the_runs_before() -> None:

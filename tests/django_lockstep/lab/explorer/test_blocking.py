@@ -197,22 +197,6 @@ def test_a_serialization_failure_is_an_error_like_any_other() -> None:
     assert {tuple(outcome.errors.values()) for outcome in result.outcomes} == {(), ("40001",)}
 
 
-def test_write_skew_is_refused_at_serializable_only() -> None:
-    def skew(level: Any) -> Scenario:
-        def withdraw(index: int) -> stories.Actor:
-            def actor(pks: list[int]) -> None:
-                with isolated_transaction(isolation_level=level):
-                    if sum(seat.price for seat in Seat.objects.all()) >= 200:
-                        Seat.objects.filter(pk=pks[index]).update(price=F("price") - 200)
-
-            return actor
-
-        return Scenario(set_up=stories.two_seats, actors=[withdraw(0), withdraw(1)])
-
-    assert explore(skew("repeatable read")).verdict == "broken"
-    assert explore(skew("serializable")).verdict == "holds"
-
-
 # Deadlocks
 
 

@@ -1,7 +1,6 @@
 """``manage.py explore``."""
 
 import json
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 NAIVE = stories.raising(stories.naive)
 LOCKED = stories.raising(stories.locked)
 COPIES = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2)
-ELSEWHERE: list[Callable[[], object]] = []
-"""What others do, once, while a race is set up."""
-
-
-def disturbed() -> int:
-    while ELSEWHERE:
-        ELSEWHERE.pop()()
-    return stories.one_seat()
-
-
-DISTURBED = Scenario(set_up=disturbed, actors=[stories.locked] * 2)
 TRANSFERS = stories.opposite_transfers()
 HERE = "tests.django_lockstep.lab.explorer.test_command"
 
@@ -169,12 +157,6 @@ def test_it_runs_on_a_scratch_database(seat: Seat) -> None:
 def test_any_user_model_will_do(no_tests: None) -> None:
     User.objects.create_user("ada")
     assert "get-or-create:unique: holds (6 schedules" in run("get-or-create:unique")
-
-
-def test_rows_that_others_commit_meanwhile_are_kept(no_tests: None, other: Session) -> None:
-    ELSEWHERE.append(lambda: other.run(Seat.objects.create, price=4242))
-    run(f"{HERE}.DISTURBED")
-    assert Seat.objects.filter(price=4242).exists()
 
 
 def test_a_database_of_the_projects_has_to_be_confirmed(seat: Seat) -> None:

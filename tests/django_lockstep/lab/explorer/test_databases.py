@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Scenario, explore, replay, write_spec
-from django_lockstep.lab.explorer.tables.control_session import control_session
+from django_lockstep.lab.explorer.tables.control_session import ControlSession
 from django_lockstep.lab.explorer.tables.databases import _CLAIM, is_test_database
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import ADVISORY_LOCKS, Session, query
@@ -79,7 +79,7 @@ def test_they_outlast_whatever_limits_the_project_sets(monkeypatch: pytest.Monke
     monkeypatch.setitem(
         connection.settings_dict, "OPTIONS", {**connection.settings_dict["OPTIONS"], "options": options}
     )
-    session = control_session("default")
+    session = ControlSession("default")
     try:
         shown = {
             driver.execute(f"SHOW {name}").fetchone()[0]

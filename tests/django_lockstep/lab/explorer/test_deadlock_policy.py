@@ -1,5 +1,7 @@
 """Which session loses a deadlock is set before a step that may close a cycle, and only before such a step."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from django_lockstep.lab.explorer.driver import wait_monitor
@@ -14,8 +16,7 @@ LOSES = "SET LOCAL deadlock_timeout = '1ms'"
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits until another session has looked for a cycle; the clock stands still."""
     waits: list[float] = []
-    monkeypatch.setattr(wait_monitor, "monotonic", lambda: 1.0)
-    monkeypatch.setattr(wait_monitor, "sleep", waits.append)
+    monkeypatch.setattr(wait_monitor, "time", SimpleNamespace(monotonic=lambda: 1.0, sleep=waits.append))
     return waits
 
 

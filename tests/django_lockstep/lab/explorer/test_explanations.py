@@ -201,14 +201,6 @@ def test_a_failed_attempt_that_was_run_again_lost_nothing() -> None:
     assert result == "unexplained"
 
 
-def test_the_step_that_breaks_is_named() -> None:
-    run = replay(race(stories.naive, stories.naive), "AABBAB")
-    step = find_explanation(run).step
-
-    assert step is not None
-    assert (step.actor, step.sql.split()[0]) == ("B", "UPDATE")
-
-
 NAMELESS = {"lease-takeover:looked-at"}
 """Races that look at one table and write by it to another one: no anomaly of single rows."""
 

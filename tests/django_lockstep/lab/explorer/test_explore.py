@@ -5,13 +5,12 @@ import time
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection, connections, transaction
+from django.db import IntegrityError, connection, transaction
 
 from django_lockstep.lab.explorer import NotExplorable, Run, Scenario, ScheduleError, explore, replay
 from django_lockstep.lab.explorer.driver import wait_monitor
 from django_lockstep.locking import StaleVersionError, retry_on_conflict, retrying
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import Session
 from tests.testapps.shop.models import PlainSeat, Seat
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("nothing_stays")]
@@ -88,19 +87,6 @@ def test_who_may_not_set_the_deadlock_timeout_is_told_that_the_victim_may_change
 
     assert "GRANT SET ON PARAMETER deadlock_timeout TO that role" in told.reason
     assert "deadlock_timeout" not in untold.reason
-
-
-def test_it_counts_the_statements_that_waited() -> None:
-    locked, reading = explore(stories.raising(stories.locked)), explore(stories.raising(lambda pk: None))
-
-    assert 0 < sum(locked.waits.values()) <= locked.schedules
-    assert reading.waits == {}
-
-
-def test_the_first_to_wait_can_be_the_victim_as_in_production() -> None:
-    run = replay(stories.opposite_transfers(), "ABAB", victim="first")
-
-    assert run.errors == {"A": "40P01"}
 
 
 def test_a_wait_names_the_actor_the_row_and_what_ended_it() -> None:
@@ -185,10 +171,6 @@ def test_results_are_json_with_a_schema_version() -> None:
 # What goes wrong
 
 
-def sleeper(pk: int) -> None:
-    connection.cursor().execute("SELECT pg_sleep(60)")
-
-
 def endless(pk: int) -> None:
     while True:
         str(pk)
@@ -209,27 +191,12 @@ def endless_after_a_deletion(pk: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("actor", "at"),
-    [(sleeper, "pg_sleep"), (endless, "test_explore.py"), (endless_after_a_deletion, "test_explore.py")],
-)
-def test_a_step_that_never_ends_is_reported_and_stopped(actor: stories.Actor, at: str) -> None:
-    result = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), step_timeout=1.0)
+def test_a_step_that_never_ends_is_stopped_although_a_deletion_swallows_an_interrupt() -> None:
+    actors = [endless_after_a_deletion, stories.naive]
+    result = explore(Scenario(set_up=stories.one_seat, actors=actors, invariant=bool), step_timeout=1.0)
 
     assert result.verdict == "stuck"
-    assert at in result.reason
-
-
-def lock(pk: int) -> None:
-    with transaction.atomic():
-        list(Seat.objects.select_for_update().filter(pk=pk))
-
-
-def test_a_lock_of_another_session_is_reported_with_the_session(held: int, other: Session) -> None:
-    result = explore(Scenario(set_up=lambda: held, actors=[lock], invariant=bool), step_timeout=1.0)
-
-    assert result.verdict == "stuck"
-    assert f"session {other.pid}" in result.reason
+    assert "test_explore.py" in result.reason
 
 
 def test_the_errors_of_set_up_pass() -> None:
@@ -287,12 +254,3 @@ def test_changed_sessions_do_not_reach_the_next_run() -> None:
     result = explore(Scenario(set_up=stories.one_seat, actors=[careless] * 2, invariant=bool))
 
     assert {tuple(outcome.errors) for outcome in result.outcomes} == {()}
-
-
-def test_a_connection_closed_by_the_code_is_followed() -> None:
-    def closing(pk: int) -> None:
-        Seat.objects.filter(pk=pk).exists()
-        connections.close_all()
-        stories.computed(pk)
-
-    assert explore(stories.raising(closing)).verdict == "holds"

@@ -10,7 +10,7 @@ from psycopg.errors import LockNotAvailable
 
 from django_lockstep.lab.explorer import Exploration, Scenario, explore
 from django_lockstep.lab.explorer.effects.footprints import LockedKey, Mode
-from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation
+from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import RestartSearch
 from django_lockstep.lab.explorer.search.fairness import _IS_POLLING, _MOST_REFUSALS, FairScheduler
@@ -156,14 +156,6 @@ def test_who_polls_is_not_woken_by_one_that_is_refused() -> None:
 
 def polls() -> Operation:
     return replace(sent(), statement=Statement(kind="SELECT"), rows=0)
-
-
-def test_one_that_sleeps_is_woken_by_any_move() -> None:
-    scheduler = FairScheduler()
-    scheduler.note(A, sent(ASLEEP))
-    assert able(scheduler, A, B) == {B}
-    scheduler.note(B, sent(refused=True), locks=WANTED)
-    assert able(scheduler, A, B) == {A, B}
 
 
 def test_locks_that_are_not_known_are_never_waited_for() -> None:

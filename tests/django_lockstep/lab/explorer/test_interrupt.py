@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_lockstep.lab.explorer import Scenario, close_idle_sessions, explore
+from django_lockstep.lab.explorer import Scenario, explore
 from django_lockstep.lab.explorer.search.schedules import Follow
 from django_lockstep.lab.explorer.tables import control_session
 from tests.django_lockstep.lab.explorer import stories
@@ -103,7 +103,6 @@ def test_ctrl_c_while_a_session_of_the_explorer_opens_is_what_it_ends_with(monke
             raise KeyboardInterrupt
         return connect(wrapper)
 
-    close_idle_sessions()
     connect = control_session._connect
     monkeypatch.setattr(control_session, "_connect", interrupted_once)
 
@@ -131,7 +130,7 @@ def test_ctrl_c_in_a_statement_of_the_explorer_is_what_it_ends_with(
 
     with pytest.raises(KeyboardInterrupt), exploring(scenario) as session:
         session.play(Follow(()))
-        interrupted(getattr(session.server("default")._session, which))
+        interrupted(getattr(session.server("default"), which))
         raise KeyboardInterrupt
 
     assert not Seat.objects.exists()

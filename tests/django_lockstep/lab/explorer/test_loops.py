@@ -1,11 +1,9 @@
 """Verdicts on code with caches, and on loops that poll."""
 
-import time
-
 import pytest
 from django.contrib.contenttypes.models import ContentType
 from django.core.cache import cache
-from django.db import connection, transaction
+from django.db import connection
 from django.db.models import F
 
 from django_lockstep.lab.explorer import Scenario, explore
@@ -58,43 +56,6 @@ def test_a_loop_that_polls_lets_others_go(actors: list[stories.Actor]) -> None:
 
     assert result.verdict == "holds"
     assert "fair" in result.reason
-
-
-def test_sleep_is_no_wait_where_the_clock_is_virtual() -> None:
-    slept = []
-
-    def poll_every_hour(pk: int) -> None:
-        begun = time.monotonic()
-        while Seat.objects.get(pk=pk).guest != "done" and time.monotonic() - begun < 36_000:
-            time.sleep(3600)
-        slept.append(round((time.monotonic() - begun) / 3600))
-
-    real = time.sleep
-    scenario = Scenario(set_up=stories.one_seat, actors=[poll_every_hour, finish], invariant=bool)
-    result = explore(scenario, virtual_sleep=True)
-
-    assert result.verdict == "holds"
-    assert set(slept) == {0, 1, 2}
-    assert time.sleep is real
-
-
-def test_a_virtual_clock_is_no_clock_of_the_explorer() -> None:
-    def sleep_before_each_lock(first: int, second: int) -> None:
-        with transaction.atomic():
-            for pk in (first, second):
-                time.sleep(3600)
-                Seat.objects.filter(pk=pk).update(guest="done")
-
-    scenario = Scenario(
-        set_up=stories.two_seats,
-        actors=[lambda pks: sleep_before_each_lock(*pks), lambda pks: sleep_before_each_lock(*reversed(pks))],
-        invariant=bool,
-    )
-    # An hour for each lock would be more than the time limit, and more than any step may take.
-    result = explore(scenario, virtual_sleep=True, timeout=60)
-
-    assert result.verdict == "holds"
-    assert result.deadlocks
 
 
 def test_a_query_that_is_repeated_is_no_loop_that_polls() -> None:

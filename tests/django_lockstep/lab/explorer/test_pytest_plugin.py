@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 from _pytest.outcomes import Failed
-from django.db import transaction
 from django.db.models import F
 
 from django_lockstep.lab.pytest_plugin import RaceFixture, pytest_terminal_summary
@@ -195,16 +194,6 @@ def test_races_that_passed_are_listed_where_asked_for(shows_passed: bool, lines:
     assert reporter == lines
 
 
-def test_a_schedule_is_replayed() -> None:
-    racing = RaceFixture()
-
-    right = racing.replay("AAABBB", *[stories.naive] * 2, set_up=stories.one_seat, invariant=stories.raised_by(10))
-    with pytest.raises(Failed, match="schedule AABBAB, WRONG"):
-        racing.replay("AABBAB", *[stories.naive] * 2, set_up=stories.one_seat, invariant=stories.raised_by(10))
-
-    assert right.holds
-
-
 def test_what_was_not_explored_to_the_end_fails() -> None:
     with pytest.raises(Failed, match="incomplete"):
         RaceFixture(max_schedules=1)(stories.locked, stories.locked, set_up=stories.one_seat)
@@ -326,11 +315,6 @@ def test_without_a_mark_it_says_which_one_to_use(tmp_path: Path) -> None:
 def test_in_a_plain_test_it_says_what_to_do(race: RaceFixture) -> None:
     with pytest.raises(Failed, match=r"pytest.mark.django_db\(transaction=True\)"):
         race(stories.locked, stories.locked, set_up=stories.one_seat)
-
-
-def test_in_an_open_transaction_it_says_so() -> None:
-    with transaction.atomic(), pytest.raises(Failed, match="A transaction is open"):
-        RaceFixture()(stories.locked, set_up=stories.one_seat)
 
 
 BLOCK_DJANGO = """

@@ -13,7 +13,6 @@ from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.spec.permutations import escape_braces
 from django_lockstep.lab.explorer.spec.specs import write_spec
-from django_lockstep.lab.explorer.tables.control_session import close_idle_sessions
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.isolationtester import disagreements, printed, seen, tables
 from tests.support.sessions import query, until
@@ -35,27 +34,17 @@ def lines(text: str, start: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(start)]
 
 
-def test_steps_carry_the_sql_that_was_sent_with_literals_and_begin() -> None:
-    text = write_spec(NAIVE, "AABBAB").text
+def test_a_lost_update_is_written_with_literals_and_marks_and_seen_by_isolationtester() -> None:
+    spec = write_spec(NAIVE, "AABBAB")
 
-    assert "step a1_begin { BEGIN ISOLATION LEVEL READ COMMITTED; }" in text
+    assert "step a1_begin { BEGIN ISOLATION LEVEL READ COMMITTED; }" in spec.text
     update = r'step a2_update \{ UPDATE "shop_seat" SET "price" = 110.00 WHERE "shop_seat"."id" = \d+; \}'
-    assert re.search(update, text)
-    assert "step b3_commit { COMMIT; }" in text
-
-
-def test_the_permutation_is_the_schedule_with_a_mark_on_each_wait() -> None:
-    text = write_spec(NAIVE, "AABBAB").text
-
-    assert text.split("permutation")[1].split() == [
+    assert re.search(update, spec.text)
+    assert "step b3_commit { COMMIT; }" in spec.text
+    assert spec.text.split("permutation")[1].split() == [
         *("a1_begin", "a1_select", "a2_update", "b1_begin", "b1_select", "b2_update(a3_commit)"),
         *("a3_commit", "b3_commit", "end1"),
     ]
-
-
-def test_isolationtester_sees_the_lost_update() -> None:
-    spec = write_spec(NAIVE, "AABBAB")
-
     shown = seen(printed(spec.text))["end1"]
     assert not spec.run.holds
     assert "110.00" in shown.rows[0]
@@ -185,7 +174,6 @@ def test_what_is_no_statement_is_refused_with_its_step(actor: stories.Actor, ste
 
 def test_nothing_is_left_behind() -> None:
     write_spec(NAIVE, "AABBAB")
-    close_idle_sessions()
 
     assert not Seat.objects.exists()
     assert not Place.objects.exists()

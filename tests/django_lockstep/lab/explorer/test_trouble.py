@@ -1,7 +1,6 @@
 """Actors that misbehave: what is said of them, and that nothing of theirs is left behind."""
 
 import socket
-import sys
 import threading
 from typing import Any
 
@@ -10,7 +9,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
 
-from django_lockstep.lab.explorer import Scenario, explore, replay
+from django_lockstep.lab.explorer import Scenario, explore
 from django_lockstep.lab.explorer.driver.actors import Actor
 from django_lockstep.lab.explorer.driver.wait_monitor import WaitMonitor
 from django_lockstep.lab.explorer.errors import Abandoned
@@ -67,10 +66,6 @@ def test_whatever_an_actor_raises_is_an_outcome(error: type[BaseException]) -> N
 
     assert result.verdict == "holds"
     assert {(o.errors["A"], o.state) for o in result.outcomes} == {(error.__name__, "110.00")}
-
-
-def test_an_actor_may_leave_the_interpreter_s_way() -> None:
-    assert replay(beside(lambda pk: sys.exit(3)), "").errors == {"A": "SystemExit"}
 
 
 def test_a_short_pause_is_no_trouble() -> None:

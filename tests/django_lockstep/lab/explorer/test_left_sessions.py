@@ -1,15 +1,11 @@
-"""What an exploration keeps for the next one of the same process, and when it lets go of it."""
-
-from collections.abc import Iterator
+"""What is left in a session of an actor, and a schema that has changed since the exploration before."""
 
 import pytest
 from django.db import connection
 from django.db.models import F
 
-from django_lockstep.lab.explorer import Scenario, close_idle_sessions, explore
-from django_lockstep.lab.explorer.tables import control_session
+from django_lockstep.lab.explorer import Scenario, explore
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -18,11 +14,8 @@ backends: set[int] = set()
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept() -> Iterator[None]:
-    close_idle_sessions()
+def nothing_noted() -> None:
     backends.clear()
-    yield
-    close_idle_sessions()
 
 
 def noting(pk: int) -> None:
@@ -31,41 +24,6 @@ def noting(pk: int) -> None:
 
 
 SCENARIO = Scenario(set_up=stories.one_seat, actors=[noting, noting], observe=stories.price)
-
-
-def others() -> set[int]:
-    pids = query("SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database()")
-    return {*pids} - {connection.connection.info.backend_pid}
-
-
-def test_the_next_exploration_goes_on_with_the_sessions_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_session, "IDLE", 60.0)  # a machine may stand still for a second
-    before = others()
-    explore(SCENARIO)
-    kept = others() - before - backends
-    explore(SCENARIO)
-
-    assert kept
-    assert kept <= others()
-
-
-def test_idle_ones_are_closed_by_themselves() -> None:
-    before = others()  # tests of other files may have left some
-    explore(SCENARIO)
-
-    assert others() - before
-    until(lambda: others() <= before, "the sessions to be closed")
-
-
-def test_sessions_that_the_server_has_ended_are_replaced() -> None:
-    explore(SCENARIO)
-    query(
-        "SELECT count(pg_terminate_backend(pid, %s)) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'",
-        int(PATIENCE * 1000),
-    )
-
-    assert explore(SCENARIO).verdict == "holds"
 
 
 def execute(sql: str) -> None:
