@@ -10,7 +10,19 @@ from django_lockstep.lazy import lazy_exports
 if TYPE_CHECKING:
     from django_lockstep.editing.abstract import EditLockedModel
     from django_lockstep.editing.errors import EditingError, EditLocked, EditLockLost
-    from django_lockstep.editing.operations import announce, check_in, check_out, extend, status_of, take_over
+    from django_lockstep.editing.operations import (
+        acheck_in,
+        acheck_out,
+        aextend,
+        announce,
+        astatus_of,
+        atake_over,
+        check_in,
+        check_out,
+        extend,
+        status_of,
+        take_over,
+    )
     from django_lockstep.editing.results import EditResult
     from django_lockstep.editing.triggers import AddEditGuard
     from django_lockstep.editing.write_checks import require_editable
@@ -23,7 +35,12 @@ __all__ = [
     "EditLockedModel",
     "EditResult",
     "EditingError",
+    "acheck_in",
+    "acheck_out",
+    "aextend",
     "announce",
+    "astatus_of",
+    "atake_over",
     "check_in",
     "check_out",
     "extend",

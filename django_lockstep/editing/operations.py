@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import transaction
 from django.utils.translation import gettext as _
 
@@ -246,3 +247,8 @@ def _build_result(plan: LockPlan, *, mine: CheckOut | None, lock_result: bool, t
         present=holds_of(lock for lock in other_locks if lock.status == Status.NORMAL),
         token=token,
     )
+
+
+# Each opens a transaction of its own, in the thread of synchronous code.
+acheck_out, acheck_in = sync_to_async(check_out), sync_to_async(check_in)
+aextend, atake_over, astatus_of = sync_to_async(extend), sync_to_async(take_over), sync_to_async(status_of)

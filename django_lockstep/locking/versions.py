@@ -226,6 +226,9 @@ class VersionedModel(ChecksTable):
             adopt(self, theirs)
         return merge
 
+    async def amerge_if_disjoint(self) -> Merge:
+        return await sync_to_async(self.merge_if_disjoint)()
+
     def _check_row(self, using: str, *, action: str) -> bool:
         """Lock the row and raise if it has another version than the one seen; return whether that was ignored."""
         seen, current = seen_version(self), None

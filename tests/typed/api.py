@@ -135,6 +135,7 @@ async def asynchronously(seat: Seat) -> None:
     assert_type(await seat.aupdate_if_unchanged(guest="Ada"), bool)
     assert_type(await Seat.objects.aupdate_if_unchanged(1, 3, guest="Ada"), int | None)
     assert_type(await Seat.objects.aput_if_unchanged(1, 0, guest="Ada"), int | None)
+    assert_type(await seat.amerge_if_disjoint(), Merge)
     assert_type(await again_later("A1"), Seat)
     await seat.asave(force_write=True)
 

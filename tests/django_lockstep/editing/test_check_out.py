@@ -6,9 +6,23 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AnonymousUser
 
-from django_lockstep.editing import EditLockLost, check_in, check_out, extend, plans, status_of, take_over
+from django_lockstep.editing import (
+    EditLockLost,
+    acheck_in,
+    acheck_out,
+    aextend,
+    astatus_of,
+    atake_over,
+    check_in,
+    check_out,
+    extend,
+    plans,
+    status_of,
+    take_over,
+)
 from django_lockstep.editing.errors import NotTheEditor, TakeOverNotAllowed, UnknownRecord, UnknownTable, WrongToken
 from django_lockstep.editing.models import CheckOut
 from tests.django_lockstep.editing.people import expire, held, table
@@ -231,3 +245,17 @@ def test_the_token_is_kept_as_its_digest_alone(ada: Any) -> None:
     assert token
     assert token not in str(CheckOut.objects.values_list().get())
     assert token not in json.dumps(status_of(Article, token=token).as_json())
+
+
+def test_each_has_an_asynchronous_twin(ada: Any, bob: Any, chief: Any) -> None:
+    async def story() -> list[Any]:
+        first = await acheck_out(Article, ada)
+        return [
+            (await acheck_out(Article, bob)).lock_result,
+            (await aextend(Article, ada, token=first.token)).expires_at > first.expires_at,  # type: ignore[operator]
+            (await atake_over(Article, chief)).lock_result,
+            (await astatus_of(Article)).holder,
+            (await acheck_in(Article, chief)).current_status,
+        ]
+
+    assert async_to_sync(story)() == [False, True, True, "chief", "normal"]

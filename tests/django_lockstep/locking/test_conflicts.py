@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import transaction
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,7 +68,7 @@ def test_a_time_stamp_is_no_conflict(db: None) -> None:
     theirs.save()
     with pytest.raises(StaleVersionError):
         mine.save()
-    assert mine.merge_if_disjoint().disjoint
+    assert async_to_sync(mine.amerge_if_disjoint)().disjoint
     assert mine.guest == "Ada"
 
 
