@@ -23,7 +23,7 @@ from django_lockstep.lab.finder.confirm.pairings import (
     with_earlier,
     with_itself,
 )
-from django_lockstep.lab.finder.confirm.witnesses import TestPlace, with_test_file
+from django_lockstep.lab.finder.confirm.witnesses import TestPlace, write_test_file
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import (
@@ -340,7 +340,7 @@ class Confirmation:
             if attempts.is_news or not attempts.confirmed:
                 # Until the test's end there may be more to try.
                 finding = attempts.finding(place, is_left=True)
-                self._add(with_test_file(finding, self._places))
+                self._add(replace(finding, test_file=write_test_file(finding, self._places)))
             attempts.is_news = False
 
     def _add(self, finding: Finding) -> None:

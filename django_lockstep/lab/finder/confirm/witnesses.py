@@ -9,7 +9,7 @@ import sys
 import unittest
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -30,7 +30,7 @@ from django_lockstep.lab.finder.findings import Against, Finding
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["TestPlace", "raced", "with_test_file", "write_test_file"]
+__all__ = ["TestPlace", "raced", "write_test_file"]
 
 _SECONDS = 60.0
 _Numbered = tuple[str, int]
@@ -294,17 +294,13 @@ class TestPlace:
         return partner.is_complete and not partner.is_parametrized and not shared
 
 
-def with_test_file(finding: Finding, places: Mapping[str, TestPlace]) -> Finding:
-    """Return the finding; a confirmed one with a test file."""
-    if finding.verdict != "confirmed":
-        return finding
-    partner = places[finding.partner_test] if finding.partner_test else None
-    return replace(finding, test_file=write_test_file(finding, places[finding.test], partner))
+def write_test_file(finding: Finding, places: Mapping[str, TestPlace]) -> str:
+    """Return the file; it is to stand beside the test that it forks, whose fixtures it uses.
 
-
-def write_test_file(finding: Finding, place: TestPlace, partner: TestPlace | None = None) -> str:
-    """Return the file; it is to stand beside the test that it forks, whose fixtures it uses. Empty if it cannot run."""
-    if not place.is_complete or (partner and not place.goes_with(partner)):
+    Empty if the race is not confirmed, and if the file could not run.
+    """
+    place, partner = places[finding.test], places[finding.partner_test] if finding.partner_test else None
+    if finding.verdict != "confirmed" or not place.is_complete or (partner and not place.goes_with(partner)):
         return ""
     alias = "partner_tests" if partner and place.short == partner.short and place.module != partner.module else ""
     is_of_another = finding.after is not None and finding.after_call != finding.call

@@ -14,7 +14,7 @@ PLACE = TestPlace("shop.tests.test_seats", "test_booking")
 
 
 def lines(place: TestPlace = PLACE, name: str = "seats/<int:pk>/book", **fields: Any) -> list[str]:
-    return write_test_file(confirmed(name, **fields), place).splitlines()
+    return write_test_file(confirmed(name, **fields), {"": place}).splitlines()
 
 
 def last(place: TestPlace = PLACE, **fields: Any) -> str:
@@ -81,7 +81,7 @@ OTHER = TestPlace("shop.tests.test_shows", "test_cancelling", "CancelTests", ("s
 
 def with_partner(partner: TestPlace, place: TestPlace = PLACE) -> list[str]:
     finding = confirmed("book", partner_test="test_it", partner_number=2)
-    return write_test_file(finding, place, partner).splitlines()
+    return write_test_file(finding, {"": place, "test_it": partner}).splitlines()
 
 
 def test_a_request_of_another_test() -> None:
