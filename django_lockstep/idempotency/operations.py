@@ -91,7 +91,7 @@ class idempotent(AbstractContextManager[Once]):  # noqa: N801 - used as a functi
         return self._entered.__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, Any]) -> Callable[P, Any]:
-        """Decorate a function."""
+        """Return a function that does its work once for a key. Raises ``TypeError`` for coroutines and generators."""
         refuse_generator(function, decorator="idempotent")
         if inspect.iscoroutinefunction(function):
             raise TypeError(

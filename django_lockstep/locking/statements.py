@@ -71,7 +71,7 @@ class Column:
         return type(value) is self.type is not bool and self._is_exact() and (self._is_always_plain or _is_plain(value))
 
     def _is_exact(self) -> bool:
-        """Whether nobody has registered another lookup of this name."""
+        """Whether the lookup "exact" is Django's own."""
         # As get_lookup() finds it, which a field that overrides it would be asked for.
         lookups = type(self.field).get_class_lookups()
         return lookups.get("exact") in _EXACT and not getattr(self.field, "instance_lookups", None)

@@ -267,12 +267,7 @@ class VersionedModel(ChecksTable):
             setattr(self, attname, 0)  # a copy starts with a first version
         # One transaction for several tables, as in Django's save(); the INSERT may fail after the parent's.
         several = transaction.atomic(using=using, savepoint=False) if parents_of(type(self)) else nullcontext()
-        seen = getattr(self, attname)
-        try:
-            with translated_errors(model=type(self), pk=self.pk), several:
-                super().save(using=using, **options)
-        except _NoRowMatched as error:
-            raise self._conflict_in_save(seen, using) from error
+        self._save_comparing(getattr(self, attname), several, using=using, **options)
         if not getattr(self, attname):  # starts from the clock, and this database has no RETURNING
             setattr(self, attname, current_version(type(self), self.pk, using=using))
         remember(self)
@@ -282,10 +277,7 @@ class VersionedModel(ChecksTable):
         several = _several_tables(self, using) if parents_of(type(self)) else nullcontext()
         seen, before = seen_version(self), begin_saving(self, names, force=force_write)
         try:
-            with translated_errors(model=type(self), pk=self.pk), several:
-                super().save(using=using, **options)
-        except _NoRowMatched as error:
-            raise self._conflict_in_save(seen, using) from error
+            self._save_comparing(seen, several, using=using, **options)
         finally:
             set_saving(self, before)
         remember(self, None if names is None else attnames_of(type(self), options["update_fields"]))
@@ -358,15 +350,19 @@ class VersionedModel(ChecksTable):
         record_write(self, using)
         return results
 
-    def _conflict_in_save(self, seen: int, using: str) -> Exception:
-        """Return the error for a save whose UPDATE matched no row, and keep the transaction usable.
+    def _save_comparing(self, seen: int, several: AbstractContextManager[None], *, using: str, **options: Any) -> None:
+        """Save as Django does; raise conflicts as our errors, and keep the transaction usable.
 
-        Django marks the transaction for rollback on any error inside ``save()``. This one was raised after a statement
+        Django marks the transaction for rollback on any error inside ``save()``. A conflict is raised after a statement
         that was executed, so that the transaction was not marked before, and there is nothing to roll back.
         """
-        if connections[using].in_atomic_block:
-            transaction.set_rollback(False, using=using)
-        return self._conflict(seen, current_version(type(self), self.pk, using=using), action="save")
+        try:
+            with translated_errors(model=type(self), pk=self.pk), several:
+                super().save(using=using, **options)
+        except _NoRowMatched as error:
+            if connections[using].in_atomic_block:
+                transaction.set_rollback(False, using=using)
+            raise self._conflict(seen, current_version(type(self), self.pk, using=using), action="save") from error
 
     def _conflict(self, seen: int, current: int | None, *, action: str | None = None) -> Exception:
         if current is None:
