@@ -27,8 +27,7 @@
     │   ├── TakeOverNotAllowed         (also PermissionDenied)
     │   ├── UnrelatedTarget            (also ValueError)
     │   ├── InvalidTransition          (also ValueError)
-    │   ├── LimitExceeded              (also ValueError)
-    │   └── TooManyFailures
+    │   └── LimitExceeded              (also ValueError)
     ├── KeyReused                      django_lockstep.idempotency.errors (also ValueError)
     ├── StoreError                     django_lockstep.stores.errors
     │   ├── StoreUnavailable           (also django.db.OperationalError)

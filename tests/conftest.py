@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from django.core.cache import cache
 from django.test import TransactionTestCase
 from django.utils import translation
 from hypothesis import HealthCheck, settings
@@ -51,13 +50,6 @@ def quick_flush() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", clear)
         yield
-
-
-@pytest.fixture(autouse=True)
-def _empty_cache() -> Iterator[None]:
-    """Forget the failed logins that the APIs count there: the test client has one address in all tests."""
-    yield
-    cache.clear()
 
 
 @pytest.fixture(autouse=True)

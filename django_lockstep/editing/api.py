@@ -6,7 +6,7 @@ that the user may not see is answered like an unknown one.
 
 200 done; 400 not JSON; 401 no user; 403 not allowed, another user's check-out, wrong token; 404 unknown table or
 record; 409 the check-out has ended, or a concurrent request won; 415 another content type; 422 malformed; 423 refused,
-with a list of the holders; 429 too many invalid tokens; 503 a deadlock or a database that is not available. Every
+with a list of the holders; 503 a deadlock or a database that is not available. Every
 refusal is problem details (RFC 9457).
 """
 

@@ -33,18 +33,9 @@ def time_to_live(ttl: Duration | None) -> timedelta:
 def api_max_depth() -> int | None:
     """``LOCKSTEP_EDIT_API_MAX_DEPTH`` (default 3): the largest depth of a request; None: no limit."""
     depth = getattr(settings, "LOCKSTEP_EDIT_API_MAX_DEPTH", 3)
-    return None if depth is None else _count("LOCKSTEP_EDIT_API_MAX_DEPTH", depth, rule="None or an integer")
-
-
-def trusted_proxies() -> int:
-    """``LOCKSTEP_TRUSTED_PROXIES`` (default 0): how many proxies before the server append to ``X-Forwarded-For``."""
-    return _count("LOCKSTEP_TRUSTED_PROXIES", getattr(settings, "LOCKSTEP_TRUSTED_PROXIES", 0), rule="an integer")
-
-
-def _count(name: str, value: object, *, rule: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    raise ValueError(f"{name} must be {rule} of at least 0, not {value!r}")
+    if depth is None or (isinstance(depth, int) and not isinstance(depth, bool) and depth >= 0):
+        return depth
+    raise ValueError(f"LOCKSTEP_EDIT_API_MAX_DEPTH must be None or an integer of at least 0, not {depth!r}")
 
 
 def api_authenticator() -> Callable[[Any, str], Any] | None:
@@ -64,9 +55,8 @@ def check_settings(app_configs: object, **kwargs: object) -> list[CheckMessage]:
         except (TypeError, ValueError) as error:
             hint = "Use a timedelta or a positive number of seconds."
             messages.append(Error(str(error), hint=hint, id="lockstep.E023"))
-    for read_count in (api_max_depth, trusted_proxies):
-        try:
-            read_count()
-        except ValueError as error:
-            messages.append(Error(str(error), id="lockstep.E060"))
+    try:
+        api_max_depth()
+    except ValueError as error:
+        messages.append(Error(str(error), id="lockstep.E060"))
     return messages

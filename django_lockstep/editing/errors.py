@@ -77,11 +77,3 @@ class InvalidTransition(EditingError, ValueError):
 
 class LimitExceeded(EditingError, ValueError):
     """A request asks for a longer time or more foreign keys than the settings allow."""
-
-
-class TooManyFailures(EditingError):
-    """Too many invalid tokens came from one address; ``retry_after`` is the time to wait, in seconds."""
-
-    def __init__(self, message: str = "", *, retry_after: int = 60) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after

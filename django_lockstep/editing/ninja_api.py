@@ -105,7 +105,7 @@ class ProblemAPI(NinjaAPI):
 def _declare_refusals(operation: dict[str, Any]) -> None:
     responses = operation["responses"]
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
-    for status in (400, 401, 403, 404, 422, 429, 503, *([415] if "requestBody" in operation else ())):
+    for status in (400, 401, 403, 404, 422, 503, *([415] if "requestBody" in operation else ())):
         responses.setdefault(status, {"description": HTTPStatus(status).phrase, "content": content})
     for status, response in responses.items():
         if int(status) >= HTTPStatus.BAD_REQUEST:

@@ -16,7 +16,7 @@ from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.db import models
 
 from django_lockstep.editing.conf import api_max_depth, duration
-from django_lockstep.editing.errors import EditingError, LimitExceeded, TooManyFailures, UnknownRecord, UnknownTable
+from django_lockstep.editing.errors import EditingError, LimitExceeded, UnknownRecord, UnknownTable
 from django_lockstep.editing.expected_status import transition
 from django_lockstep.editing.holds import checked_out
 from django_lockstep.editing.models import LONGEST_NOTE, Status
@@ -146,8 +146,6 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 def problem_for(error: Exception) -> Problem | None:
     """Return the problem of an error of edit locks, of permissions, or of concurrent work; None for all others."""
-    if isinstance(error, TooManyFailures):
-        return Problem(status=429, detail=str(error), headers={"Retry-After": str(error.retry_after)})
     if isinstance(error, (EditingError, PermissionDenied)):
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
         return Problem(status=status, detail=str(error))

@@ -9,21 +9,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from time import time
 from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core import signing
-from django.core.cache import cache
-from django.http import HttpRequest
 from django.utils.crypto import constant_time_compare, salted_hmac
 
-from django_lockstep.editing.conf import api_authenticator, duration, trusted_proxies
-from django_lockstep.editing.errors import TooManyFailures
+from django_lockstep.editing.conf import api_authenticator, duration
 
 _SALT = "lockstep.editing.api"
-_MAX_FAILURES = 30
-"""Invalid tokens of an address in a minute, at both APIs together."""
 
 
 def new_token() -> str:
@@ -56,40 +50,14 @@ def matches(token: str, digest: str) -> bool:
 def authenticate(request: Any, token: str) -> Any:
     """Return the active user of a bearer token, who becomes ``request.user``; None for an invalid token.
 
-    Tokens are those of ``LOCKSTEP_EDIT_API_AUTHENTICATOR`` where a project has one, otherwise those of `issue`. Raises
-    `TooManyFailures` for an invalid token after thirty others from the same address in this minute.
+    Tokens are those of ``LOCKSTEP_EDIT_API_AUTHENTICATOR`` where a project has one, otherwise those of `issue`.
     """
     find = api_authenticator()
     user = find(request, token) if find else user_of(token)
     if user is None or not user.is_active:
-        # Counted after a failure only: valid clients behind the same address are not refused.
-        _count_failure(_client_address(request))
         return None
     request.user = user
     return user
-
-
-def _count_failure(address: str) -> None:
-    minute, second = divmod(int(time()), 60)
-    key = f"lockstep.editing.failed-tokens.{minute}.{hashlib.sha256(address.encode()).hexdigest()}"
-    cache.add(key, 0, timeout=60)
-    try:
-        count = cache.incr(key)
-    except ValueError:  # a cache that keeps nothing, or that dropped the key in between
-        return
-    if count > _MAX_FAILURES:
-        text = f"{_MAX_FAILURES} invalid tokens have come from {address} in this minute"
-        raise TooManyFailures(text, retry_after=60 - second)
-
-
-def _client_address(request: HttpRequest) -> str:
-    """Return ``REMOTE_ADDR``, or what the first of ``LOCKSTEP_TRUSTED_PROXIES`` appended to ``X-Forwarded-For``.
-
-    Whatever stands before that in the header was written by the client.
-    """
-    proxies = trusted_proxies()
-    addresses = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()]
-    return addresses[-proxies] if 0 < proxies <= len(addresses) else str(request.META.get("REMOTE_ADDR", ""))
 
 
 def issue(user: Any) -> str:

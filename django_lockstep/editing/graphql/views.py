@@ -14,9 +14,7 @@ from django.middleware.csrf import CsrfViewMiddleware, get_token
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 
-from django_lockstep.editing.errors import TooManyFailures
 from django_lockstep.editing.graphql.refusals import refuse
-from django_lockstep.editing.requests import problem_for
 from django_lockstep.editing.tokens import authenticate
 from django_lockstep.http.problems import Problem
 
@@ -47,11 +45,8 @@ def graphql(request: HttpRequest) -> HttpResponseBase:
 
 def _login_problem(request: HttpRequest) -> Problem | None:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    try:
-        if scheme.lower() == "bearer" and authenticate(request, token):
-            return None
-    except TooManyFailures as error:
-        return problem_for(error)
+    if scheme.lower() == "bearer" and authenticate(request, token):
+        return None
     if not request.user.is_authenticated:
         return Problem(status=401, headers={"WWW-Authenticate": "Bearer"})
     check = CsrfViewMiddleware(lambda _: HttpResponse())

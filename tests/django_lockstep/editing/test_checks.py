@@ -68,7 +68,6 @@ DURATIONS = ["EDIT_TTL", "EDIT_IDLE", "EDIT_HISTORY", "EDIT_API_TOKEN_AGE", "EDI
     [
         *((name, "soon", "lockstep.E023") for name in DURATIONS),
         *(("EDIT_API_MAX_DEPTH", value, "lockstep.E060") for value in (-1, True, "3")),
-        *(("TRUSTED_PROXIES", value, "lockstep.E060") for value in (-1, True, "1", None)),
     ],
 )
 def test_a_setting_that_is_no_duration_or_number_is_told_of(
