@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 
 from django.apps import apps
 from django.conf import settings
@@ -11,7 +10,6 @@ from django.core import checks
 from django.core.checks import CheckMessage, Tags, register
 from django.db import connections, models
 
-from django_lockstep.checks import is_mounted
 from django_lockstep.editing.abstract import EditLockedModel
 
 _MIDDLEWARE = "django_lockstep.editing.writers.EditLockMiddleware"
@@ -69,19 +67,5 @@ def check_middleware(app_configs: object, **kwargs: object) -> list[CheckMessage
             "EditLockMiddleware comes before the authentication middleware, where requests have no user yet.",
             hint=f"Put {_MIDDLEWARE!r} after {_AUTHENTICATION!r}.",
             id="lockstep.E022",
-        )
-    ]
-
-
-@register(Tags.urls)
-def check_graphql(app_configs: object, **kwargs: object) -> list[CheckMessage]:
-    """Report the GraphQL API without the package that it needs."""
-    if find_spec("strawberry_django") or not is_mounted("django_lockstep.editing.graphql.views"):
-        return []
-    return [
-        checks.Error(
-            "The URLconf's GraphQL API of edit locks needs strawberry-graphql-django, which is not installed.",
-            hint="Install django-lockstep[graphql].",
-            id="lockstep.E061",
         )
     ]

@@ -10,7 +10,6 @@ from django.db.models.functions import Now
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.translation import gettext as _
 
 
 class ClockTimestamp(Func):
@@ -38,16 +37,5 @@ def from_now(duration: timedelta) -> CombinedExpression:
 
 
 def time_with_day(moment: datetime) -> str:
-    """Return the time, with the day unless that is today: in the current time zone, for messages and pages."""
-    local, now = _local(moment), _local(timezone.now())
-    time = f"{local:%H:%M:%S}"
-    days = (local.date() - now.date()).days
-    if days == 0:
-        return time
-    near = {-1: _("yesterday %(time)s"), 1: _("tomorrow %(time)s")}
-    text = near.get(days, _("%(date)s, %(time)s"))
-    return text % {"date": date_format(local, "DATE_FORMAT"), "time": time}
-
-
-def _local(moment: datetime) -> datetime:
-    return timezone.localtime(moment) if timezone.is_aware(moment) else moment
+    """Return the day and the time, in the current time zone and language, for messages and pages."""
+    return date_format(timezone.localtime(moment) if timezone.is_aware(moment) else moment, "SHORT_DATETIME_FORMAT")

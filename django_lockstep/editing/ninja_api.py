@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any
 
-from django.contrib.auth.views import redirect_to_login
+from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, URLResolver, re_path
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI, Schema
-from ninja.errors import AuthenticationError, HttpError
+from ninja.errors import HttpError
 from ninja.openapi.schema import OpenAPISchema
 from ninja.parser import Parser
 
@@ -56,14 +56,13 @@ class ProblemAPI(NinjaAPI):
     This includes unknown paths and methods: the API answers for everything below its prefix, so a project's own views
     there must come before it in ``urlpatterns``. `StrictParser` reads bodies. HEAD is answered wherever GET is.
     Responses are private and revalidated unless the operation sets another ``Cache-Control``. The schema declares the
-    refusals common to all operations; it and its pages need a user accepted by ``auth``, others are redirected to the
-    login page.
+    refusals common to all operations; it and its pages need a login.
     """
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("parser", StrictParser())
         # The schema names every operation and field, which not every visitor needs to know.
-        options.setdefault("docs_decorator", self._for_users)
+        options.setdefault("docs_decorator", login_required)
         super().__init__(**options)
         answer_with_problems(self)
 
@@ -85,21 +84,6 @@ class ProblemAPI(NinjaAPI):
             for operation in path.values():
                 _declare_refusals(operation)
         return schema
-
-    def _for_users(self, view: View) -> View:
-        @wraps(view)
-        def show(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            try:
-                if any(authenticate(request) for authenticate in cast("Iterable[View]", self.auth)):
-                    return cast("HttpResponse", view(request, *args, **kwargs))
-                # A program with a bad token gets 401; a browser without any is redirected to the login page.
-                if "Authorization" in request.headers:
-                    raise AuthenticationError  # noqa: TRY301
-            except Exception as error:  # noqa: BLE001
-                return self.on_exception(request, error)
-            return redirect_to_login(request.get_full_path())
-
-        return show
 
 
 def _declare_refusals(operation: dict[str, Any]) -> None:

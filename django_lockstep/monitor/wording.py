@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
 from django_lockstep.monitor.report import Session, Wait
 
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _IDLE = {
     "idle": "idle (a session-level lock)",
     "prepared": "neither committed nor rolled back",
@@ -69,15 +68,10 @@ def _place(wait: Wait) -> str | None:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration in its two largest units."""
+    """Return a duration for people to read; below a minute to a tenth of a second."""
     if seconds is None:
         return "for an unknown time"
-    if seconds < 60:
-        return f"{max(seconds, 0):.1f} s"
-    whole = int(seconds)
-    place = next(place for place, (size, _) in enumerate(_UNITS) if whole >= size)
-    (size, unit), (smaller, small_unit) = _UNITS[place : place + 2]
-    return f"{whole // size} {unit} {whole % size // smaller} {small_unit}"
+    return f"{max(seconds, 0):.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
 
 
 def clock(moment: datetime) -> str:

@@ -29,7 +29,6 @@ PLACES = {
         "tests/accounts/races/test_load.py::test_accounts_are_as_many_as_each_size_says",
         "tests/accounts/races/test_load.py::test_workers_are_as_many_as_each_size_says",
         "tests/bank/",
-        "tests/django_lockstep/editing/graphql/test_missing.py",
         "tests/django_lockstep/editing/test_mariadb.py",
         "tests/django_lockstep/editing/test_processes.py",
         "tests/django_lockstep/lab/explorer/test_cluster.py",

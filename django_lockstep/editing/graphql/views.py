@@ -1,7 +1,4 @@
-"""The endpoint: who is asking, and how much; only then is the query read.
-
-Imports no GraphQL, so that a project without the extra starts, and a system check says what is missing.
-"""
+"""The endpoint: who is asking, and how much; only then is the query read."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from django.middleware.csrf import CsrfViewMiddleware, get_token
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 
+from django_lockstep.editing.graphql.execution import execute
 from django_lockstep.editing.graphql.refusals import refuse
 from django_lockstep.editing.tokens import authenticate
 from django_lockstep.http.problems import Problem
@@ -27,8 +25,6 @@ MAX_BODY = 64 * 1024
 @never_cache
 def graphql(request: HttpRequest) -> HttpResponseBase:
     """Answer a GraphQL request by POST; under ``DEBUG`` a GET shows GraphiQL."""
-    from django_lockstep.editing.graphql.execution import execute
-
     if settings.DEBUG and request.method == "GET":
         get_token(request)  # GraphiQL reads it from the cookie
         return execute(request)

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from django_lockstep.locking.durations import seconds
 from django_lockstep.stores.dynamodb.client import Client, ConditionFailed
 from django_lockstep.stores.dynamodb.options import parse_options
 from django_lockstep.stores.dynamodb.sightings import Sightings
@@ -41,23 +40,20 @@ _FREE = "#ttl = :zero"
 
 
 class DynamoLeases:
-    """The verbs of leases. DynamoDB has no clock in its conditions, so expiry is one of two things.
+    """The verbs of leases. DynamoDB has no clock in its conditions.
 
-    ``clock="observe"``: a lease has expired once this process has seen the same record of it for its whole ttl, by its
-    own monotonic clock. Every acquire, renewal and release writes a new record. Right however the clocks of the
-    machines differ; a process that sees a dead holder's lease for the first time waits for a ttl.
-
-    ``clock="wall"``: a lease has expired ``max_skew`` after the time that its holder's clock gave it. Fast, and wrong
-    as soon as two clocks differ by more.
+    So a lease has expired once this process has seen the same record of it for its whole ttl, by its own monotonic
+    clock. Every acquire, renewal and release writes a new record. Right however the clocks of the machines differ; a
+    process that sees a dead holder's lease for the first time waits for a ttl.
     """
 
     is_isolated = False
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
-        self._options = parse_options(options)
-        self.table = self._options.table
-        self._client = Client(name, self._options)
+        parsed = parse_options(options)
+        self.table = parsed.table
+        self._client = Client(name, parsed)
         self.sightings = Sightings()
 
     def acquire(self, claim: Claim, *, wait: float = 0.0, yields: bool = False) -> Grant | Holder | None:
@@ -106,8 +102,8 @@ class DynamoLeases:
             # The very record that was seen: any sign of life since then has replaced it.
             values[":seen"] = seen
             free.append("#record = :seen")
-        if (skew := self._skew()) is not None:
-            values[":limit"] = _now() - _decimal(skew)
+        if self._client.is_signed:
+            values[":limit"] = _now() - _decimal(_SIGNED_SKEW)
             free.append("#until < :limit")
         whether = " OR ".join(free)
         exists = f"attribute_exists(pk) AND ({whether})"
@@ -118,12 +114,6 @@ class DynamoLeases:
             "ConditionExpression": exists if claim.only_if_exists else f"attribute_not_exists(pk) OR {whether}",
             "ExpressionAttributeValues": values,
         }
-
-    def _skew(self) -> float | None:
-        """Return by how many seconds a lease must have expired to be free for certain; None where no time is enough."""
-        if self._options.max_skew is not None:
-            return seconds(self._options.max_skew, name="MAX_SKEW", or_zero=True)
-        return _SIGNED_SKEW if self._client.is_signed else None
 
     def _refused(self, claim: Claim, item: dict[str, Any]) -> Grant | Holder:
         holder = self._holder(claim.key, item)
@@ -270,8 +260,8 @@ class DynamoLeases:
         """Return after how many seconds this process may take the lease, if nothing is written until then."""
         ttl = float(decode(item["ttl"]))
         left = ttl - self.sightings.watch(key, item["record"]["S"], ttl=ttl) if ttl else 0.0
-        if (skew := self._skew()) is not None:
-            left = min(left, float(decode(item["until"]) - _now()) + skew)
+        if self._client.is_signed:
+            left = min(left, float(decode(item["until"]) - _now()) + _SIGNED_SKEW)
         return max(0.0, left)
 
 

@@ -18,10 +18,6 @@ class DynamoOptions:
     """None: as boto3 finds it."""
     endpoint_url: str | None = None
     """None: AWS's own. Credentials are always those that boto3 finds."""
-    clock: str = "observe"
-    """How an expired lease is recognised: ``"observe"`` or ``"wall"``; see `DynamoLeases`."""
-    max_skew: Duration | None = None
-    """With ``"wall"``: by how much the clocks of two holders may differ at most."""
     timeout: Duration = 5
     """For how long one request may wait for its answer, before it is sent again."""
 
@@ -37,11 +33,5 @@ def parse_options(options: Mapping[str, Any]) -> DynamoOptions:
         if not isinstance(options.get(name), str | None):
             raise TypeError(f"{name} must be a string, not {options[name]!r}")
     parsed = DynamoOptions(**{name.lower(): value for name, value in options.items()})
-    if parsed.clock not in ("observe", "wall"):
-        raise ValueError(f"CLOCK must be 'observe' or 'wall', not {parsed.clock!r}")
-    if (parsed.clock == "wall") != (parsed.max_skew is not None):
-        raise ValueError("MAX_SKEW goes with CLOCK 'wall', and only with it")
-    if parsed.max_skew is not None:
-        seconds(parsed.max_skew, name="MAX_SKEW", or_zero=True)
     seconds(parsed.timeout, name="TIMEOUT")
     return parsed

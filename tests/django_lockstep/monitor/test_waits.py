@@ -276,7 +276,7 @@ def test_who_is_at_work_is_not_to_be_ended() -> None:
     busy = session(7, state="active", since=datetime(2026, 1, 1, tzinfo=UTC), seconds=3.0, transaction_seconds=65.0)
     wait = Wait(waiter=session(8), blockers=(busy,), kind="table", lock="t", mode="SHARE", seconds=1.0)
     out = text(report_of(wait))
-    assert "does not wait and is active since 2026-01-01 00:00:00 UTC (3.0 s); its transaction: 1 min 5 s" in out
+    assert "does not wait and is active since 2026-01-01 00:00:00 UTC (3.0 s); its transaction: 0:01:05" in out
     assert "to end it" not in out
     assert remedy(busy) is None
 
@@ -304,13 +304,13 @@ def test_statements_are_cut_in_the_middle() -> None:
         (-0.1, "0.0 s"),
         (0.44, "0.4 s"),
         (59.9, "59.9 s"),
-        (60, "1 min 0 s"),
-        (3725, "1 h 2 min"),
-        (90061, "1 d 1 h"),
+        (60, "0:01:00"),
+        (3725, "1:02:05"),
+        (90061, "1 day, 1:01:01"),
         (None, "for an unknown time"),
     ],
 )
-def test_durations_are_reported_in_two_units(seconds: float | None, words: str) -> None:
+def test_durations_are_for_people(seconds: float | None, words: str) -> None:
     assert duration(seconds) == words
 
 

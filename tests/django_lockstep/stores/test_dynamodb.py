@@ -277,18 +277,6 @@ def age(store: DynamoStore, seconds: int) -> None:
     )
 
 
-def test_wall_clocks_are_trusted_within_the_skew(dynamodb_table: dict[str, Any], dynamodb: DynamoStore) -> None:
-    store = DynamoStore("wall", {**dynamodb_table, "CLOCK": "wall", "MAX_SKEW": 10})
-    acquire(store)
-    age(store, 5)
-    holder = store.acquire(claim("k", 60))
-    assert isinstance(holder, Holder)
-    assert 0 < holder.remaining <= 5
-    age(store, 11)
-    assert store.get("k") is None
-    assert acquire(store).token == 2
-
-
 def test_a_lease_that_is_long_dead_is_taken_at_once_where_requests_are_signed(
     dynamodb: DynamoStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

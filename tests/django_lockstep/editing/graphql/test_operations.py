@@ -135,9 +135,3 @@ def test_everything_is_described() -> None:
 
 def members(kind: Any) -> Any:
     return {**getattr(kind, "fields", {}), **getattr(kind, "values", {})}
-
-
-@pytest.mark.urls("tests.django_lockstep.admin.urls")
-def test_one_that_does_not_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "find_spec", lambda name: None)
-    assert checks.check_graphql(None) == []
