@@ -98,7 +98,6 @@ def test_each_term_of_the_glossary_names_its_source() -> None:
 
 
 PACKAGES = (
-    "django_lockstep",
     "django_lockstep.admin",
     "django_lockstep.editing",
     "django_lockstep.errors",

@@ -1,4 +1,4 @@
-"""The package itself: the names that everybody needs, before Django is set up, and without optional packages."""
+"""The packages: their names, before Django is set up, and without optional packages."""
 
 import ast
 import importlib
@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import django_lockstep
-from django_lockstep import errors, locking
 from tests.support.pages import ROOT
 
 
@@ -23,21 +21,9 @@ def run_alone(program: str) -> str:
     return done.stdout.strip()
 
 
-def test_its_names_are_those_of_locking_and_the_root_of_the_errors() -> None:
-    there = {**{name: getattr(locking, name) for name in locking.__all__}, "LockstepError": errors.LockstepError}
-    assert {name: getattr(django_lockstep, name) for name in django_lockstep.__all__} == {
-        name: there[name] for name in django_lockstep.__all__
-    }
-
-
-def test_its_names_are_listed_in_order() -> None:
-    assert sorted(django_lockstep.__all__) == django_lockstep.__all__
-    assert set(django_lockstep.__all__) <= set(dir(django_lockstep))
-
-
 PACKAGES = [
     "accounts.contrib.dynamodb",
-    *(f"django_lockstep{room}" for room in ("", ".admin", ".editing", ".http", ".leases", ".locking", ".stores")),
+    *(f"django_lockstep{room}" for room in (".admin", ".editing", ".http", ".leases", ".locking", ".stores")),
 ]
 
 
@@ -85,10 +71,10 @@ settings.configure(
 django.setup()
 
 from django.db import DatabaseError, connection, models
-import django_lockstep
 import django_lockstep.http
+from django_lockstep.locking import StaleVersionError, VersionedModel, retry
 
-class Seat(django_lockstep.VersionedModel):
+class Seat(VersionedModel):
     guest = models.CharField(max_length=10)
     class Meta:
         app_label = "house"
@@ -102,9 +88,9 @@ seat.save()
 rival.guest = "Eve"
 try:
     rival.save()
-except django_lockstep.StaleVersionError as error:
+except StaleVersionError as error:
     print(error.expected, error.found, isinstance(error, DatabaseError))
-    print(isinstance(error, django_lockstep.locking.retry.CONFLICTS))
+    print(isinstance(error, retry.CONFLICTS))
     print(django_lockstep.http.problems.problem_of(error).status)
 """
 
