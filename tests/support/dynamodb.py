@@ -18,7 +18,7 @@ import pytest
 from pytest_django import Settings
 
 from bank.embedded.locks import holding
-from django_lockstep.stores import get_store
+from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.dynamodb.sightings import Sightings
 from django_lockstep.stores.dynamodb.store import DynamoStore
 from tests.support.pages import ROOT

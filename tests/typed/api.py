@@ -52,7 +52,7 @@ from django_lockstep.locking import (
     translated_errors,
     verify_unchanged,
 )
-from django_lockstep.stores import Delete, DynamoStore, Grant, Outcome, Put, Update, claim, get_store
+from django_lockstep.stores import Delete, DynamoStore, Outcome, Put, Update
 
 
 class Seat(VersionedModel):
@@ -262,9 +262,7 @@ def leases(result: Result) -> None:
 
 
 def stores() -> None:
-    assert_type(get_store("postgresql").acquire(claim("k", 60), wait=5.0), Grant | Holder | None)
     store = DynamoStore.named("dynamodb")
-    assert_type(store.acquire(claim("k", 60), wait=5.0), Grant | Holder | None)
     assert_type(store.put_if_absent("i", {"money": Decimal(1)}), int | None)
     assert_type(store.delete_if_unchanged("i", version=1), bool)
     with lease("k", 60, store="dynamodb") as handle:

@@ -13,10 +13,6 @@ from django_lockstep.stores.errors import StoreRefused, StoreUnavailable
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.waiting import pauses
 
-_IAM_ACTIONS = ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Scan", "UpdateItem")
-"""What the store needs; a transaction needs the actions of its parts."""
-_IAM_ACTIONS_OF_CREATE = ("CreateTable", "DescribeTable")
-
 _KEY = [{"AttributeName": "pk", "KeyType": "HASH"}]
 _KEY_TYPES = [{"AttributeName": "pk", "AttributeType": "S"}]
 _PATIENCE, _SHORTEST_PAUSE = 120.0, 0.05
@@ -74,7 +70,3 @@ class DynamoStore(DynamoLeases, DynamoItems):
         if description["KeySchema"] != _KEY or types != _KEY_TYPES:
             return f"table {self.table!r} has another key than the string 'pk' alone"
         return ""
-
-    def permissions(self) -> list[str]:
-        """Return the IAM actions that the store needs, and those that `create` needs in addition."""
-        return [f"dynamodb:{action}" for action in (*_IAM_ACTIONS, *_IAM_ACTIONS_OF_CREATE)]

@@ -8,7 +8,8 @@ from pytest_django import Settings
 
 from django_lockstep.leases import stores, testing
 from django_lockstep.leases.portable import PortableLeases
-from django_lockstep.stores import LeaseStore, get_store
+from django_lockstep.stores.conf import get_store
+from django_lockstep.stores.protocol import LeaseStore
 
 
 @pytest.fixture(params=["postgresql", pytest.param("dynamodb", marks=pytest.mark.slow)])

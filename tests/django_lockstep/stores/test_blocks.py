@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, assert_held, exclusive, lease
 from django_lockstep.leases.testing import steal
-from django_lockstep.stores import LeaseStore
+from django_lockstep.stores.protocol import LeaseStore
 from tests.django_lockstep.stores.test_lease_verbs import holder_in
 from tests.support.sessions import until
 

@@ -15,10 +15,11 @@ from pytest_django import Settings
 from django_lockstep.leases import LeaseHandle, lease
 from django_lockstep.leases.handles import acquire_from
 from django_lockstep.leases.testing import expire
-from django_lockstep.stores import Grant, Holder, Put, StoreRefused, StoreUnavailable, Update, claim
+from django_lockstep.stores import Put, StoreRefused, StoreUnavailable, Update
 from django_lockstep.stores.dynamodb.client import Client
 from django_lockstep.stores.dynamodb.store import DynamoStore
 from django_lockstep.stores.dynamodb.values import decode, encode
+from django_lockstep.stores.terms import Grant, Holder, claim
 from tests.django_lockstep.stores.test_lease_verbs import acquire, holder_in
 
 Fault = Callable[[Callable[[], Any]], Any]

@@ -15,8 +15,10 @@ from pytest_django import Settings
 from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.handles import acquire_from
 from django_lockstep.leases.testing import expire
-from django_lockstep.stores import Delete, DynamoStore, Put, TokenReused, Update, claim, get_store
+from django_lockstep.stores import Delete, DynamoStore, Put, TokenReused, Update
 from django_lockstep.stores.checks import check_stores, check_tables
+from django_lockstep.stores.conf import get_store
+from django_lockstep.stores.terms import claim
 from tests.support.sessions import Session
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.stores import Grant, Holder, LeaseStore, claim
+from django_lockstep.stores.protocol import LeaseStore
+from django_lockstep.stores.terms import Grant, Holder, claim
 from tests.support.sessions import Session
 
 pytestmark = pytest.mark.parametrize(

@@ -14,34 +14,25 @@ from django_lockstep.stores.errors import StoreError
 class Command(BaseCommand):
     """Create what is missing; tables that exist are left as they are."""
 
-    help = (
-        "Creates the tables of the DynamoDB stores in LOCKSTEP_STORES, billed by request, unless they exist. With "
-        "--permissions, says which IAM actions they need and creates nothing."
-    )
+    help = "Creates the tables of the DynamoDB stores in LOCKSTEP_STORES, billed by request, unless they exist."
     # The check that the tables exist would stop the command that creates them.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", nargs="*", metavar="STORE", help="a store's name (default: all)")
-        parser.add_argument("--permissions", action="store_true", help="only list the IAM actions that are needed")
 
     def handle(self, *args: object, **options: Any) -> None:
         for name in options["name"] or sorted(configured_stores()):
             try:
                 store = get_store(name)
                 if isinstance(store, DynamoStore):
-                    self._report(store, permissions=options["permissions"])
+                    self._create(store)
                 elif options["name"]:
                     raise CommandError(f"Store {name!r} has no table to create: manage.py migrate does it.")
             except (ImproperlyConfigured, StoreError) as error:
                 raise CommandError(str(error)) from error
 
-    def _report(self, store: DynamoStore, *, permissions: bool) -> None:
-        if permissions:
-            self.stdout.write(f"Store {store.name!r}, on table {store.table!r}:")
-            for action in store.permissions():
-                self.stdout.write(f"    {action}")
-            return
+    def _create(self, store: DynamoStore) -> None:
         created = store.create()
         if problem := store.problem():
             raise CommandError(f"Store {store.name!r}: {problem}.")
