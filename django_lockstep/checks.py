@@ -52,6 +52,15 @@ def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return [message for path in paths for message in missing_app(EDITING, needed_by=path, check_id="lockstep.E025")]
 
 
+@register
+def check_runtime_checks(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Report a ``LOCKSTEP_WARN`` that is no mode."""
+    mode = getattr(settings, "LOCKSTEP_WARN", None)
+    if mode in (None, "raise", "log"):
+        return []
+    return [checks.Error(f"LOCKSTEP_WARN must be 'raise', 'log' or None, not {mode!r}.", id="lockstep.E005")]
+
+
 _NEED_TABLES = {
     f"{LEASES}.stores": (LEASES, "lease() on a database", "lockstep.W022"),
     f"{IDEMPOTENCY}.operations": (IDEMPOTENCY, "idempotent()", "lockstep.W023"),

@@ -18,6 +18,7 @@
     │   ├── EditLockLost
     │   ├── ReferencesChanged
     │   └── KeyInUse                   django_lockstep.idempotency.errors
+    ├── RuntimeCheckFailed             raised by django_lockstep.runtime_checks
     ├── CommittedThenFailed            raised by a callback of on_commit: the transaction is committed
     ├── EditingError                   django_lockstep.editing.errors: misuse; nothing was changed
     │   ├── UnknownTable               (also LookupError)
@@ -80,6 +81,7 @@ __all__ = [
     "LockNotAvailable",
     "LockstepError",
     "RetriesExhausted",
+    "RuntimeCheckFailed",
     "SerializationFailure",
     "StaleVersionError",
     "is_after_commit",
@@ -99,6 +101,13 @@ class CommittedThenFailed(LockstepError):
 
     Not a conflict, whatever the callback raised: running the transaction again would do its work twice.
     """
+
+
+class RuntimeCheckFailed(LockstepError):
+    """Code does what a runtime check reports; ``args`` are the check's name, the line of the code, and a text."""
+
+    def __str__(self) -> str:
+        return "{1}: {2} ({0})".format(*self.args)
 
 
 class ConcurrencyError(LockstepError):

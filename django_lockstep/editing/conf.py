@@ -1,12 +1,9 @@
 """The app's settings, read when they are needed, and their check."""
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
-from django.utils.module_loading import import_string
 
 from django_lockstep.locking.durations import Duration, seconds
 
@@ -36,13 +33,6 @@ def api_max_depth() -> int | None:
     if depth is None or (isinstance(depth, int) and not isinstance(depth, bool) and depth >= 0):
         return depth
     raise ValueError(f"LOCKSTEP_EDIT_API_MAX_DEPTH must be None or an integer of at least 0, not {depth!r}")
-
-
-def api_authenticator() -> Callable[[Any, str], Any] | None:
-    """``LOCKSTEP_EDIT_API_AUTHENTICATOR`` (default None): dotted path of ``f(request, token) -> user or None``."""
-    path = getattr(settings, "LOCKSTEP_EDIT_API_AUTHENTICATOR", None)
-    authenticator: Callable[[Any, str], Any] | None = import_string(path) if path else None
-    return authenticator
 
 
 @register

@@ -11,11 +11,13 @@ import hmac
 import secrets
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core import signing
 from django.utils.crypto import constant_time_compare, salted_hmac
+from django.utils.module_loading import import_string
 
-from django_lockstep.editing.conf import api_authenticator, duration
+from django_lockstep.editing.conf import duration
 
 _SALT = "lockstep.editing.api"
 
@@ -52,8 +54,8 @@ def authenticate(request: Any, token: str) -> Any:
 
     Tokens are those of ``LOCKSTEP_EDIT_API_AUTHENTICATOR`` where a project has one, otherwise those of `issue`.
     """
-    find = api_authenticator()
-    user = find(request, token) if find else user_of(token)
+    path = getattr(settings, "LOCKSTEP_EDIT_API_AUTHENTICATOR", None)
+    user = import_string(path)(request, token) if path else user_of(token)
     if user is None or not user.is_active:
         return None
     request.user = user

@@ -34,6 +34,8 @@ _PROPERTIES = ("race_verdict", "race_schedules", "race_outcomes", "race_seconds"
 _ANNOTATION = "race_annotation"
 MISSED = 10
 """pytest's exit status if a search has missed an outcome."""
+_TESTS = r"[/\\]tests?[/\\]|[/\\](tests|conftest|test_\w+|\w+_test)\.py$"
+"""Paths of tests and their helpers, whose own lines the runtime checks do not report: they wait as they like."""
 _TIMELINES = ("text", "json", "svg", "html")
 _NUMBERS = {
     "--race-max-schedules": "run at most N schedules for each race; a race that needs more is incomplete and fails",
@@ -62,6 +64,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--race-verbose", action="store_true", help="list the races that passed at the end, with their numbers"
+    )
+    group.addoption(
+        "--lockstep-warn",
+        choices=("raise", "log"),
+        default=None,
+        help="report what must not happen while a transaction is open, at its line: as an error, or in the log",
     )
     finder.add_options(group)
 
@@ -100,6 +108,17 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for verdict, schedules, outcomes, seconds in zip(*columns, strict=False):
             numbers = f"{counted(schedules, 'schedule')}, {counted(outcomes, 'outcome')}, {seconds} s"
             terminalreporter.write_line(f"{report.nodeid}: {verdict}, {numbers}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    mode = item.config.getoption("--lockstep-warn")
+    if mode is None:
+        return (yield)
+    from django_lockstep.runtime_checks import runtime_checks
+
+    with runtime_checks(mode, except_in=_TESTS):
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)
