@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import Self
+from typing import Any, Self
 
+from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
@@ -147,6 +148,30 @@ class AbstractAccount(AbstractBaseAccount):
                 self.accept_written(written)
                 self.record(-amount, idempotency_key)
         return True
+
+    # Async: each is the whole transaction, in the thread of synchronous code, where Django's connection is.
+    @classmethod
+    async def adeposit(cls, pk: object, amount: Amount, **options: Any) -> Self:
+        """Do as `deposit` does."""
+        return await sync_to_async(cls.deposit)(pk, amount, **options)
+
+    @classmethod
+    async def awithdraw(cls, pk: object, amount: Amount, **options: Any) -> Self:
+        """Do as `withdraw` does."""
+        return await sync_to_async(cls.withdraw)(pk, amount, **options)
+
+    @classmethod
+    async def atransfer(cls, source_pk: object, target_pk: object, amount: Amount, **options: Any) -> tuple[Self, Self]:
+        """Do as `transfer` does."""
+        return await sync_to_async(cls.transfer)(source_pk, target_pk, amount, **options)
+
+    async def atry_deposit(self, amount: Amount, *, idempotency_key: str | None = None) -> bool:
+        """Do as `try_deposit` does."""
+        return await sync_to_async(self.try_deposit)(amount, idempotency_key=idempotency_key)
+
+    async def atry_withdraw(self, amount: Amount, *, idempotency_key: str | None = None) -> bool:
+        """Do as `try_withdraw` does."""
+        return await sync_to_async(self.try_withdraw)(amount, idempotency_key=idempotency_key)
 
     @classmethod
     def apply_many(cls, changes: Iterable[ChangeLike], *, using: str | None = None) -> list[AppliedChange]:
