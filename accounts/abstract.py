@@ -25,8 +25,6 @@ from django_lockstep.locking.shapes import CompiledQuerySet, in_class
 from django_lockstep.locking.versions import VersionedModel, seen_version
 from django_lockstep.locking.writes import current_version, row_of
 
-__all__ = ["AbstractBaseAccount", "AccountQuerySet"]
-
 A = TypeVar("A", bound="AbstractBaseAccount")
 
 

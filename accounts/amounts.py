@@ -6,17 +6,6 @@ from decimal import Decimal
 
 from accounts.errors import InsufficientFunds, InvalidAmount
 
-__all__ = [
-    "MAX_DIGITS",
-    "PLACES",
-    "QUANTUM",
-    "TOO_LARGE",
-    "changed_balance",
-    "parse_amount",
-    "parse_limit",
-    "parse_signed_amount",
-]
-
 MAX_DIGITS = 19
 """Digits of a balance, including its decimal places."""
 PLACES = 2

@@ -17,8 +17,6 @@ from accounts.errors import AccountError, InvalidAmount
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.rows import lock_rows
 
-__all__ = ["AppliedChange", "BalanceChange", "ChangeLike", "apply_changes", "parse_changes"]
-
 
 # Tuples, because making a dataclass for each of a thousand changes takes longer than sending them.
 class BalanceChange(NamedTuple):

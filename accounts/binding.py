@@ -23,8 +23,6 @@ from accounts.models import AbstractAccount
 from django_lockstep.locking.fields import parents_of
 from django_lockstep.locking.retry import retry_on_conflict
 
-__all__ = ["Strategy", "account_model"]
-
 R = TypeVar("R")
 
 

@@ -10,8 +10,6 @@ from django.db import models
 from accounts.operations import AppendOnly
 from django_lockstep.locking.checks import is_missing_trigger
 
-__all__ = ["account_checks", "check_append_only"]
-
 
 def account_checks(model: type[models.Model]) -> list[CheckMessage]:
     """Return an error where no entry model refers to the account model."""

@@ -17,8 +17,6 @@ from django_lockstep.locking.fields import version_field
 from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.writes import auto_now_fields
 
-__all__ = ["concurrency_model", "save_with_django_concurrency"]
-
 
 def save_with_django_concurrency(account: models.Model, *, using: str) -> None:
     """Save the account's balance with that package's ``save()``; the instance then has the values of its row.

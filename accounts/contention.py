@@ -7,8 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 
-__all__ = ["Contention", "contention"]
-
 
 class Contention:
     """For each recently written row, the share of recent optimistic attempts that met a conflict.

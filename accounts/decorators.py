@@ -20,8 +20,6 @@ from accounts.entries import validate_key
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.rows import lock_timeout
 
-__all__ = ["Amount", "optimistic", "pessimistic"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

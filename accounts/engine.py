@@ -19,15 +19,6 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 
-__all__ = [
-    "ENGINES",
-    "EngineName",
-    "compilable",
-    "engine_name",
-    "register_counterpart",
-    "use_engine",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -18,8 +18,6 @@ from accounts.errors import EntryIsFinal, IdempotencyKeyReused
 from django_lockstep.locking.checks import ChecksTable
 from django_lockstep.locking.shapes import CompiledQuerySet
 
-__all__ = ["MAX_KEY_LENGTH", "AbstractEntry", "key_reused_error", "money_field", "validate_key"]
-
 E = TypeVar("E", bound="AbstractEntry")
 
 MAX_KEY_LENGTH = 255

@@ -8,8 +8,6 @@ from django.db import models
 
 from django_lockstep.locking.memory import remembered
 
-__all__ = ["OpeningBalanceField"]
-
 if TYPE_CHECKING:
     from decimal import Decimal
 

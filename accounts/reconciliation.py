@@ -13,8 +13,6 @@ from django.db.models.functions import Lag, Lead
 
 from accounts.models import AbstractAccount
 
-__all__ = ["ChainBreak", "breaks_at", "chain_breaks"]
-
 BreakKind = Literal["opening", "entry", "version", "balance", "count"]
 
 _SENTENCES: dict[BreakKind, str] = {

@@ -5,8 +5,6 @@ from django.contrib import admin
 from bank.models import Article, Author
 from django_lockstep.editing.admin import EditLockAdminMixin
 
-__all__ = ["ArticleAdmin", "AuthorAdmin"]
-
 
 @admin.register(Author)
 class AuthorAdmin(EditLockAdminMixin, admin.ModelAdmin):  # type: ignore[type-arg]

@@ -26,8 +26,6 @@ from django_lockstep.http import PreconditionError, PreconditionFailed, Problem,
 from django_lockstep.http.preconditions import check_preconditions
 from django_lockstep.locking import lock_rows
 
-__all__ = ["urlpatterns"]
-
 _LONGEST_WAIT = 5
 """Seconds that a request waits for a row: a session that keeps one must not block the server's threads."""
 

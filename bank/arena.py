@@ -26,8 +26,6 @@ from django_lockstep.lab.pages.views import answer_progress, for_lab_users, for_
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.render import as_json
 
-__all__ = ["arena", "download", "lanes"]
-
 _FIRST = ["naive", "pessimistic", "conditional_update", "optimistic"]
 _LIVE = "bank/arena_live.html"
 _LONGEST = 60

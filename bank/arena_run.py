@@ -16,8 +16,6 @@ from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.progress import Lane
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
 
-__all__ = ["KEPT", "ArenaProgress", "ArenaRequest", "ArenaResult"]
-
 KEPT = "arena-result"
 """The key of the last result in the store."""
 

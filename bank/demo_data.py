@@ -13,8 +13,6 @@ from bank.models import Article, Author
 from django_lockstep.editing import check_out
 from django_lockstep.leases.models import Lease
 
-__all__ = ["SUPERUSER", "create_demo_data", "create_superuser"]
-
 SUPERUSER = "admin"
 """The name of the superuser."""
 _KEPT = timedelta(days=1)

@@ -34,8 +34,6 @@ from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.store import LastResult, ShownRace, Store, open_store
 from django_lockstep.lab.pages.views import NARROW_LANE, answer_progress, for_lab_users, live_context, may_use_lab
 
-__all__ = ["front", "progress"]
-
 _PROGRESS = "bank/front_progress.html"
 
 

@@ -11,8 +11,6 @@ from django.views.decorators.http import require_POST
 from bank.demo_data import SUPERUSER
 from django_lockstep.lab import conf
 
-__all__ = ["log_in_as_admin"]
-
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1"})
 
 

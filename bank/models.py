@@ -7,8 +7,6 @@ from django.utils.translation import gettext_lazy as _
 
 from django_lockstep.editing import EditLockedModel
 
-__all__ = ["Article", "Author"]
-
 
 class Author(EditLockedModel):
     """Is locked for others while an article that refers to it is edited."""

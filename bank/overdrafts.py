@@ -14,8 +14,6 @@ from django.shortcuts import redirect, render
 from accounts.models import Account
 from django_lockstep.editing import EditLocked, EditLockLost, check_in, require_editable, status_of, writing
 
-__all__ = ["overdrafts"]
-
 _SHOWN = 20
 _Limits: Any = modelformset_factory(Account, fields=["overdraft_limit"], extra=0)
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
-__all__ = ["content_policy"]
-
 POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 _NAMESPACES = ("", "lockstep_lab", "lockstep_editing")
 """Of the pages that have it: the documentation of the APIs brings inline scripts along."""

@@ -14,8 +14,6 @@ from accounts.races.rows import accounts, one_account
 from django_lockstep.lab.races import Race
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["AMOUNTS", "LEFT", "RACES", "unprotected_withdraw", "with_lock", "with_version", "without_lock"]
-
 AMOUNTS: Mapping[str, int] = MappingProxyType({"Ada": 30, "Bob": 20})
 """What each of the two takes."""
 LEFT = Decimal(50)

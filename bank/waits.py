@@ -13,8 +13,6 @@ from django.views.decorators.http import require_POST
 
 from accounts.models import Account
 
-__all__ = ["SECONDS", "make_one_wait"]
-
 SECONDS = 10.0
 """How long the first session keeps its row lock."""
 _one_at_a_time = threading.Lock()

@@ -16,8 +16,6 @@ from django.db import DatabaseError
 from benchmarks.suite import SUITES, Options, Section, Suite, load, select_names
 from django_lockstep.lab.simulator.errors import SimulationError
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run suites; return 0, 1 if a contender that should be correct was not, 2 for wrong usage or no database."""

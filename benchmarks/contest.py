@@ -10,8 +10,6 @@ from typing import Any, Protocol
 from benchmarks.figures import Figures, Sample, combine
 from benchmarks.suite import FigureTable, Options, Say
 
-__all__ = ["OVERHEAD", "Cell", "Contender", "Contest", "Result", "time_bound"]
-
 OVERHEAD = 2.0
 """Maximum average seconds of one run besides its measurement: creating rows, connections, the check."""
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["server_seconds"]
-
 _PROC = Path("/proc")
 _LOCAL = ("/", "127.", "::1", "localhost")
 # Fields of /proc/PID/stat behind the command's name, as proc(5) counts them less 3.

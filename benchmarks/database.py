@@ -13,8 +13,6 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 
 from django_lockstep.lab.simulator.database import environment
 
-__all__ = ["connect_alone", "describe_machine", "scratch_database"]
-
 _PATIENCE = 10.0
 """Seconds to wait until the server has reloaded its settings."""
 

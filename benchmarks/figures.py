@@ -9,8 +9,6 @@ from statistics import median
 from django_lockstep.lab.simulator.report import jain_index
 from django_lockstep.lab.simulator.tally import Tally
 
-__all__ = ["Figures", "Sample", "build_sample", "combine", "median_of", "ratio"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:

@@ -20,8 +20,6 @@ from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 from tests.support.seeded_shop import copy_shop, database_url, run_suite
 from tests.testapps.seeded_shop.units import UNITS
 
-__all__ = ["SUITE"]
-
 _NAME = "seeded-shop"
 _SUITE = 30.0
 """Seconds that one run of the shop's suite may take, with or without recording."""
@@ -59,6 +57,8 @@ class _Trial:
 
 
 class FindRaces:
+    """The finder on the seeded shop: what recording costs, and what is confirmed."""
+
     name = "find_races"
 
     def names(self) -> tuple[str, ...]:

@@ -19,8 +19,6 @@ from benchmarks.deposit.rows import AMOUNT, OPENING, reset_accounts
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 from django_lockstep.locking import lock_row
 
-__all__ = ["SUITE"]
-
 Call = Callable[[], object]
 Make = Callable[[type[models.Model]], Call]
 """Makes the call for a model: `PlainAccount` is Django's alone, `Account` is ours; both have one table."""
@@ -148,6 +146,8 @@ def memory(model: type[models.Model]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Idioms:
+    """Django's idioms here and in stock Django, in neighbouring slices of time."""
+
     name: str = "idioms"
 
     def names(self) -> tuple[str, ...]:

@@ -15,8 +15,6 @@ from benchmarks.database import connect_alone
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 from benchmarks.together import START, run_together
 
-__all__ = ["SUITE"]
-
 LeaseCycle = Callable[[str], None]
 """Acquires the lease of this key, waiting if need be, and releases it."""
 Contender = Callable[[], LeaseCycle]
@@ -194,6 +192,8 @@ def pairs_table(
 
 @dataclass(frozen=True, slots=True)
 class Leases:
+    """Acquiring and releasing a lease, beside raw psycopg and other packages."""
+
     name: str = "leases"
 
     def names(self) -> tuple[str, ...]:

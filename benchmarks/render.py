@@ -12,8 +12,6 @@ from tabulate import tabulate
 
 from benchmarks.suite import FigureTable, Section, Value
 
-__all__ = ["SCHEMA_VERSION", "as_json", "as_markdown", "as_text", "merge_parts"]
-
 SCHEMA_VERSION = 1
 """Version of the JSON; increased when a reader of the old schema would misread the new one."""
 

@@ -15,8 +15,6 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Protocol
 
-__all__ = ["SUITES", "FigureTable", "Options", "Say", "Section", "Suite", "Value", "load", "select_names"]
-
 SUITES: Mapping[str, str] = MappingProxyType(
     {
         "deposit": "benchmarks.deposit",

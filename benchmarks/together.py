@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from tests.support.processes import processes
 
-__all__ = ["START", "run_together"]
-
 R = TypeVar("R")
 
 START = 2.0

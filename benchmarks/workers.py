@@ -16,8 +16,6 @@ from django_lockstep.lab.simulator.pool import WorkerPool
 from django_lockstep.lab.simulator.tally import Tally
 from django_lockstep.lab.simulator.worker_process import WorkerChannel, WorkerConnection, idle
 
-__all__ = ["Metered", "WorkersError", "race", "worker_pool"]
-
 
 class WorkersError(Exception):
     """A worker did not finish, or an operation failed."""

@@ -8,8 +8,6 @@ from accounts.admin.base import AnyAccountAdmin, LedgerInline
 from accounts.models import Account, Entry
 from django_lockstep.admin.read_only import ReadOnly
 
-__all__ = ["AccountAdmin", "EntryAdmin", "EntryInline"]
-
 
 class EntryInline(LedgerInline):
     """The entries of an account."""

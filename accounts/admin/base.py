@@ -19,8 +19,6 @@ from accounts.admin.views import BookingMixin
 from django_lockstep.admin.read_only import ReadOnly
 from django_lockstep.admin.versioned import VersionedModelAdmin
 
-__all__ = ["AnyAccountAdmin", "BalanceFilter", "LedgerInline", "PagedFormSet"]
-
 PAGE = "entries"
 """The query parameter with the page number of an account's entries."""
 

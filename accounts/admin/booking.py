@@ -19,8 +19,6 @@ from accounts.models import AbstractAccount
 from django_lockstep.admin.tokens import FIELD, Seen
 from django_lockstep.errors import StaleVersionError
 
-__all__ = ["FORMS", "BookingForm", "MoneyField"]
-
 OPTIMISTIC, PESSIMISTIC = "optimistic", "pessimistic"
 
 WAIT = 5

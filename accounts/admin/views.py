@@ -23,8 +23,6 @@ from accounts.errors import AccountError, InsufficientFunds
 from accounts.models import AbstractAccount
 from django_lockstep.errors import ConcurrencyError, raise_if_committed
 
-__all__ = ["BookingMixin"]
-
 _TITLES = {
     "deposit": gettext_lazy("Deposit"),
     "withdraw": gettext_lazy("Withdraw"),

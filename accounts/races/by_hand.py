@@ -23,8 +23,6 @@ from accounts.races.rows import (
     users,
 )
 
-__all__ = ["RACES"]
-
 RACES = RaceList()
 # Each actor adds 10 to an account with 100.
 adds_ten = partial(RACES.of, set_up=one_account, invariant_of=ends_with(10), observe=balances)

@@ -16,8 +16,6 @@ from accounts.races.rows import accounts, balances, ends_with, one_account, open
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.lab.races import Race
 
-__all__ = ["STORIES", "Story", "races"]
-
 ChangeKind = Literal["deposit", "withdraw"]
 
 

@@ -23,8 +23,6 @@ from accounts.models import AbstractAccount
 from accounts.operations import AppendOnly
 from django_lockstep.lab.simulator.database import require_row_locks, require_tables
 
-__all__ = ["Fixture", "PurgeError", "mark_running", "new_name"]
-
 _BATCH = 20_000
 """Entries removed in one transaction, which keeps others from writing to the table for some 50 ms."""
 _NAME = "simulate-{}"

@@ -17,8 +17,6 @@ from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire
 
-__all__ = ["races", "takeover"]
-
 KEY = "race"
 OLD, NEW = 1, 2
 """What the old holder writes, and what its successor does."""

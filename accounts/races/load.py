@@ -28,8 +28,6 @@ from django_lockstep.lab.simulator.tally import LoadOperation
 from django_lockstep.lab.simulator.trials import LoadTrial
 from django_lockstep.locking.retry import retrying
 
-__all__ = ["AccountClient", "AccountLoad", "AccountTrial", "Mix", "Workload", "joint_name"]
-
 OPENING = Decimal("500.00")
 """The opening balance of every account."""
 OVERDRAFT_LIMIT = Decimal("200.00")

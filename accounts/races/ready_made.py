@@ -9,8 +9,6 @@ from django.apps import apps
 
 from django_lockstep.lab.races import Race
 
-__all__ = ["RACES", "Race"]
-
 
 def _all_races() -> Iterator[Race]:
     if not apps.is_installed("accounts"):

@@ -13,21 +13,6 @@ from accounts.models import AbstractAccount, Account
 from django_lockstep.lab.races import Race, repeat_roles
 from django_lockstep.lab.scenario import ActorFunction, Scenario
 
-__all__ = [
-    "RaceList",
-    "accounts",
-    "balances",
-    "ends_with",
-    "make_user",
-    "one_account",
-    "open_account",
-    "pair",
-    "two_accounts",
-    "user_named",
-    "users",
-]
-
-
 A = TypeVar("A", bound=Callable[..., Any])
 
 

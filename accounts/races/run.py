@@ -34,8 +34,6 @@ from django_lockstep.lab.simulator.trials import rotate, run_trials
 from django_lockstep.lab.simulator.worker_process import WorkerConnection
 from django_lockstep.lab.wording import listed
 
-__all__ = ["NAMES", "RunConfig", "run_load", "sizes_of"]
-
 NAMES = tuple(STRATEGIES)
 """Every strategy there is, by name."""
 

@@ -6,8 +6,6 @@ from django import template
 
 from django_lockstep.lab.simulator.progress import Lane
 
-__all__ = ["points"]
-
 register = template.Library()
 
 

@@ -15,8 +15,6 @@ from benchmarks.figures import Sample, build_sample
 from benchmarks.workers import race
 from django_lockstep.lab.simulator.pool import WorkerPool
 
-__all__ = ["WorkerContender"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContender:

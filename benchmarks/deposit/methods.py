@@ -13,9 +13,6 @@ from typing import Any
 
 from django_lockstep.lab.simulator.tally import LoadOperation
 
-__all__ = ["Deposit", "DepositLoad", "DepositMethod", "DepositWorker", "stateless"]
-
-
 Deposit = Callable[[Any], object]
 """Deposits into an account by its number, or into a list of accounts."""
 

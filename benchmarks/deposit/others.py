@@ -19,8 +19,6 @@ from accounts.models import Account, Entry
 from benchmarks.deposit.methods import Deposit, DepositMethod, DepositWorker, stateless
 from benchmarks.deposit.rows import AMOUNT
 
-__all__ = ["METHODS", "AccountTable", "PlainAccount", "PlainEntry", "article"]
-
 
 def _money() -> Any:
     return models.DecimalField(max_digits=14, decimal_places=2)

@@ -13,8 +13,6 @@ from benchmarks.deposit.pgbench import BATCH_SIZE
 from benchmarks.deposit.rows import AMOUNT
 from django_lockstep.locking.retry import retrying
 
-__all__ = ["METHODS"]
-
 
 def deposit_with(method: Callable[[Any, Any], object]) -> Deposit:
     """Return the function that calls the method with an account and the amount."""

@@ -24,8 +24,6 @@ from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UNCOUNTED,
 from benchmarks.figures import Sample, build_sample
 from django_lockstep.lab.simulator.tally import Tally
 
-__all__ = ["BATCH_SIZE", "SCRIPTS", "Pgbench", "PgbenchError", "processed", "tallies"]
-
 BATCH_SIZE = 100
 """Deposits in a batch."""
 _GRACE = 60

@@ -16,8 +16,6 @@ from benchmarks.deposit.pgbench import BATCH_SIZE
 from benchmarks.deposit.rows import AMOUNT
 from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UPDATE, WRITE, fill_template
 
-__all__ = ["METHODS"]
-
 _NAMES = {name: f"%({name})s" for name in ("account", "accounts", "amount", "balance", "version")}
 
 

@@ -11,8 +11,6 @@ from django.db import connection
 
 from accounts.models import Account, Entry
 
-__all__ = ["AMOUNT", "OPENING", "CheckResult", "check", "reset_accounts"]
-
 OPENING = Decimal("1000.00")
 """The balance that every account begins with."""
 AMOUNT = Decimal("1.00")

@@ -11,8 +11,6 @@ from django.db import connection
 from accounts.amounts import TOO_LARGE
 from accounts.models import Account, Entry
 
-__all__ = ["BATCH", "ENTRY", "LOCK", "ONE_STATEMENT", "UNCOUNTED", "UPDATE", "WRITE", "fill_template"]
-
 UPDATE = """
 UPDATE {account_table}
 SET balance = balance + {amount}::numeric, version = version + 1, entry_count = entry_count + 1,

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accounts.races.ready_made import Race
 from benchmarks.explore.cases import THREE, TWO
 from benchmarks.explore.long_code import LONG, measure_long
 from benchmarks.explore.measure import (
@@ -18,6 +17,7 @@ from benchmarks.explore.measure import (
 )
 from benchmarks.figures import median_of
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
+from django_lockstep.lab.races import Race
 
 __all__ = ["SUITE"]
 

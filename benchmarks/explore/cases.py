@@ -11,8 +11,6 @@ from accounts.races.ready_made import RACES
 from accounts.strategies import STRATEGIES
 from django_lockstep.lab.races import Race
 
-__all__ = ["THREE", "TWO"]
-
 TWO: Mapping[str, Race] = RACES
 """Every ready-made race, by its name."""
 

@@ -15,8 +15,6 @@ from benchmarks.explore.measure import time_sequential
 from django_lockstep.lab.explorer import Exploration, Scenario, explore
 from django_lockstep.lab.races import Race
 
-__all__ = ["LONG", "measure_long"]
-
 _ACCOUNTS = 10
 _FEW = 2
 """Schedules of a call that the others are counted from."""

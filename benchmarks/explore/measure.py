@@ -11,18 +11,9 @@ from typing import Any
 
 from django.db import connection
 
-from accounts.races.ready_made import Race
 from django_lockstep.lab.explorer import explore
 from django_lockstep.lab.explorer.options import Reduction
-
-__all__ = [
-    "Measurement",
-    "Repetition",
-    "measure_race",
-    "price",
-    "time_sequential",
-]
-
+from django_lockstep.lab.races import Race
 
 _ALONE = 5
 

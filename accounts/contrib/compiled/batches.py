@@ -21,8 +21,6 @@ from django_lockstep.locking.compiled import Compiled, fetch, parameter, plain
 from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.writes import auto_now_values, place_type
 
-__all__ = ["apply_changes"]
-
 # Arrays are one parameter each, so that batches of every length share one prepared statement. ``held`` has the rows as
 # they are after the wait for their locks, newer than the statement's snapshot: balances are computed only from it.
 # Where an account is missing or a balance would break its limit, nothing is written and no row is returned.

@@ -15,8 +15,6 @@ from accounts.abstract import AbstractBaseAccount
 from accounts.contrib.compiled.runner import autocommit_runner
 from accounts.errors import AccountError
 
-__all__ = ["METHODS"]
-
 
 def deposit(
     model: type[AbstractBaseAccount],

@@ -15,8 +15,6 @@ from django.db.models.signals import post_init, post_save, pre_init, pre_save
 from django_lockstep.locking.compiled import is_psycopg
 from django_lockstep.locking.fields import parents_of
 
-__all__ = ["has_receivers", "obstacles"]
-
 _ACCOUNT_STEPS = ("balance_after", "record", "save", "save_base", "from_db")
 _ENTRY_STEPS = ("save", "save_base", "from_db")
 _SIGNALS = (pre_init, post_init, pre_save, post_save)

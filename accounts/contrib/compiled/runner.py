@@ -25,8 +25,6 @@ from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.versions import seen_version
 from django_lockstep.locking.writes import auto_now_values
 
-__all__ = ["StatementRunner", "autocommit_runner", "runner_for"]
-
 
 class StatementRunner:
     """Runs the statements of one account model on one database; `runner_for` returns it where they may be used.

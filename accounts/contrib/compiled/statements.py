@@ -20,8 +20,6 @@ from django_lockstep.locking.compiled import (
 from django_lockstep.locking.fields import version_field
 from django_lockstep.locking.writes import auto_now_fields
 
-__all__ = ["ENTRY_PARAMETERS", "Statements", "WaitMode", "fill_template"]
-
 WaitMode = Literal["queue", "nowait"]
 
 

@@ -20,8 +20,6 @@ from django_lockstep.errors import StaleVersionError
 from django_lockstep.locking.retry import CONFLICTS, Retry
 from django_lockstep.stores import DynamoStore, Put, Update
 
-__all__ = ["DynamoAccount", "retried"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

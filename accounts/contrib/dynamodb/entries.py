@@ -18,17 +18,6 @@ from accounts.amounts import QUANTUM
 from django_lockstep.stores import DynamoStore
 from django_lockstep.stores.terms import valid_key
 
-__all__ = [
-    "LEDGER",
-    "DynamoEntry",
-    "account_key",
-    "account_of",
-    "is_account",
-    "keyed_entry_key",
-    "money",
-    "new_entry_key",
-]
-
 LEDGER = "ledger#"
 """What the keys of accounts and entries begin with; a store's other items have other keys."""
 

@@ -12,8 +12,6 @@ from accounts.contrib.dynamodb.entries import LEDGER, DynamoEntry, account_of, i
 from accounts.reconciliation import ChainBreak, breaks_at
 from django_lockstep.stores.dynamodb.store import DynamoStore
 
-__all__ = ["account_breaks", "chain_breaks"]
-
 
 def chain_breaks(*, store: str = "dynamodb") -> Iterator[ChainBreak]:
     """Yield every break of every account's chain, by account; nothing if all balances match their entries.

@@ -21,6 +21,3 @@ else:
             # Not `handle`, which is called after the arguments were parsed.
             self.stderr.write(f"CommandError: {self.help}")
             sys.exit(2)
-
-
-__all__ = ["Command"]
