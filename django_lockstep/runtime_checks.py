@@ -26,7 +26,6 @@ from django.db import connections
 from django.db.models import Model, UniqueConstraint
 from django.db.models.expressions import Col
 from django.db.models.lookups import Exact
-from django.db.models.signals import pre_save
 from django.http import HttpRequest, HttpResponseBase
 
 from django_lockstep.errors import RuntimeCheckFailed
@@ -147,13 +146,12 @@ def _refresh(block: _Block, instance: Any, *args: Any, **kwargs: Any) -> Callabl
     return lambda: setattr(instance._state, "lockstep_read", next(_numbers))
 
 
-def _save(sender: type[Model], instance: Any, **kwargs: Any) -> None:
+def _save(block: _Block, instance: Any, *args: Any, **kwargs: Any) -> None:
     # A versioned instance, also of django-concurrency, is compared with its row when it is saved.
-    is_compared = hasattr(sender, "update_if_unchanged") or hasattr(sender, "_concurrencymeta")
-    if (block := _block.get()) is not None and not is_compared:
-        since = block.locked.get((sender._meta.concrete_model, instance.pk), 0)
+    if not hasattr(instance, "update_if_unchanged") and not hasattr(instance, "_concurrencymeta"):
+        since = block.locked.get((instance._meta.concrete_model, instance.pk), 0)
         if getattr(instance._state, "lockstep_read", since) < since:
-            _report(block, "late-lock", f"{sender._meta.label} {instance.pk!r} was read before its row was locked")
+            _report(block, "late-lock", f"{instance._meta.label} {instance.pk!r} was read before its row was locked")
 
 
 def _get_or_create(block: _Block, queryset: Any, defaults: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -182,11 +180,15 @@ _METHODS: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
     ("django.db.models.query", "QuerySet", "aggregate", _count),
     ("django.db.models.query", "QuerySet", "get_or_create", _get_or_create),
     ("django.db.models.base", "Model", "refresh_from_db", _refresh),
+    ("django.db.models.base", "Model", "save_base", _save),
     ("django.core.mail.message", "EmailMessage", "send", _send),
     ("django.tasks.base", "Task", "enqueue", _send),
     ("celery.app.task", "Task", "apply_async", _send),
 )
-"""What is wrapped, where it is imported, for good: outside of blocks the wrappers do nothing."""
+"""What is wrapped, where it is imported, for good: outside of blocks the wrappers do nothing.
+
+With it statements are not compiled once: `locking.statements` leaves query sets alone that others have wrapped.
+"""
 
 
 @functools.cache
@@ -195,7 +197,6 @@ def _install() -> None:
         if module in sys.modules:
             kind = getattr(sys.modules[module], owner)
             setattr(kind, name, _wrapped(getattr(kind, name), before))
-    pre_save.connect(_save)
     time.sleep = _wrapped(time.sleep, _sleep)
     # An audit hook hears what urllib, requests and smtplib do, without a wrapper for each.
     sys.addaudithook(_hear)
