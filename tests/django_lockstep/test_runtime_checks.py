@@ -4,6 +4,9 @@ import http.client
 import inspect
 import logging
 import pickle
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -23,6 +26,7 @@ from django_lockstep.checks import check_runtime_checks
 from django_lockstep.errors import RuntimeCheckFailed
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from django_lockstep.runtime_checks import RuntimeCheckMiddleware, runtime_checks
+from tests.support.processes import foreign_environment
 from tests.testapps.shop.models import Place, PlainSeat, Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -236,3 +240,58 @@ def test_the_middleware_checks_requests(settings: Any) -> None:
 def test_a_setting_that_is_no_mode_is_found(settings: Any, mode: str | None, ids: list[str]) -> None:
     settings.LOCKSTEP_WARN = mode
     assert [message.id for message in check_runtime_checks(None)] == ids
+
+
+FILES = {
+    "settings.py": """
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes"]
+""",
+    "celery/app/task.py": """
+class Task:
+    name = "tell"
+
+    def apply_async(self):
+        raise AssertionError("it was sent")
+""",
+    "rooms.py": """
+from celery.app.task import Task
+from django.contrib.auth.models import User
+from django.db import transaction
+
+def find(): User.objects.get_or_create(first_name="Ada")
+
+@transaction.atomic
+def send(): Task().apply_async()
+""",
+    "test_it.py": """
+import time, pytest, rooms
+from django.db import transaction
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("call", [rooms.find, rooms.send])
+def test_it(call): call()
+
+@pytest.mark.django_db
+@transaction.atomic
+def test_lines_of_tests_are_not_reported(): time.sleep(0)
+""",
+}
+
+
+def test_pytest_has_an_option_and_knows_celery(tmp_path: Path) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-p", "django_lockstep.lab.pytest_plugin", "--ds=settings"]
+    done = subprocess.run(
+        [*command, "--lockstep-warn=raise"],
+        cwd=tmp_path,
+        env=foreign_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "2 failed, 1 passed" in done.stdout, done.stdout
+    for line in (r"rooms.py:6: two calls .* \(no-constraint\)", r"rooms.py:9: tell .* \(open-transaction\)"):
+        assert re.search(line, done.stdout)
