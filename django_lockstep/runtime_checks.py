@@ -12,11 +12,11 @@ import logging
 import re
 import sys
 import sysconfig
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +100,6 @@ def _call(block: _Block, what: str) -> None:
         _report(block, "open-transaction", f"{what} while a transaction on {', '.join(aliases)} is open")
 
 
-def _sleep(block: _Block, *args: Any) -> None:
-    _call(block, "time.sleep()")
-
-
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     if event in _EVENTS and (block := _block.get()) is not None:
         _call(block, _EVENTS[event])
@@ -165,12 +161,8 @@ def _get_or_create(block: _Block, queryset: Any, defaults: Any = None, *args: An
         # One by expressions has no fields: what it covers is not known, and not reported.
         keys += [set(c.fields) for c in model._meta.constraints if isinstance(c, UniqueConstraint)]
     if not any(key <= names for key in keys):
-        columns = ", ".join(sorted(names))
-        _report(
-            block,
-            "no-constraint",
-            f"two calls may both create: no unique constraint of {options.label} covers {columns}",
-        )
+        lacking = f"no unique constraint of {options.label} covers {', '.join(sorted(names))}"
+        _report(block, "no-constraint", f"two calls may both create: {lacking}")
 
 
 _METHODS: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
@@ -184,22 +176,29 @@ _METHODS: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
     ("django.core.mail.message", "EmailMessage", "send", _send),
     ("django.tasks.base", "Task", "enqueue", _send),
     ("celery.app.task", "Task", "apply_async", _send),
+    ("time", "", "sleep", lambda block, *args: _call(block, "time.sleep()")),
 )
-"""What is wrapped, where it is imported, for good: outside of blocks the wrappers do nothing.
+"""What is wrapped once its package is imported, for good: outside of blocks the wrappers do nothing.
 
 With it statements are not compiled once: `locking.statements` leaves query sets alone that others have wrapped.
 """
 
 
-@functools.cache
+_installed: set[Any] = set()
+
+
 def _install() -> None:
-    for module, owner, name, before in _METHODS:
-        if module in sys.modules:
-            kind = getattr(sys.modules[module], owner)
-            setattr(kind, name, _wrapped(getattr(kind, name), before))
-    time.sleep = _wrapped(time.sleep, _sleep)
-    # An audit hook hears what urllib, requests and smtplib do, without a wrapper for each.
-    sys.addaudithook(_hear)
+    if not _installed:
+        # An audit hook hears what urllib, requests and smtplib do, without a wrapper for each.
+        sys.addaudithook(_hear)
+    for method in _METHODS:
+        module, owner, name, before = method
+        if method not in _installed and module.partition(".")[0] in sys.modules:
+            with suppress(ImportError):  # Django 5.2 has no tasks
+                place = import_module(module)
+                place = getattr(place, owner) if owner else place
+                setattr(place, name, _wrapped(getattr(place, name), before))
+                _installed.add(method)
 
 
 def _wrapped(method: Callable[..., Any], before: Callable[..., Any]) -> Callable[..., Any]:
