@@ -37,8 +37,7 @@ MISSED = 10
 _TIMELINES = ("text", "json", "svg", "html")
 _NUMBERS = {
     "--race-max-schedules": "run at most N schedules for each race; a race that needs more is incomplete and fails",
-    "--race-audit": "random walks that must end as the search of a race that would hold does (default: the setting "
-    "LOCKSTEP_LAB_AUDIT, 20)",
+    "--race-audit": "random walks that check a search that would hold (default: the setting LOCKSTEP_LAB_AUDIT, 20)",
     "--race-width": "columns of text timelines (default: the terminal's)",
 }
 
@@ -60,9 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="folder for these files (default: the test's tmp_path; race-reports in the root folder if CI is set)",
     )
-    group.addoption(
-        "--race-verbose", action="store_true", help="list the races that passed at the end, with their numbers"
-    )
+    group.addoption("--race-verbose", action="store_true", help="at the end list the races that passed")
     finder.add_options(group)
 
 

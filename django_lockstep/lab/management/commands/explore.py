@@ -52,39 +52,16 @@ class Command(BaseCommand):
         add("scenarios", nargs="*", help="names from --list, or dotted paths of your own Scenario objects")
         add("--list", action="store_true", help="list the registered scenarios")
         add("--schedule", help="run only this schedule, such as AABBAB")
-        add(
-            "--spec",
-            type=Path,
-            help="also write the schedule, or the simplest wrong one, as a spec for isolationtester",
-        )
+        add("--spec", type=Path, help="also write the schedule, or the simplest wrong one, for isolationtester")
         add("--actors", type=int, metavar="N", help="run the scenario with N actors, if it can have more than it has")
-        add(
-            "--directed",
-            action="store_true",
-            help="run only the schedules that interrupt an actor just before or after one of its writes or locks",
-        )
+        add("--directed", action="store_true", help="interrupt actors only just before or after their writes and locks")
         add("--reduction", choices=get_args(Reduction), default="dpor")
         add("--processes", type=int, default=1, metavar="N", help="explore each race with N processes (default: 1)")
-        add(
-            "--cluster",
-            metavar="ADDRESS",
-            help="explore on the workers of this Dask scheduler, such as tcp://host:8786",
-        )
+        add("--cluster", metavar="tcp://HOST:PORT", help="explore on the workers of this Dask scheduler")
         add("--max-schedules", type=int)
-        add(
-            "--audit",
-            type=int,
-            metavar="N",
-            help="random walks that must end as the search of a race that would hold does (default: the setting "
-            "LOCKSTEP_LAB_AUDIT, 20)",
-        )
+        add("--audit", type=int, metavar="N", help="random walks that check a search (default: LOCKSTEP_LAB_AUDIT, 20)")
         add("--timeout", type=float, help="seconds after which no further schedule is started")
-        add(
-            "--victim",
-            choices=["last", "first"],
-            default="last",
-            help="the actor that loses a deadlock: the last to wait, or the first (default: %(default)s)",
-        )
+        add("--victim", choices=["last", "first"], default="last", help="loser of a deadlock (default: last to wait)")
         add(
             "--format",
             choices=[*FORMATS, "svg"],
