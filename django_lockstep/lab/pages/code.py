@@ -52,18 +52,11 @@ class FunctionCode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActorCode:
-    """What one actor runs, or several."""
-
-    actors: tuple[str, ...]
-    functions: tuple[FunctionCode, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RaceCode:
     """The code of a race."""
 
-    actors: tuple[ActorCode, ...]
+    actors: Mapping[tuple[str, ...], tuple[FunctionCode, ...]]
+    """What one actor runs, or several, by their names."""
     shared: tuple[FunctionCode, ...]
     """What all actors call, where they differ."""
     invariant: tuple[FunctionCode, ...]
@@ -77,10 +70,9 @@ def race_code(race: Race) -> RaceCode:
     first, *others = actors
     shared = [code for code in first if others and all(code in functions for functions in others)]
     return RaceCode(
-        actors=tuple(
-            ActorCode(actors=tuple(names), functions=tuple(code for code in functions if code not in shared))
-            for functions, names in actors.items()
-        ),
+        actors={
+            tuple(names): tuple(code for code in functions if code not in shared) for functions, names in actors.items()
+        },
         shared=tuple(
             dict.fromkeys([*shared, *(code for function in race.code for code in _code_of(function, most=1))])
         ),

@@ -23,31 +23,24 @@ class Histogram:
     """Counts of whole numbers from zero (nanoseconds, say); percentiles are within 0.8 % of the exact ones."""
 
     counts: Counter[int] = field(default_factory=Counter)
-    """How many values fell into each bucket; at most 64 buckets for each power of two."""
+    """How many values fell into each bucket, by its least value; at most 64 buckets for each power of two."""
     largest: int = 0
     """The largest value, exactly."""
 
     def record(self, value: int) -> None:
         """Count one value, which must not be negative."""
         # The leading bits are the bucket, the rest is cut off: a logarithmic scale without a logarithm.
-        shift = value.bit_length() - _BITS - 1
-        self.counts[value if shift <= 0 else (shift << _BITS) + (value >> shift)] += 1
-        if value > self.largest:
-            self.largest = value
-
-    @property
-    def total(self) -> int:
-        """How many values were counted."""
-        return self.counts.total()
+        rest = max(0, value.bit_length() - _BITS - 1)
+        self.counts[value >> rest << rest] += 1
+        self.largest = max(self.largest, value)
 
     def percentile(self, percent: float) -> int | None:
         """Return the value that ``percent`` of 100 values do not exceed (nearest rank); None without values."""
-        rank = max(1, math.ceil(self.total * percent / 100))
-        for bucket in sorted(self.counts):
-            rank -= self.counts[bucket]
+        rank = max(1, math.ceil(self.counts.total() * percent / 100))
+        for least in sorted(self.counts):
+            rank -= self.counts[least]
             if rank <= 0:
-                shift = (bucket >> _BITS) - 1
-                middle = bucket if shift <= 0 else ((bucket - (shift << _BITS)) << shift) + (1 << shift >> 1)
+                middle = least + (1 << max(0, least.bit_length() - _BITS - 1) >> 1)
                 return min(middle, self.largest)
         return None
 
@@ -56,14 +49,10 @@ class Histogram:
         nanoseconds = self.percentile(percent)
         return None if nanoseconds is None else nanoseconds / 1e6
 
-    @classmethod
-    def merge(cls, parts: Iterable[Histogram]) -> Histogram:
-        """Return one histogram of all values of the parts."""
-        whole = cls()
-        for part in parts:
-            whole.counts.update(part.counts)
-            whole.largest = max(whole.largest, part.largest)
-        return whole
+    def add(self, values: Histogram) -> None:
+        """Count the values of another one, too."""
+        self.counts.update(values.counts)
+        self.largest = max(self.largest, values.largest)
 
 
 class LoadOperation(NamedTuple):
@@ -201,8 +190,8 @@ class Tally:
         return cls(ended=sum(part.ended - part.started for part in parts))._add(parts)
 
     def _add(self, parts: Sequence[Tally]) -> Tally:
-        self.latencies = Histogram.merge(part.latencies for part in parts)
         for part in parts:
+            self.latencies.add(part.latencies)
             for name in ("succeeded", "refused", "in_doubt", "conflicts", "retried_deadlocks", "failed_deadlocks"):
                 setattr(self, name, getattr(self, name) + getattr(part, name))
             self.errors.update(part.errors)

@@ -171,16 +171,11 @@ class Confirmation:
     def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
         for candidate in self._round:
             attempts = self._attempts.get(candidate.id)
+            if _obstacle(candidate) or (attempts and (attempts.is_settled or attempts.is_exhausted)):
+                continue
             for witness in candidate.places:
-                if witness.test == test and (
-                    self._may_show(attempts, witness) if attempts else not _obstacle(candidate)
-                ):
+                if witness.test == test and (not attempts or test in attempts.again or self._is_new(attempts, witness)):
                     yield candidate, witness
-
-    def _may_show(self, attempts: Attempts, witness: Witness) -> bool:
-        """Whether a try there may show the candidate in this round."""
-        is_over = attempts.is_settled or attempts.is_exhausted
-        return not is_over and (witness.test in attempts.again or self._is_new(attempts, witness))
 
     def _is_new(self, attempts: Attempts, witness: Witness) -> bool:
         """Whether the candidate may be tried in the test of the witness, too, and that may show something new."""

@@ -148,16 +148,13 @@ def type_name(value: object) -> str:
     """Return the type of a parameter; ``now`` for the current time, which a test may have frozen."""
     if isinstance(value, int) and not isinstance(value, bool):
         return "int"  # the driver has classes of its own for integers
-    if isinstance(value, datetime):
-        return "now" if _is_now(value) else "datetime"
-    return type(value).__name__
-
-
-def _is_now(value: datetime) -> bool:
+    if not isinstance(value, datetime):
+        return type(value).__name__
     now = timezone.now()
     if timezone.is_naive(value) and timezone.is_aware(now):
         now = timezone.make_naive(now)
-    return timezone.is_naive(value) == timezone.is_naive(now) and abs(value - now) < _MOMENT
+    is_now = timezone.is_naive(value) == timezone.is_naive(now) and abs(value - now) < _MOMENT
+    return "now" if is_now else "datetime"
 
 
 _MOST_ROWS = 200

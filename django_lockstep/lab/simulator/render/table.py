@@ -74,23 +74,16 @@ def _scope(report: LoadReport) -> str:
     return f"{counts['workers']} on {counts['accounts']}"
 
 
-def _marked_rate(row: LoadRow) -> str:
-    # A rate of wrong results is marked where it stands: rates are what readers compare.
-    return f"{'x ' if row.wrong else ''}{row.tally.rate:,.0f}"
-
-
 def _milliseconds(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def _verdict(row: LoadRow) -> Text:
-    return Text(row.status.upper() if row.wrong else row.status, style=_COLOURS.get(row.status, "bold red"))
-
-
 _RESULTS: Mapping[str, Callable[[LoadRow], str | Text]] = {
-    "Verdict": _verdict,
+    "Verdict": lambda row: Text(
+        row.status.upper() if row.wrong else row.status, style=_COLOURS.get(row.status, "bold red")
+    ),
     "Lost": lambda row: f"{row.verdict.lost_updates:,}",
     "Balance error": lambda row: f"{row.verdict.money_lost:,.2f}",
     "ops/s": lambda row: f"{row.tally.rate:,.0f}",
@@ -138,7 +131,10 @@ def _remarks_on(row: LoadRow, report: LoadReport) -> Iterable[str]:
 
 
 _GROWING: Mapping[str, Callable[[LoadRow], str | Text]] = {
-    "Operations per second; x where the strategy was wrong": _marked_rate,
+    # A rate of wrong results is marked where it stands: rates are what readers compare.
+    "Operations per second; x where the strategy was wrong": lambda row: (
+        f"{'x ' if row.wrong else ''}{row.tally.rate:,.0f}"
+    ),
     "p50 in ms": _LATENCIES["p50"],
     "p95 in ms": _LATENCIES["p95"],
     "p99 in ms": _LATENCIES["p99"],
