@@ -19,6 +19,7 @@ from django_lockstep.lab.finder.confirm.pairings import (
     Earlier,
     Pairing,
     Partners,
+    copy_databases,
     partner_tests,
     with_earlier,
     with_itself,
@@ -217,7 +218,7 @@ class Confirmation:
             self._spent += time.monotonic() - begun
             self._report(changed, place)
             self._forking.release()
-        return next((earlier.leave for earlier in self._earlier if earlier.point is point), None)
+        return next((earlier.before.note_new for earlier in self._earlier if earlier.point is point), None)
 
     def _fork(self, point: Point, place: Place, *, until: float) -> list[str]:
         """Fork if a candidate was recorded here, or may race with what a candidate did before, or in another test.
@@ -348,7 +349,7 @@ class Confirmation:
         is_own = any(witness.test == self._test for candidate in related for witness in candidate.witnesses)
         if is_own and len(self._earlier) < MOST_EARLIER:
             with suppress(ExplorerError):  # too many rows: then nothing is paired with it
-                self._earlier.append(Earlier.note(point))
+                self._earlier.append(Earlier(point, copy_databases()))
         with suppress(Exception):  # whatever a request does that is sent once more: the test goes on
             self._partners.capture(self._test, point, shown)
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS
 
 from django_lockstep.lab.finder.confirm.clones import clone_user, session_of, session_user
-from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, NewKeys, copied_databases
+from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.confirm.forks import Actor, Fork, Point, RequestActor, require_committed
 from django_lockstep.lab.finder.confirm.limits import find_limit
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES
@@ -45,24 +45,18 @@ class Pairing(Opponent):
         return f"the {self.kind} and {'one' if earlier == self.kind else f'a {earlier}'} before it in the test"
 
 
-@dataclass(slots=True)
-class Earlier:
+class Earlier(NamedTuple):
     """A point that the test has passed, with a copy of the databases from just before it."""
 
     point: Point
     before: DatabaseCopy
-    own_rows: NewKeys = ()
-    """The rows that it has inserted, known when the test has left it."""
+    """When the test leaves the point, what it has inserted is noted: rows that are new later are the test's."""
 
-    @classmethod
-    def note(cls, point: Point) -> Earlier:
-        """Copy the databases; the copy is there until it is closed. Raises `NotExplorable` in a transaction."""
-        require_committed()
-        return cls(point, DatabaseCopy(copied_databases()))
 
-    def leave(self) -> None:
-        """Note what it has inserted: rows that are new later are the test's."""
-        self.own_rows = self.before.new_keys()
+def copy_databases() -> DatabaseCopy:
+    """Copy the databases; the copy is there until it is closed. Raises `NotExplorable` in a transaction."""
+    require_committed()
+    return DatabaseCopy(copied_databases())
 
 
 def with_itself(actor: Actor) -> AbstractContextManager[Fork]:
@@ -108,7 +102,7 @@ def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
     actors = {"A": earlier.point.actor, "B": actor}
     sessions = [session_of(peer.environ) for peer in actors.values() if isinstance(peer, RequestActor)]
     with put_back():
-        earlier.before.restore_beside(earlier.own_rows)
+        earlier.before.restore_later()
         for session in filter(None, sessions):
             # One that was made in between is gone with the rest.
             session.save(must_create=not session.exists(session.session_key))
@@ -180,8 +174,7 @@ AGAINST: Mapping[Against, Variant] = {
 @contextmanager
 def put_back() -> Iterator[DatabaseCopy]:
     """Have the databases afterwards as they were before. Raises `NotExplorable` in a transaction."""
-    require_committed()
-    with closing(DatabaseCopy(copied_databases())) as before:
+    with closing(copy_databases()) as before:
         try:
             yield before
         finally:

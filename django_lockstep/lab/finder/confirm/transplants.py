@@ -116,7 +116,7 @@ class DryRun:
 _OF_REQUEST = re.compile(r"REQUEST_METHOD|PATH_INFO|QUERY_STRING|CONTENT_TYPE|HTTP_.*")
 _OF_USER = re.compile(r"HTTP_(HOST|COOKIE|(?!X_CSRF).*(AUTH|TOKEN|API_KEY).*)")
 _KEY_NAME = re.compile(r"(^|.*_)(pk|id|key)s?")
-_PART = re.compile(rb'(;\s*name="([^"]*)"\r\n(?:Content-Type: [^\r]*\r\n)?\r\n)(.*?)(?=\r\n--)', re.DOTALL)
+_PART = re.compile(r'(;\s*name="([^"]*)"\r\n(?:Content-Type: [^\r]*\r\n)?\r\n)(.*?)(?=\r\n--)', re.DOTALL)
 """A field of a form in parts, which is not a file."""
 
 
@@ -341,13 +341,10 @@ def _body(body: bytes, content_type: str, keys: _Keys) -> bytes:
     elif content_type.startswith("application/x-www-form-urlencoded"):
         return _form(body.decode(errors="replace"), keys).encode()
     elif content_type.startswith("multipart/form-data"):
-        return _PART.sub(lambda match: match[1] + _field(match[2], match[3], keys), body)
+        text = body.decode(errors="surrogateescape")
+        parts = _PART.sub(lambda match: match[1] + keys.field(match[2], match[3]), text)
+        return parts.encode(errors="surrogateescape")
     return body
-
-
-def _field(name: bytes, value: bytes, keys: _Keys) -> bytes:
-    text = keys.field(name.decode(errors="replace"), value.decode(errors="surrogateescape"))
-    return text.encode(errors="surrogateescape")
 
 
 def _value(value: Any, name: str, keys: _Keys) -> Any:

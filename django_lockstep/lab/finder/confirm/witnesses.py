@@ -19,6 +19,7 @@ from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points
 from django_lockstep.lab.finder.confirm.pairings import (
     AGAINST,
     Earlier,
+    copy_databases,
     put_back,
     with_earlier,
     with_itself,
@@ -195,8 +196,8 @@ class _Place:
                 self._exploration = fork.explore(seconds=_SECONDS)
         if (point.call, point.number) != self._after:
             return None
-        self._earlier = Earlier.note(point)
-        return self._earlier.leave
+        self._earlier = Earlier(point, copy_databases())
+        return self._earlier.before.note_new
 
     def _paired(self, point: Point) -> AbstractContextManager[Fork]:
         if self._earlier is not None:
