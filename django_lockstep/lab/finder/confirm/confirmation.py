@@ -22,7 +22,6 @@ from django_lockstep.lab.finder.confirm.pairings import (
     copy_databases,
     partner_tests,
     with_earlier,
-    with_itself,
 )
 from django_lockstep.lab.finder.confirm.witnesses import TestPlace, write_test_file
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
@@ -354,19 +353,19 @@ class Confirmation:
             self._partners.capture(self._test, point, shown)
 
     def _pairings(self, point: Point, here: Mapping[str, Candidate], related: Sequence[Candidate]) -> Iterator[_Paired]:
-        actor = point.actor
+        actor, variants = point.actor, list[_Paired]()
         candidates = [candidate for candidate in here.values() if candidate.may_race(point.name, point.name)]
-        if candidates:
-            yield Pairing(kind=point.kind), with_itself(actor), candidates
+        for against, variant in AGAINST.items():
+            shown = [candidate for candidate in candidates if _may_show_against(candidate, against)]
+            if shown and (variant.of_calls or isinstance(actor, RequestActor)):
+                variants.append((Pairing(kind=point.kind, against=against), variant.pair(actor), shown))
+        yield from variants[:1]
         either = {**here, **{candidate.id: candidate for candidate in related}}.values()
         for earlier in self._earlier:
             pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
             shown = [candidate for candidate in either if candidate.may_race(earlier.point.name, point.name)]
             yield pairing, with_earlier(earlier, actor), shown
-        for against, variant in AGAINST.items():
-            shown = [candidate for candidate in candidates if _may_show_against(candidate, against)]
-            if shown and (variant.of_calls or isinstance(actor, RequestActor)):
-                yield Pairing(kind=point.kind, against=against), variant.pair(actor), shown
+        yield from variants[1:]
 
 
 def _may_show_against(candidate: Candidate, against: Against) -> bool:

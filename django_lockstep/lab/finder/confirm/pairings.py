@@ -37,10 +37,8 @@ class Pairing(Opponent):
     def __str__(self) -> str:
         if self.partner:
             return f"`{self.unit}` with `{self.partner}` of another test"
-        if self.against:
-            return AGAINST[self.against].words.format(self.kind)
         if self.after is None:
-            return f"the {self.kind} twice"
+            return AGAINST[self.against].words.format(self.kind)
         earlier = "call" if self.after_call else "request"
         return f"the {self.kind} and {'one' if earlier == self.kind else f'a {earlier}'} before it in the test"
 
@@ -138,7 +136,7 @@ def _tried_alone(actor: Actor) -> Iterator[DryRun]:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How a request or a call is raced with itself where something differs."""
+    """How a request or a call is raced with itself."""
 
     words: str
     """With ``{}`` for request or call."""
@@ -149,6 +147,7 @@ class Variant:
 
 
 AGAINST: Mapping[Against, Variant] = {
+    "": Variant("the {} twice", with_itself, kinds=REMEDIES),
     "another user": Variant("the {} by two users", with_another_user, kinds=REMEDIES, of_calls=False),
     "another object": Variant(
         "the {} for two objects",
@@ -168,7 +167,7 @@ AGAINST: Mapping[Against, Variant] = {
         kinds=("check-then-insert", "check-then-act", "write-skew"),
     ),
 }
-"""By what differs."""
+"""By what differs, the same first."""
 
 
 @contextmanager

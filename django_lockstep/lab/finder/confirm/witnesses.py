@@ -22,7 +22,6 @@ from django_lockstep.lab.finder.confirm.pairings import (
     copy_databases,
     put_back,
     with_earlier,
-    with_itself,
     with_moved,
 )
 from django_lockstep.lab.finder.confirm.transplants import Captured
@@ -204,9 +203,7 @@ class _Place:
             return with_earlier(self._earlier, point.actor)
         if self._partner is not None:
             return with_moved(self._partner.moved_to, point.actor)
-        if self._against:
-            return AGAINST[self._against].pair(point.actor)
-        return with_itself(point.actor)
+        return AGAINST[self._against].pair(point.actor)
 
     def require_no_race(self) -> None:
         """Fail the test unless all schedules ended right."""

@@ -109,7 +109,10 @@ class Command(BaseCommand):
         # Refused now rather than after all tests.
         suppressed = read_suppressions(Path.cwd(), options["baseline"])
         if not options["confirm"]:
-            self._record(path, options)
+            key = None if options["values"] else os.urandom(16)
+            findings_path(path).unlink(missing_ok=True)
+            record_tests(options["labels"], path, key=key, root=Path.cwd(), **self._for_runner(options))
+            self.stdout.write(f"recording: {path}; --confirm tries its candidates")
         findings = Findings.on(path)
 
         def write() -> Report:
@@ -126,13 +129,6 @@ class Command(BaseCommand):
                 result = write()
         self.stdout.write(as_text(result) if budget else list_candidates(result))
         return status or result.exit_status
-
-    def _record(self, path: Path, options: dict[str, Any]) -> None:
-        key = None if options["values"] else os.urandom(16)
-        findings_path(path).unlink(missing_ok=True)
-        runner = self._for_runner(options)
-        record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"], **runner)
-        self.stdout.write(f"recording: {path}; --confirm tries its candidates")
 
     def _confirm(self, path: Path, findings: Findings, *, budget: float, processes: int) -> int:
         """Have processes try a share each, and return the exit status: 0 if all came to their end."""
@@ -166,7 +162,7 @@ class Command(BaseCommand):
         share.separate_test_databases()
         confirmation = Confirmation(findings, budget=budget, values=options["values"])
         # An earlier process that died has left its test database.
-        runner = {**self._for_runner(options), "verbosity": options["verbosity"], "interactive": False}
+        runner = {**self._for_runner(options), "interactive": False}
         try:
             confirm_tests(options["labels"], confirmation, **runner)
         except KeyboardInterrupt:
@@ -174,7 +170,7 @@ class Command(BaseCommand):
         return 0
 
     def _for_runner(self, options: dict[str, Any]) -> dict[str, Any]:
-        return {name: options[name] for name in self._runner_options if name in options}
+        return {name: options[name] for name in ("verbosity", *self._runner_options) if name in options}
 
 
 _Around = Callable[[unittest.TestSuite], AbstractContextManager[unittest.TestSuite]]
