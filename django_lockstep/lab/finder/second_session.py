@@ -11,8 +11,8 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext, suppress
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -44,12 +44,19 @@ and what it has printed, once it has ended."""
 class Host(ThreadPoolExecutor):
     """Beside a worker: does what is submitted to it, which are its own methods, with a session of this process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         super().__init__(1)
-        self._recording = folder / "recording.jsonl"
+        self._stack = ExitStack()
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="races-"))
+        self._recording = Path(folder, "recording.jsonl")
         self._session: LocalSession
         self._shown = 0
         self._interrupted = False
+
+    def __exit__(self, *error: Any) -> None:
+        """End the session, too."""
+        with self._stack:
+            super().__exit__(*error)
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call one of its methods."""
@@ -67,6 +74,7 @@ class Host(ThreadPoolExecutor):
         self._session = LocalSession(
             _command([*arguments, report], self._recording, share), self._recording, share=share
         )
+        self._stack.callback(self._session.end, _GRACE)
         return self.look(interrupt=False)
 
     def look(self, *, interrupt: bool) -> _Glance:
@@ -80,17 +88,6 @@ class Host(ThreadPoolExecutor):
         findings = findings[: findings.rfind(b"\n") + 1]
         self._shown += len(findings)
         return findings, status, b"" if status is None else self._session.log.read_bytes()
-
-
-@contextmanager
-def _session_host() -> Iterator[Executor]:
-    """Yield a host; its session ends with the block."""
-    with tempfile.TemporaryDirectory(prefix="races-") as folder, Host(Path(folder)) as host:
-        try:
-            yield host
-        finally:
-            with suppress(AttributeError):  # it has not begun
-                host._session.end(_GRACE)
 
 
 class ClusterSession:
@@ -125,7 +122,7 @@ class ClusterSession:
         self._interrupted = True
 
     def _begin(self) -> None:
-        host = self._cluster.executor(_session_host, worker=self._worker)
+        host = self._cluster.executor(Host, worker=self._worker)
         self._submit = cast("Callable[..., Future[_Glance]]", host.submit)  # which adds the host itself
         findings = findings_path(self._recording)
         earlier = findings.read_bytes() if findings.exists() else b""
