@@ -118,7 +118,7 @@ def _remarks_on(row: LoadRow, report: LoadReport) -> Iterable[str]:
     name = f"{report.sweep.describe(row.size)}: {row.strategy}" if report.sweep and row.size else row.strategy
     # Without a sweep the advice says so.
     if report.sweep and row.wrong and row.safe:
-        yield f"{name} {row.loss}."
+        yield f"{name} {row.verdict.loss}."
     if row.status == "untested":
         yield f"{name}: no operation succeeded, so that nothing was tested."
     for kind, count in row.tally.errors.items():
