@@ -245,12 +245,6 @@ def stop(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(page if here else reverse("lockstep_lab:races"))
 
 
-@for_looks
-def progress(request: HttpRequest) -> HttpResponse:
-    """Answer how far the run is, in a line for the page that shows it and asks again each second."""
-    return answer_progress(request)
-
-
 def answer_progress(request: HttpRequest, template: str | None = None) -> HttpResponse:
     """Answer with the run's progress in this template, or in the run's own; a page that asks counts as watching."""
     store = open_store()
@@ -259,6 +253,10 @@ def answer_progress(request: HttpRequest, template: str | None = None) -> HttpRe
         return HttpResponse(headers={"HX-Trigger": "over"})
     store.watch()
     return render(request, template or run.progress.template, {"run": run, "progress": run.progress})
+
+
+progress = for_looks(answer_progress)
+"""For the page that shows the run and asks again each second."""
 
 
 # Files that are offered for download.
