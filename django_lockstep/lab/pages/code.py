@@ -31,15 +31,10 @@ class CodeLine:
 
     place: str
     """File and line number, as in the steps of a schedule."""
-    level: int
-    """How far it is indented."""
+    indentation: str
+    """Tabs, so that the style sheet says how wide a level is."""
     html: SafeString
     """Its text in colours, without the indentation."""
-
-    @property
-    def indentation(self) -> str:
-        """Tabs, so that the style sheet says how wide a level is."""
-        return "\t" * self.level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +134,7 @@ def source_lines(function: Callable[..., Any]) -> tuple[CodeLine, ...]:
     return tuple(
         CodeLine(
             place=f"{place}:{first + offset}",
-            level=max(0, len(line) - len(line.lstrip()) - indent) // 4,
+            indentation="\t" * ((len(line) - len(line.lstrip()) - indent) // 4),
             # Pygments has escaped the code, and closes every element in its line. A long one may break before a dot.
             html=mark_safe(text.lstrip().replace('<span class="k-o">.', '<wbr><span class="k-o">.')),  # noqa: S308
         )

@@ -61,7 +61,7 @@ def test_a_closure_is_shown_with_its_values_and_what_all_call_apart() -> None:
 def test_a_docstring_is_left_out_and_each_line_has_its_place() -> None:
     lines = source_lines(take)
     assert "this is not shown" not in "".join(line.html for line in lines)
-    assert [line.level for line in lines] == [0, 1, 2, 1]
+    assert [len(line.indentation) for line in lines] == [0, 1, 2, 1]
     first = take.__code__.co_firstlineno
     here = "tests/django_lockstep/lab/pages/test_code.py"
     assert [line.place for line in lines] == [f"{here}:{first + number}" for number in (0, 2, 3, 4)]
