@@ -141,7 +141,6 @@ class RecordingWriter:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = path
         self._lock = threading.Lock()
         self._numbers: dict[str, dict[str | Site, int]] = {"sql": {}, "site": {}}
         self._file = path.open("w", encoding="utf-8")
