@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from django_lockstep.lab.explorer import Exploration, Response, Run
     from django_lockstep.lab.scenario import ActorFunction, Invariant, Scenario
 
-__all__ = ["RaceFixture", "race"]
-
 _Result = TypeVar("_Result")
 _PROPERTIES = ("race_verdict", "race_schedules", "race_outcomes", "race_seconds")
 _ANNOTATION = "race_annotation"

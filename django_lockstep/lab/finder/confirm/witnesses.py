@@ -30,8 +30,6 @@ from django_lockstep.lab.finder.findings import Against, Finding
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["TestPlace", "raced", "write_test_file"]
-
 _SECONDS = 60.0
 _Numbered = tuple[str, int]
 """A function, or nothing for a request, and which call or request of a test it is."""
