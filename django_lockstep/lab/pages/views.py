@@ -9,7 +9,7 @@ button. It continues while pages show its progress; its result is kept, and down
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
@@ -43,10 +43,7 @@ NARROW_LANE = 176
 """Pixels of a lane that is drawn for a phone, or for a third of a page."""
 LONGEST = 500
 """Moves that a schedule on a page may have."""
-REPORTS: Mapping[str, Callable[[RaceReport], str]] = {
-    "html": lambda report: as_html([report]),
-    "json": lambda report: as_json([report]),
-}
+REPORTS = {"html": as_html, "json": as_json}
 """What the last exploration of a race can be downloaded as."""
 View = Callable[..., HttpResponseBase]
 
@@ -122,14 +119,11 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
     if chosen is None:
         raise Http404(f"There is no race {name!r}")
     parameters = request.POST if request.method == "POST" else request.GET
-    context: dict[str, Any] = {
-        "race": chosen,
-        "code": race_code(chosen),
-        "schedule": parameters.get("schedule", "")[:LONGEST],
-    }
+    schedule = parameters.get("schedule", "")
+    context: dict[str, Any] = {"race": chosen, "code": race_code(chosen), "schedule": schedule[:LONGEST]}
     store, status = open_store(), 200
     try:
-        schedule = _clean_schedule(parameters.get("schedule", ""), chosen)
+        schedule = _clean_schedule(schedule, chosen)
         if request.method == "POST":
             start_races(store, [name], schedule=schedule)
             # The address of the result names its schedule, so that it can be shared.
@@ -151,7 +145,7 @@ def report(request: HttpRequest, name: str, form: str) -> HttpResponse:
     shown = open_store().shown(name) if name in named_races() else None
     if shown is None or form not in REPORTS:
         raise Http404(f"There is no exploration of {name!r} as {form!r}")
-    return attachment(REPORTS[form](shown.report), file_name(name, form=form))
+    return attachment(REPORTS[form]([shown.report]), file_name(name, form=form))
 
 
 @for_looks

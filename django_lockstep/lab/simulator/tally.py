@@ -73,10 +73,6 @@ class Acknowledged:
     total: Decimal = Decimal(0)
     """Their signed sum."""
 
-    def add(self, *, count: int, total: Decimal) -> None:
-        self.count += count
-        self.total += total
-
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
@@ -165,21 +161,20 @@ class Tally:
                 self.succeed(operation)
 
     def fail(self, error: Exception) -> None:
-        """Count an error under `kind_of`, and keep the first message of each kind."""
-        kind = kind_of(error)
+        """Count an error under its class, with the SQLSTATE if it has one; keep the first message of each kind."""
+        sqlstate = sqlstate_of(error)
+        kind = type(error).__name__ + (f" ({sqlstate})" if sqlstate else "")
         self.errors[kind] += 1
         # The first line only: the others quote values of rows.
         self.examples.setdefault(kind, str(error).partition("\n")[0][:_LONGEST])
-        self.failed_deadlocks += sqlstate_of(error) == _DEADLOCK
+        self.failed_deadlocks += sqlstate == _DEADLOCK
 
     @classmethod
     def merge(cls, tallies: Iterable[Tally | None]) -> Tally:
         """Return what several workers did at the same time; None is a worker that did not finish."""
         parts = [tally for tally in tallies if tally]
-        started, ended = (
-            min((part.started for part in parts), default=0),
-            max((part.ended for part in parts), default=0),
-        )
+        started = min((part.started for part in parts), default=0)
+        ended = max((part.ended for part in parts), default=0)
         return cls(started=started, ended=ended)._add(parts)
 
     @classmethod
@@ -198,11 +193,6 @@ class Tally:
             self.examples = {**part.examples, **self.examples}
             for account, acknowledged in part.acknowledged.items():
                 whole = self.acknowledged.setdefault(account, Acknowledged())
-                whole.add(count=acknowledged.count, total=acknowledged.total)
+                whole.count += acknowledged.count
+                whole.total += acknowledged.total
         return self
-
-
-def kind_of(error: Exception) -> str:
-    """Return what an error is counted as: its class, with the SQLSTATE where there is one."""
-    sqlstate = sqlstate_of(error)
-    return type(error).__name__ + (f" ({sqlstate})" if sqlstate else "")

@@ -151,12 +151,9 @@ def clone_user(environ: Mapping[str, Any], user: models.Model, *, using: str) ->
             own_session[HASH_SESSION_KEY] = clone.user.get_session_auth_hash()  # type: ignore[attr-defined]
         own_session.save()
         # Not a cookie whose name only ends like that.
-        cookie = re.escape(settings.SESSION_COOKIE_NAME)
-        cloned["HTTP_COOKIE"] = re.sub(
-            rf"(?<![^; ]){cookie}=[^;]*",
-            f"{settings.SESSION_COOKIE_NAME}={own_session.session_key}",
-            environ["HTTP_COOKIE"],
-        )
+        name = settings.SESSION_COOKIE_NAME
+        cookie = rf"(?<![^; ]){re.escape(name)}=[^;]*"
+        cloned["HTTP_COOKIE"] = re.sub(cookie, f"{name}={own_session.session_key}", environ["HTTP_COOKIE"])
         if SESSION_KEY in own_session:
             return cloned
     # A signed token, or a user whom the test's client names, is in no row.

@@ -62,12 +62,7 @@ class Command(BaseCommand):
         add("--audit", type=int, metavar="N", help="random walks that check a search (default: LOCKSTEP_LAB_AUDIT, 20)")
         add("--timeout", type=float, help="seconds after which no further schedule is started")
         add("--victim", choices=["last", "first"], default="last", help="loser of a deadlock (default: last to wait)")
-        add(
-            "--format",
-            choices=[*FORMATS, "svg"],
-            help="svg draws one race, or each one into a folder (default: by the ending of --output, .xml being junit; "
-            "else text)",
-        )
+        add("--format", choices=[*FORMATS, "svg"], help="default: by the ending of --output, or text; svg draws a race")
         add("--output", type=Path, help="write to this file instead of standard output; with svg also a folder")
         add("--progress", action=BooleanOptionalAction, default=True, help="show on a terminal how far a race is")
         add("--database", metavar="ALIAS", help="run on this database of the project instead of a scratch database")
