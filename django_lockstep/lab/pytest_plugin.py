@@ -279,9 +279,8 @@ def _name_actors(
         return actors[0]
     functions: list[Any] = list(actors)
     names = [str(getattr(function, "__name__", "")) for function in functions]
-    return (
-        dict(zip(names, functions, strict=True)) if len({*filter(str.isidentifier, names)}) == len(names) else functions
-    )
+    are_different = len({*filter(str.isidentifier, names)}) == len(names)
+    return dict(zip(names, functions, strict=True)) if are_different else functions
 
 
 def _fail_on_refusal(run: Callable[[], _Result]) -> _Result:

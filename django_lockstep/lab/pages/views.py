@@ -278,6 +278,5 @@ def file_name(*parts: str, form: str) -> str:
 def attachment(text: str, name: str) -> HttpResponse:
     """Return the text as a file of this name, whose ending decides its type."""
     content_type = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
-    return HttpResponse(
-        text, content_type=content_type, headers={"Content-Disposition": f'attachment; filename="{name}"'}
-    )
+    headers = {"Content-Type": content_type, "Content-Disposition": f'attachment; filename="{name}"'}
+    return HttpResponse(text, headers=headers)

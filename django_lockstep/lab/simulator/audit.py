@@ -126,9 +126,8 @@ class AuditVerdict:
             )
             if number
         ]
-        return listed(
-            parts or [f"left {self.broken_links:,} entries whose balance does not follow from the one before"]
-        )
+        broken = f"left {self.broken_links:,} entries whose balance does not follow from the one before"
+        return listed(parts or [broken])
 
 
 def audit(accounts: Iterable[AuditedAccount], *, acknowledged: Mapping[Hashable, Acknowledged] | None) -> AuditVerdict:

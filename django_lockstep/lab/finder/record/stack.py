@@ -22,10 +22,8 @@ from django_lockstep.lab.finder.record.recording import Site
 _LAB = Path(__file__).parents[2]
 _LIBRARY = _LAB.parent
 _INSTALLED = tuple({f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "platlib")})
-_TEST_FOLDER = re.compile(r"tests?|testing|test_.*|.*_tests?", re.IGNORECASE)
-_TEST_MODULE = re.compile(
-    r"tests?|test_.*|.*_tests?|conftest|(.*_)?(factory|factories|fixtures)|testing", re.IGNORECASE
-)
+_TEST_FOLDER = re.compile(r"(?i)tests?|testing|test_.*|.*_tests?")
+_TEST_MODULE = re.compile(r"(?i)tests?|test_.*|.*_tests?|conftest|(.*_)?(factory|factories|fixtures)|testing")
 
 
 _Kind = Literal["project", "app", "test", "other"]

@@ -128,19 +128,17 @@ class Command(BaseCommand):
     def _report(
         self, race: Race, options: dict[str, Any], progress: str, *, found_by: str, **common: Any
     ) -> RaceReport:
-        description: dict[str, Any] = {"name": race.name, "text": race.text}
+        report = functools.partial(RaceReport, name=race.name, text=race.text)
         if options["schedule"] is not None:
             run = replay(race.scenario, options["schedule"], **common)
-            return RaceReport(**description, runs=(run,), as_expected=run.holds or not race.holds)
+            return report(runs=(run,), as_expected=run.holds or not race.holds)
         with self._progress(progress, shown=options["progress"]) as count:
             load = functools.partial(load_scenario, found_by, actors=options["actors"])
             limits = {name: options[name] for name in _LIMITS}
             tree = options["format"] == "html"
             exploration = explore(race.scenario, **common, load=load, **limits, stop_on_first=count, tree=tree)
             runs = runs_to_draw(race.scenario, exploration, most=_DRAWN.get(options["format"], 0), **common)
-            return RaceReport(
-                **description, exploration=exploration, runs=tuple(runs), as_expected=race.as_expected(exploration)
-            )
+            return report(exploration=exploration, runs=tuple(runs), as_expected=race.as_expected(exploration))
 
     @contextmanager
     def _progress(self, line: str, *, shown: bool) -> Iterator[Literal[False] | Callable[[Run], bool]]:
