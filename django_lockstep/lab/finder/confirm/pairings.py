@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from django.db import DEFAULT_DB_ALIAS
-
 from django_lockstep.lab.finder.confirm.clones import clone_user, session_of, session_user
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.confirm.forks import Actor, Fork, Point, RequestActor, require_committed
@@ -65,7 +63,7 @@ def with_itself(actor: Actor) -> AbstractContextManager[Fork]:
 @contextmanager
 def with_another_user(request: RequestActor) -> Iterator[Fork]:
     """Pair the request with that of a copy of its user, gone afterwards. Raises `CannotClone` if there is none."""
-    user = session_user(request.environ, using=DEFAULT_DB_ALIAS)
+    user = session_user(request.environ)
     if user is None:
         # Sent alone to see whom the project takes it to be from: by a token, or because the test says so.
         with _tried_alone(request):
@@ -73,7 +71,7 @@ def with_another_user(request: RequestActor) -> Iterator[Fork]:
     if user is None or user.pk is None:
         raise CannotClone("the request has no user")
     with put_back():
-        environ = clone_user(request.environ, user, using=DEFAULT_DB_ALIAS)
+        environ = clone_user(request.environ, user)
         yield Fork({"A": request, "B": replace(request, environ=environ, is_copy=True)})
 
 

@@ -133,7 +133,7 @@ class Captured:
     @classmethod
     def of(cls, actor: Actor, *, test: str = "", number: int = 0) -> Captured:
         """Make it alone. What it writes stays there, and its errors are raised."""
-        user = KnownUser.of(actor.environ, using=DEFAULT_DB_ALIAS) if isinstance(actor, RequestActor) else None
+        user = KnownUser.of(actor.environ) if isinstance(actor, RequestActor) else None
         return cls(test, number, actor, DryRun.of(actor), user)
 
     def moved_to(self, place: Actor, trial: DryRun) -> Actor:
@@ -148,7 +148,7 @@ class Captured:
             return _call_with_keys(self.actor, keys)
         if isinstance(place, RequestActor):
             return self._sent_beside(place, self.actor, keys)
-        headers = self.user.log_in_copy(using=DEFAULT_DB_ALIAS) if self.user else {}
+        headers = self.user.log_in_copy() if self.user else {}
         return _with_keys(replace(self.actor, environ={**self.actor.environ, **headers}), keys)
 
     def _sent_beside(self, place: RequestActor, request: RequestActor, keys: _Keys) -> RequestActor:
@@ -159,11 +159,11 @@ class Captured:
         return _with_keys(replace(request, environ=environ, call=place.call), keys)
 
     def _by_user_of(self, place: RequestActor, request: RequestActor) -> dict[str, Any]:
-        there = KnownUser.of(place.environ, using=DEFAULT_DB_ALIAS)
+        there = KnownUser.of(place.environ)
         if self.user is None or (there is not None and self.user.may_the_same_as(there)):
             headers = {name: value for name, value in place.environ.items() if _OF_USER.fullmatch(name)}
         else:
-            headers = self.user.log_in_copy(using=DEFAULT_DB_ALIAS)
+            headers = self.user.log_in_copy()
         # The token in a form is compared with the cookie that came with it.
         csrf = re.compile(rf"(?<![^; ]){re.escape(settings.CSRF_COOKIE_NAME)}=[^;]*")
         own = csrf.search(request.environ.get("HTTP_COOKIE", ""))

@@ -98,7 +98,7 @@ def test_another_user_is_there_only_meanwhile(user: User) -> None:
         # So that of the two only one is interrupted.
         assert other == request
         assert request_by(user) != request
-        clone = session_user(other.environ, using="default")
+        clone = session_user(other.environ)
         assert isinstance(clone, User)
         assert clone.username == "customer2"
         assert Shift.objects.filter(doctor=clone).exists()
@@ -157,7 +157,7 @@ def test_rows_that_were_made_since_the_earlier_one_stay_and_all_else_is_undone_m
         assert set(User.objects.values_list("username", flat=True)) == {"customer", "other"}
         assert fork.actors == {"A": earlier.point.actor, "B": later}
         assert isinstance(earlier.point.actor, RequestActor)
-        assert session_user(earlier.point.actor.environ, using="default") == user
+        assert session_user(earlier.point.actor.environ) == user
         assert session_of(later.environ) is not None
         Product.objects.create(name="Saucer")
     earlier.before.close()

@@ -240,7 +240,7 @@ def manager() -> User:
 
 
 def user_of(sent: RequestActor) -> User:
-    user = session_user(sent.environ, using="default")
+    user = session_user(sent.environ)
     assert isinstance(user, User)
     return user
 
@@ -250,7 +250,7 @@ def test_the_user_is_the_others_where_theirs_may_do_the_same(here: RequestActor)
     by_customer = request("/products/3/sell/", user=customer)
 
     assert user_of(moved(request("/products/7/sell/", user=other), by_customer)) == customer
-    assert session_user(moved(request("/products/3/sell/"), here).environ, using="default") is None
+    assert session_user(moved(request("/products/3/sell/"), here).environ) is None
 
 
 @pytest.mark.parametrize("anonymous", [True, False])
