@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from django_lockstep.lab.explorer import Exploration, Response, Run
     from django_lockstep.lab.scenario import ActorFunction, Invariant, Scenario
 
-__all__ = ["RaceFixture", "race"]
-
 _Result = TypeVar("_Result")
 _PROPERTIES = ("race_verdict", "race_schedules", "race_outcomes", "race_seconds")
 _ANNOTATION = "race_annotation"
@@ -39,8 +37,7 @@ _TESTS = r"[/\\]tests?[/\\]|[/\\](tests|conftest|test_\w+|\w+_test)\.py$"
 _TIMELINES = ("text", "json", "svg", "html")
 _NUMBERS = {
     "--race-max-schedules": "run at most N schedules for each race; a race that needs more is incomplete and fails",
-    "--race-audit": "random walks that must end as the search of a race that would hold does (default: the setting "
-    "LOCKSTEP_LAB_AUDIT, 20)",
+    "--race-audit": "random walks that check a search that would hold (default: the setting LOCKSTEP_LAB_AUDIT, 20)",
     "--race-width": "columns of text timelines (default: the terminal's)",
 }
 
@@ -62,9 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="folder for these files (default: the test's tmp_path; race-reports in the root folder if CI is set)",
     )
-    group.addoption(
-        "--race-verbose", action="store_true", help="list the races that passed at the end, with their numbers"
-    )
+    group.addoption("--race-verbose", action="store_true", help="at the end list the races that passed")
     group.addoption(
         "--lockstep-warn",
         choices=("raise", "log"),
@@ -303,9 +298,8 @@ def _name_actors(
         return actors[0]
     functions: list[Any] = list(actors)
     names = [str(getattr(function, "__name__", "")) for function in functions]
-    return (
-        dict(zip(names, functions, strict=True)) if len({*filter(str.isidentifier, names)}) == len(names) else functions
-    )
+    are_different = len({*filter(str.isidentifier, names)}) == len(names)
+    return dict(zip(names, functions, strict=True)) if are_different else functions
 
 
 def _fail_on_refusal(run: Callable[[], _Result]) -> _Result:

@@ -85,7 +85,7 @@ def test_staff_may_where_races_run_in_pages(client: Client, settings: Any) -> No
 
 @pytest.mark.usefixtures("public")
 def test_a_second_page_is_told_that_one_is_running(client: Client) -> None:
-    with patch("bank.front.start_races", side_effect=RunRefused.busy()):
+    with patch("bank.front.start_races", side_effect=RunRefused(process._BUSY, status=409)):
         answer = client.post("/")
     assert (answer.status_code, "Another page is running a race" in answer.content.decode()) == (409, True)
 

@@ -33,12 +33,10 @@ def add_options(group: Any) -> None:
 
 _SWITCHES = {
     "--find-races": "record what the tests do, then try what may race by running it twice at the same time",
-    "--race-values": "record parameters and rows as they are; without it only whether two are equal can be seen, and "
-    "reports show no strings longer than 20 characters",
+    "--race-values": "record parameters and rows as they are, and have reports show strings of more than 20 characters",
 }
 _FILES = {
-    "--race-confirm": "try the candidates of an earlier recording, as the second part of --find-races does, but for "
-    "those that are decided",
+    "--race-confirm": "try the candidates of an earlier recording, but for those that are decided",
     "--race-report": "write a report; the ending chooses the format: .txt, .json, .html, .sarif or .xml for JUnit",
     "--race-fix": "write the first change of the code that was tried and helps, as a diff for git apply",
     "--race-record": "where the recording is kept (default: a file in pytest's cache, named at the end)",

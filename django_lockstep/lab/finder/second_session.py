@@ -11,9 +11,9 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -36,33 +36,33 @@ _GRACE = 5.0
 """Seconds that an interrupted session has to end beside a worker; less than the process has that started it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
-    """How far a session beside a worker is."""
-
-    findings: bytes
-    """The lines that it has added to its findings since the last look."""
-    status: int | None
-    """Its exit status; None while it runs."""
-    log: bytes
-    """What it has printed, once it has ended."""
+_Glance = tuple[bytes, int | None, bytes]
+"""What a session beside a worker has added to its findings since the last look, its exit status (None while it runs),
+and what it has printed, once it has ended."""
 
 
 class Host(ThreadPoolExecutor):
     """Beside a worker: does what is submitted to it, which are its own methods, with a session of this process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         super().__init__(1)
-        self._recording = folder / "recording.jsonl"
+        self._stack = ExitStack()
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="races-"))
+        self._recording = Path(folder, "recording.jsonl")
         self._session: LocalSession
         self._shown = 0
         self._interrupted = False
+
+    def __exit__(self, *error: Any) -> None:
+        """End the session, too."""
+        with self._stack:
+            super().__exit__(*error)
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call one of its methods."""
         return super().submit(function, self, *args, **kwargs)
 
-    def begin(self, arguments: Sequence[str], share: Share, recording: bytes, findings: bytes) -> Glance:
+    def begin(self, arguments: Sequence[str], share: Share, recording: bytes, findings: bytes) -> _Glance:
         """Start a session of pytest that tries this share of the recording's candidates, but for what was found."""
         self._recording.write_bytes(recording)
         findings_path(self._recording).write_bytes(findings)
@@ -74,9 +74,10 @@ class Host(ThreadPoolExecutor):
         self._session = LocalSession(
             _command([*arguments, report], self._recording, share), self._recording, share=share
         )
+        self._stack.callback(self._session.end, _GRACE)
         return self.look(interrupt=False)
 
-    def look(self, *, interrupt: bool) -> Glance:
+    def look(self, *, interrupt: bool) -> _Glance:
         """Return how far it is, as soon as it ends or in a moment; ``interrupt`` ends it after the try in hand."""
         if interrupt and not self._interrupted:
             self._session.interrupt()
@@ -86,18 +87,7 @@ class Host(ThreadPoolExecutor):
         findings = findings_path(self._recording).read_bytes()[self._shown :]
         findings = findings[: findings.rfind(b"\n") + 1]
         self._shown += len(findings)
-        return Glance(findings=findings, status=status, log=b"" if status is None else self._session.log.read_bytes())
-
-
-@contextmanager
-def _session_host() -> Iterator[Executor]:
-    """Yield a host; its session ends with the block."""
-    with tempfile.TemporaryDirectory(prefix="races-") as folder, Host(Path(folder)) as host:
-        try:
-            yield host
-        finally:
-            with suppress(AttributeError):  # it has not begun
-                host._session.end(_GRACE)
+        return findings, status, b"" if status is None else self._session.log.read_bytes()
 
 
 class ClusterSession:
@@ -132,8 +122,8 @@ class ClusterSession:
         self._interrupted = True
 
     def _begin(self) -> None:
-        host = self._cluster.executor(_session_host, worker=self._worker)
-        self._submit = cast("Callable[..., Future[Glance]]", host.submit)  # which adds the host itself
+        host = self._cluster.executor(Host, worker=self._worker)
+        self._submit = cast("Callable[..., Future[_Glance]]", host.submit)  # which adds the host itself
         findings = findings_path(self._recording)
         earlier = findings.read_bytes() if findings.exists() else b""
         recording = self._recording.read_bytes()
@@ -141,7 +131,7 @@ class ClusterSession:
 
     def _take(self) -> None:
         try:
-            glance = self._answer.result()
+            findings, status, log = self._answer.result()
         except BrokenExecutor as error:
             self._losses += 1
             others = [address for address in self._cluster.threads if address != self._worker]
@@ -150,14 +140,14 @@ class ClusterSession:
             self._worker = others[self._share.number % len(others)]
             self._begin()
             return
-        if glance.findings:
+        if findings:
             # One write without a buffer: other sessions append to the file, too.
             with findings_path(self._recording).open("ab", buffering=0) as file:
-                file.write(b"\n" + glance.findings)
-        if glance.status is None:
+                file.write(b"\n" + findings)
+        if status is None:
             self._answer = self._submit(Host.look, interrupt=self._interrupted)
         else:
-            self._end(glance.status, glance.log)
+            self._end(status, log)
 
     def _end(self, status: int, log: bytes) -> None:
         self.log.write_bytes(log)

@@ -184,7 +184,9 @@ class ConfirmPlugin:
         for items in self._confirmation.rounds(session.items, lambda item: item.nodeid):
             # After the last one of a round what belongs to the session stays: the next round needs it.
             for item, following in zip(items, [*items[1:], session], strict=False):
+                self._confirmation.mark_running(item.nodeid)
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                self._confirmation.mark_running("")
                 if session.shouldfail:
                     raise session.Failed(session.shouldfail)
                 if session.shouldstop:
@@ -199,12 +201,6 @@ class ConfirmPlugin:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         session.shouldstop = "interrupted"
         self._confirmation.budget = 0.0  # no further fork
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._confirmation.mark_running(nodeid)
-
-    def pytest_runtest_logfinish(self) -> None:
-        self._confirmation.mark_running("")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:

@@ -31,15 +31,10 @@ class CodeLine:
 
     place: str
     """File and line number, as in the steps of a schedule."""
-    level: int
-    """How far it is indented."""
+    indentation: str
+    """Tabs, so that the style sheet says how wide a level is."""
     html: SafeString
     """Its text in colours, without the indentation."""
-
-    @property
-    def indentation(self) -> str:
-        """Tabs, so that the style sheet says how wide a level is."""
-        return "\t" * self.level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +47,11 @@ class FunctionCode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActorCode:
-    """What one actor runs, or several."""
-
-    actors: tuple[str, ...]
-    functions: tuple[FunctionCode, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RaceCode:
     """The code of a race."""
 
-    actors: tuple[ActorCode, ...]
+    actors: Mapping[tuple[str, ...], tuple[FunctionCode, ...]]
+    """What one actor runs, or several, by their names."""
     shared: tuple[FunctionCode, ...]
     """What all actors call, where they differ."""
     invariant: tuple[FunctionCode, ...]
@@ -77,10 +65,9 @@ def race_code(race: Race) -> RaceCode:
     first, *others = actors
     shared = [code for code in first if others and all(code in functions for functions in others)]
     return RaceCode(
-        actors=tuple(
-            ActorCode(actors=tuple(names), functions=tuple(code for code in functions if code not in shared))
-            for functions, names in actors.items()
-        ),
+        actors={
+            tuple(names): tuple(code for code in functions if code not in shared) for functions, names in actors.items()
+        },
         shared=tuple(
             dict.fromkeys([*shared, *(code for function in race.code for code in _code_of(function, most=1))])
         ),
@@ -147,7 +134,7 @@ def source_lines(function: Callable[..., Any]) -> tuple[CodeLine, ...]:
     return tuple(
         CodeLine(
             place=f"{place}:{first + offset}",
-            level=max(0, len(line) - len(line.lstrip()) - indent) // 4,
+            indentation="\t" * ((len(line) - len(line.lstrip()) - indent) // 4),
             # Pygments has escaped the code, and closes every element in its line. A long one may break before a dot.
             html=mark_safe(text.lstrip().replace('<span class="k-o">.', '<wbr><span class="k-o">.')),  # noqa: S308
         )

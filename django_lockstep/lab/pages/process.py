@@ -28,6 +28,7 @@ from django_lockstep.lab.pages.store import LiveRun, RunProgress, Store
 
 _PERIOD = 0.25
 """Seconds between two reports of how far it is."""
+_BUSY = "Another page is running a race. Try again when it has finished."
 _LOCK = "SELECT pg_try_advisory_lock(hashtextextended('lockstep.lab.pages', 0))"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('lockstep.lab.pages', 0))"
 
@@ -38,11 +39,6 @@ class RunRefused(Exception):
     def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)
         self.status = status
-
-    @classmethod
-    def busy(cls) -> RunRefused:
-        """Return the refusal while a page runs races."""
-        return cls("Another page is running a race. Try again when it has finished.", status=409)
 
 
 @contextmanager
@@ -59,7 +55,7 @@ def exclusive_run(connection: Any) -> Iterator[None]:
         cursor.execute(_LOCK)
         (taken,) = cursor.fetchone()
         if not taken:
-            raise RunRefused.busy()
+            raise RunRefused(_BUSY, status=409)
         try:
             yield
         finally:
@@ -181,7 +177,7 @@ def start_run(store: Store, request: LiveRequest) -> None:
     if not conf.runs_in_pages():
         raise RunRefused("Races do not run from this page: LOCKSTEP_LAB_RUNS_IN_PAGES is off.", status=403)
     if (run := store.run()) is not None and run.active:
-        raise RunRefused.busy()
+        raise RunRefused(_BUSY, status=409)
     with exclusive_run(connection):  # tried here, so that most refusals come at once; the process takes it for itself
         pass
     token = secrets.token_hex(8)

@@ -9,7 +9,7 @@ button. It continues while pages show its progress; its result is kept, and down
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
@@ -43,10 +43,7 @@ NARROW_LANE = 176
 """Pixels of a lane that is drawn for a phone, or for a third of a page."""
 LONGEST = 500
 """Moves that a schedule on a page may have."""
-REPORTS: Mapping[str, Callable[[RaceReport], str]] = {
-    "html": lambda report: as_html([report]),
-    "json": lambda report: as_json([report]),
-}
+REPORTS = {"html": as_html, "json": as_json}
 """What the last exploration of a race can be downloaded as."""
 View = Callable[..., HttpResponseBase]
 
@@ -122,14 +119,11 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
     if chosen is None:
         raise Http404(f"There is no race {name!r}")
     parameters = request.POST if request.method == "POST" else request.GET
-    context: dict[str, Any] = {
-        "race": chosen,
-        "code": race_code(chosen),
-        "schedule": parameters.get("schedule", "")[:LONGEST],
-    }
+    schedule = parameters.get("schedule", "")
+    context: dict[str, Any] = {"race": chosen, "code": race_code(chosen), "schedule": schedule[:LONGEST]}
     store, status = open_store(), 200
     try:
-        schedule = _clean_schedule(parameters.get("schedule", ""), chosen)
+        schedule = _clean_schedule(schedule, chosen)
         if request.method == "POST":
             start_races(store, [name], schedule=schedule)
             # The address of the result names its schedule, so that it can be shared.
@@ -151,7 +145,7 @@ def report(request: HttpRequest, name: str, form: str) -> HttpResponse:
     shown = open_store().shown(name) if name in named_races() else None
     if shown is None or form not in REPORTS:
         raise Http404(f"There is no exploration of {name!r} as {form!r}")
-    return attachment(REPORTS[form](shown.report), file_name(name, form=form))
+    return attachment(REPORTS[form]([shown.report]), file_name(name, form=form))
 
 
 @for_looks
@@ -245,12 +239,6 @@ def stop(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(page if here else reverse("lockstep_lab:races"))
 
 
-@for_looks
-def progress(request: HttpRequest) -> HttpResponse:
-    """Answer how far the run is, in a line for the page that shows it and asks again each second."""
-    return answer_progress(request)
-
-
 def answer_progress(request: HttpRequest, template: str | None = None) -> HttpResponse:
     """Answer with the run's progress in this template, or in the run's own; a page that asks counts as watching."""
     store = open_store()
@@ -259,6 +247,10 @@ def answer_progress(request: HttpRequest, template: str | None = None) -> HttpRe
         return HttpResponse(headers={"HX-Trigger": "over"})
     store.watch()
     return render(request, template or run.progress.template, {"run": run, "progress": run.progress})
+
+
+progress = for_looks(answer_progress)
+"""For the page that shows the run and asks again each second."""
 
 
 # Files that are offered for download.
@@ -286,6 +278,5 @@ def file_name(*parts: str, form: str) -> str:
 def attachment(text: str, name: str) -> HttpResponse:
     """Return the text as a file of this name, whose ending decides its type."""
     content_type = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
-    return HttpResponse(
-        text, content_type=content_type, headers={"Content-Disposition": f'attachment; filename="{name}"'}
-    )
+    headers = {"Content-Type": content_type, "Content-Disposition": f'attachment; filename="{name}"'}
+    return HttpResponse(text, headers=headers)

@@ -18,7 +18,9 @@ _DROP = 0.75
 def advice_on_load(rows: Sequence[LoadRow]) -> tuple[str, ...]:
     """Return which of the rows' strategies to use for this load, in a few sentences; none if nothing was measured."""
     broken = (
-        f"{row.strategy} claims to be safe, but {row.loss}: do not use it." for row in rows if row.safe and row.wrong
+        f"{row.strategy} claims to be safe, but {row.verdict.loss}: do not use it."
+        for row in rows
+        if row.safe and row.wrong
     )
     return (*broken, *_choice(rows), *_unprotected(rows))
 
@@ -44,7 +46,7 @@ def _choice(rows: Sequence[LoadRow]) -> Iterator[str]:
 
 def _unprotected(rows: Sequence[LoadRow]) -> Iterator[str]:
     """Say which of those that claim nothing were wrong, and which had luck."""
-    if wrong := [f"{row.strategy} {row.loss}" for row in rows if row.wrong and not row.safe]:
+    if wrong := [f"{row.strategy} {row.verdict.loss}" for row in rows if row.wrong and not row.safe]:
         yield f"{listed(wrong)}."
     if lucky := [row.strategy for row in rows if row.status == "correct" and not row.safe]:
         yield f"{listed(lucky)} came out right this time, but nothing guarantees it: more load would show."

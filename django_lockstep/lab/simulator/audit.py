@@ -126,9 +126,8 @@ class AuditVerdict:
             )
             if number
         ]
-        return listed(
-            parts or [f"left {self.broken_links:,} entries whose balance does not follow from the one before"]
-        )
+        broken = f"left {self.broken_links:,} entries whose balance does not follow from the one before"
+        return listed(parts or [broken])
 
 
 def audit(accounts: Iterable[AuditedAccount], *, acknowledged: Mapping[Hashable, Acknowledged] | None) -> AuditVerdict:
@@ -154,7 +153,8 @@ def _replay_entries(account: AuditedAccount, verdict: AuditVerdict) -> tuple[Ack
     """Go through the entries once; return their count and sum, and how many are in the balance at the end."""
     booked, replay, before = Acknowledged(), UpdateReplay(account.opening_version), account.opening_balance
     for entry in account.entries:
-        booked.add(count=1, total=entry.amount)
+        booked.count += 1
+        booked.total += entry.amount
         replay.add(entry.version_after - 1)
         verdict.broken_links += entry.balance_after != before + entry.amount
         before = entry.balance_after

@@ -93,13 +93,10 @@ def environment(alias: str) -> dict[str, Any]:
         "isolation": isolation,
         "synchronous_commit": synchronous_commit,
         "fsync": fsync,
-        **process_environment(),
+        "django": django.get_version(),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
     }
-
-
-def process_environment() -> dict[str, Any]:
-    """Return that part of the `environment` which is not the server's."""
-    return {"django": django.get_version(), "python": platform.python_version(), "cpus": os.cpu_count()}
 
 
 def end_sessions(alias: str, prefixes: Sequence[str]) -> None:

@@ -43,11 +43,6 @@ class LoadRow:
         return self.verdict.status
 
     @property
-    def loss(self) -> str:
-        """What went wrong, as the rest of a sentence about the strategy."""
-        return self.verdict.loss
-
-    @property
     def wrong(self) -> bool:
         """Whether the accounts did not end as they must."""
         return self.status not in {"correct", "untested"}

@@ -23,31 +23,24 @@ class Histogram:
     """Counts of whole numbers from zero (nanoseconds, say); percentiles are within 0.8 % of the exact ones."""
 
     counts: Counter[int] = field(default_factory=Counter)
-    """How many values fell into each bucket; at most 64 buckets for each power of two."""
+    """How many values fell into each bucket, by its least value; at most 64 buckets for each power of two."""
     largest: int = 0
     """The largest value, exactly."""
 
     def record(self, value: int) -> None:
         """Count one value, which must not be negative."""
         # The leading bits are the bucket, the rest is cut off: a logarithmic scale without a logarithm.
-        shift = value.bit_length() - _BITS - 1
-        self.counts[value if shift <= 0 else (shift << _BITS) + (value >> shift)] += 1
-        if value > self.largest:
-            self.largest = value
-
-    @property
-    def total(self) -> int:
-        """How many values were counted."""
-        return self.counts.total()
+        rest = max(0, value.bit_length() - _BITS - 1)
+        self.counts[value >> rest << rest] += 1
+        self.largest = max(self.largest, value)
 
     def percentile(self, percent: float) -> int | None:
         """Return the value that ``percent`` of 100 values do not exceed (nearest rank); None without values."""
-        rank = max(1, math.ceil(self.total * percent / 100))
-        for bucket in sorted(self.counts):
-            rank -= self.counts[bucket]
+        rank = max(1, math.ceil(self.counts.total() * percent / 100))
+        for least in sorted(self.counts):
+            rank -= self.counts[least]
             if rank <= 0:
-                shift = (bucket >> _BITS) - 1
-                middle = bucket if shift <= 0 else ((bucket - (shift << _BITS)) << shift) + (1 << shift >> 1)
+                middle = least + (1 << max(0, least.bit_length() - _BITS - 1) >> 1)
                 return min(middle, self.largest)
         return None
 
@@ -56,14 +49,10 @@ class Histogram:
         nanoseconds = self.percentile(percent)
         return None if nanoseconds is None else nanoseconds / 1e6
 
-    @classmethod
-    def merge(cls, parts: Iterable[Histogram]) -> Histogram:
-        """Return one histogram of all values of the parts."""
-        whole = cls()
-        for part in parts:
-            whole.counts.update(part.counts)
-            whole.largest = max(whole.largest, part.largest)
-        return whole
+    def add(self, values: Histogram) -> None:
+        """Count the values of another one, too."""
+        self.counts.update(values.counts)
+        self.largest = max(self.largest, values.largest)
 
 
 class LoadOperation(NamedTuple):
@@ -83,10 +72,6 @@ class Acknowledged:
     """How many."""
     total: Decimal = Decimal(0)
     """Their signed sum."""
-
-    def add(self, *, count: int, total: Decimal) -> None:
-        self.count += count
-        self.total += total
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,21 +161,20 @@ class Tally:
                 self.succeed(operation)
 
     def fail(self, error: Exception) -> None:
-        """Count an error under `kind_of`, and keep the first message of each kind."""
-        kind = kind_of(error)
+        """Count an error under its class, with the SQLSTATE if it has one; keep the first message of each kind."""
+        sqlstate = sqlstate_of(error)
+        kind = type(error).__name__ + (f" ({sqlstate})" if sqlstate else "")
         self.errors[kind] += 1
         # The first line only: the others quote values of rows.
         self.examples.setdefault(kind, str(error).partition("\n")[0][:_LONGEST])
-        self.failed_deadlocks += sqlstate_of(error) == _DEADLOCK
+        self.failed_deadlocks += sqlstate == _DEADLOCK
 
     @classmethod
     def merge(cls, tallies: Iterable[Tally | None]) -> Tally:
         """Return what several workers did at the same time; None is a worker that did not finish."""
         parts = [tally for tally in tallies if tally]
-        started, ended = (
-            min((part.started for part in parts), default=0),
-            max((part.ended for part in parts), default=0),
-        )
+        started = min((part.started for part in parts), default=0)
+        ended = max((part.ended for part in parts), default=0)
         return cls(started=started, ended=ended)._add(parts)
 
     @classmethod
@@ -201,19 +185,14 @@ class Tally:
         return cls(ended=sum(part.ended - part.started for part in parts))._add(parts)
 
     def _add(self, parts: Sequence[Tally]) -> Tally:
-        self.latencies = Histogram.merge(part.latencies for part in parts)
         for part in parts:
+            self.latencies.add(part.latencies)
             for name in ("succeeded", "refused", "in_doubt", "conflicts", "retried_deadlocks", "failed_deadlocks"):
                 setattr(self, name, getattr(self, name) + getattr(part, name))
             self.errors.update(part.errors)
             self.examples = {**part.examples, **self.examples}
             for account, acknowledged in part.acknowledged.items():
                 whole = self.acknowledged.setdefault(account, Acknowledged())
-                whole.add(count=acknowledged.count, total=acknowledged.total)
+                whole.count += acknowledged.count
+                whole.total += acknowledged.total
         return self
-
-
-def kind_of(error: Exception) -> str:
-    """Return what an error is counted as: its class, with the SQLSTATE where there is one."""
-    sqlstate = sqlstate_of(error)
-    return type(error).__name__ + (f" ({sqlstate})" if sqlstate else "")

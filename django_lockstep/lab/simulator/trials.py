@@ -69,10 +69,17 @@ class LoadTrial(ABC):
 
     def run(self, round_number: int, *, pool: WorkerPool, progress: ProgressHook | None) -> None:
         """Have the workers run a round, keep its result, and end the sessions of workers that were killed."""
-        tasks = self.tasks(round_number)
-        result = pool.run(
-            [*tasks, *[idle] * (pool.size - len(tasks))], on_tick=progress(self.label) if progress else None
-        )
+        tasks: list[Task] = [idle] * pool.size
+        load = self.load(round_number)
+        for number in range(self.plan.workers):
+            tasks[number] = LoadTask(
+                load=load,
+                worker=number,
+                seconds=self.plan.seconds,
+                operations=self.plan.operations_of(number, round_number=round_number),
+                think_time=self.plan.think_time,
+            )
+        result = pool.run(tasks, on_tick=progress(self.label) if progress else None)
         # The server may still be running the last statement of a worker that was killed.
         end_sessions(pool.alias, [failure.session for failure in result.worker_failures])
         self.results.append(result)
@@ -82,20 +89,6 @@ class LoadTrial(ABC):
     def worker_failures(self) -> tuple[str, ...]:
         """The workers that did not finish a round, and why."""
         return tuple(str(failure) for result in self.results for failure in result.worker_failures)
-
-    def tasks(self, round_number: int) -> list[Task]:
-        """Return what the workers do in this round, counted from 0."""
-        load = self.load(round_number)
-        return [
-            LoadTask(
-                load=load,
-                worker=number,
-                seconds=self.plan.seconds,
-                operations=self.plan.operations_of(number, round_number=round_number),
-                think_time=self.plan.think_time,
-            )
-            for number in range(self.plan.workers)
-        ]
 
     def row(self) -> LoadRow | None:
         """Return the verdict and figures of all rounds; None where no worker did anything."""

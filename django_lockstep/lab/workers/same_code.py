@@ -46,11 +46,8 @@ def require_same(expected: Mapping[str, str], here: Mapping[str, str]) -> None:
 def modules_of(scenario: Scenario) -> list[str]:
     """Return the names of the modules that define the scenario's functions."""
     functions = [scenario.set_up, scenario.invariant, scenario.observe, *scenario.actors.values()]
-    return sorted({function.__module__ for function in map(_innermost, functions) if hasattr(function, "__module__")})
-
-
-def _innermost(function: object) -> object:
-    return _innermost(function.func) if isinstance(function, functools.partial) else function
+    innermost = (function.func if isinstance(function, functools.partial) else function for function in functions)
+    return sorted({function.__module__ for function in innermost if hasattr(function, "__module__")})
 
 
 def _files(module: str) -> list[Path]:

@@ -29,11 +29,6 @@ def last_migration_missing(label: str = "purses") -> Iterator[str]:
         call_command("migrate", app, last, verbosity=0)
 
 
-def test_postgresql_that_answers_will_do() -> None:
-    require_row_locks("default")
-    require_tables("default", ["accounts", "auth"])
-
-
 def test_another_database_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "vendor", "sqlite")
     monkeypatch.setattr(connection, "display_name", "SQLite")

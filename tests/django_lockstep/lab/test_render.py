@@ -290,15 +290,13 @@ def test_percentiles_are_close_to_the_exact_ones(values: list[int], percent: flo
     assert abs(estimate - exact) <= exact * 0.008
 
 
-@given(VALUES)
-def test_largest_and_total_are_exact(values: list[int]) -> None:
-    assert histogram(values).largest == max(values)
-    assert histogram(values).total == len(values)
-
-
 @given(VALUES, VALUES)
-def test_merging_is_recording_all(left: list[int], right: list[int]) -> None:
-    assert Histogram.merge([histogram(left), histogram(right)]) == histogram(left + right)
+def test_adding_is_recording_all_and_the_largest_is_exact(left: list[int], right: list[int]) -> None:
+    whole = histogram(left)
+    whole.add(histogram(right))
+    assert whole == histogram(left + right)
+    assert whole.largest == max(left + right)
+    assert whole.counts.total() == len(left + right)
 
 
 def test_small_values_are_exact_and_none_have_no_percentile() -> None:

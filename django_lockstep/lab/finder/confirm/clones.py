@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, models, transaction
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, models, transaction
 from django.http import parse_cookie
 from django.test import Client
 
@@ -34,8 +34,7 @@ class UserClone:
     where another value must be unique.
     """
 
-    def __init__(self, user: models.Model, *, using: str) -> None:
-        self._using = using
+    def __init__(self, user: models.Model) -> None:
         self._rows: dict[_Row, models.Model] = {}
         """What is still to be copied."""
         self.copies: dict[_Row, models.Model] = {}
@@ -45,7 +44,7 @@ class UserClone:
         self._collect(user)
         try:
             # All or nothing: a refused copy must not leave half of a user behind.
-            with transaction.atomic(using=using):
+            with transaction.atomic():
                 for row in list(self._rows.values()):
                     self._copy(row)
         except DatabaseError as error:
@@ -69,7 +68,7 @@ class UserClone:
                 continue
             model, name = relation.related_model, relation.field.name
             if model._meta.label not in _NOT_CLONED and model._meta.managed and not model._meta.proxy:
-                yield from model._base_manager.using(self._using).filter(**{name: owner}).order_by("pk")
+                yield from model._base_manager.using(DEFAULT_DB_ALIAS).filter(**{name: owner}).order_by("pk")
 
     def _copy(self, row: models.Model) -> None:
         """Copy the row, and before it those that it refers to."""
@@ -83,7 +82,7 @@ class UserClone:
         copied = {field.attname: self._value(field, value) for field, value in values}
         copy = model(**{name: value for name, value in copied.items() if value is not _GENERATED})
         # Not by save(): receivers of signals would create what is copied anyway.
-        model._base_manager.using(self._using).bulk_create([copy])
+        model._base_manager.using(DEFAULT_DB_ALIAS).bulk_create([copy])
         self.copies[_key(row)] = copy
 
     def _value(self, field: Any, value: Any) -> Any:
@@ -120,10 +119,10 @@ def renamed(value: str, longest: int | None) -> str:
     return next(candidate for candidate in others if candidate != value)
 
 
-def session_user(environ: Mapping[str, Any], *, using: str) -> models.Model | None:
+def session_user(environ: Mapping[str, Any]) -> models.Model | None:
     """Return the user whose session the request has, or whom a test client names in the environ; None if anonymous."""
     try:
-        users = get_user_model()._base_manager.using(using)
+        users = get_user_model()._base_manager.using(DEFAULT_DB_ALIAS)
     except ImproperlyConfigured:  # a project without users
         return None
     if (session := session_of(environ)) is not None and session.get(SESSION_KEY):
@@ -134,12 +133,12 @@ def session_user(environ: Mapping[str, Any], *, using: str) -> models.Model | No
     return None
 
 
-def clone_user(environ: Mapping[str, Any], user: models.Model, *, using: str) -> dict[str, Any]:
+def clone_user(environ: Mapping[str, Any], user: models.Model) -> dict[str, Any]:
     """Clone the user, and return the environ of the same request by the clone, in a session of its own.
 
     Raises `CannotClone` as `UserClone` does.
     """
-    clone = UserClone(user, using=using)
+    clone = UserClone(user)
     cloned = {name: _replaced(value, clone.renamed) for name, value in environ.items()}
     if (session := session_of(environ)) is not None and session.session_key:
         # In one session the two would race for its row, too, and the finding would be about that.
@@ -151,12 +150,9 @@ def clone_user(environ: Mapping[str, Any], user: models.Model, *, using: str) ->
             own_session[HASH_SESSION_KEY] = clone.user.get_session_auth_hash()  # type: ignore[attr-defined]
         own_session.save()
         # Not a cookie whose name only ends like that.
-        cookie = re.escape(settings.SESSION_COOKIE_NAME)
-        cloned["HTTP_COOKIE"] = re.sub(
-            rf"(?<![^; ]){cookie}=[^;]*",
-            f"{settings.SESSION_COOKIE_NAME}={own_session.session_key}",
-            environ["HTTP_COOKIE"],
-        )
+        name = settings.SESSION_COOKIE_NAME
+        cookie = rf"(?<![^; ]){re.escape(name)}=[^;]*"
+        cloned["HTTP_COOKIE"] = re.sub(cookie, f"{name}={own_session.session_key}", environ["HTTP_COOKIE"])
         if SESSION_KEY in own_session:
             return cloned
     # A signed token, or a user whom the test's client names, is in no row.
@@ -192,9 +188,9 @@ class KnownUser:
     """The user's own ones, by application and code name."""
 
     @classmethod
-    def of(cls, environ: Mapping[str, Any], *, using: str) -> KnownUser | None:
+    def of(cls, environ: Mapping[str, Any]) -> KnownUser | None:
         """Return the request's user; None if anonymous, or known by something else than a session."""
-        user: Any = session_user(environ, using=using)
+        user: Any = session_user(environ)
         if user is None or not _has_permissions(user):
             return user and cls(user, frozenset(), frozenset())
         permissions = user.user_permissions.values_list("content_type__app_label", "codename")
@@ -206,11 +202,11 @@ class KnownUser:
         flags, own_flags = ([getattr(it.user, name, False) for name in names] for it in (user, self))
         return (own_flags, self.groups, self.permissions) == (flags, user.groups, user.permissions)
 
-    def log_in_copy(self, *, using: str) -> dict[str, str]:
+    def log_in_copy(self) -> dict[str, str]:
         """Copy the user, and return how a request says that it is theirs. Raises `CannotClone` if that is refused."""
         try:
-            with transaction.atomic(using=using):
-                user = self._copy(using)
+            with transaction.atomic():
+                user = self._copy()
         except DatabaseError as error:
             raise CannotClone(f"a copy of its user was refused: {error}") from error
         client = Client()
@@ -219,7 +215,7 @@ class KnownUser:
         # django-webtest logs users in by their names.
         return {"HTTP_COOKIE": f"{settings.SESSION_COOKIE_NAME}={session}", "WEBTEST_USER": user.get_username()}
 
-    def _copy(self, using: str) -> Any:
+    def _copy(self) -> Any:
         model: Any = type(self.user)
         fields = {field: getattr(self.user, field.attname) for field in model._meta.concrete_fields}
         values = {
@@ -229,11 +225,10 @@ class KnownUser:
         }
         user = model(**values)
         # As the project makes users: receivers of signals add what belongs to each of them, such as a profile.
-        user.save(using=using)
+        user.save(using=DEFAULT_DB_ALIAS)
         if _has_permissions(user):
-            groups, permissions = (
-                related.model._base_manager.using(using) for related in (user.groups, user.user_permissions)
-            )
+            related = (user.groups.model, user.user_permissions.model)
+            groups, permissions = (model._base_manager.using(DEFAULT_DB_ALIAS) for model in related)
             user.groups.set(groups.get_or_create(name=name)[0] for name in self.groups)
             own = (permissions.filter(content_type__app_label=app, codename=code) for app, code in self.permissions)
             user.user_permissions.set(chain.from_iterable(own))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from unittest import mock
@@ -14,9 +14,6 @@ from django_lockstep.lab.explorer.tables.control_session import ControlSession, 
 from django_lockstep.lab.explorer.tables.databases import is_forbidden, is_test_database, require_disposable
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
-NewKeys = Sequence[Mapping[str, Set[str]]]
-"""Keys of rows as text, by table; of each database."""
-
 
 class DatabaseCopy:
     """A copy of all tables and sequences of databases, in temporary tables until it is closed.
@@ -26,6 +23,7 @@ class DatabaseCopy:
 
     def __init__(self, aliases: Iterable[str]) -> None:
         self._tables: list[SavedTables] = []
+        self._new: list[Mapping[str, Set[str]]] = []
         # Also left on an interrupt: open sessions would keep the test database from being dropped.
         with ExitStack() as sessions:
             for alias in aliases:
@@ -34,6 +32,7 @@ class DatabaseCopy:
                 sessions.callback(session.close)
                 self._tables.append(SavedTables(session, catalog_of(session), steady=False))
                 self._tables[-1].save_all()
+                self._new.append({})
             self._sessions = sessions.pop_all()
 
     def restore(self) -> None:
@@ -41,15 +40,14 @@ class DatabaseCopy:
         for tables in self._tables:
             tables.put_back()
 
-    def new_keys(self) -> NewKeys:
-        """Return the keys of the rows that were not there when it was copied, by table."""
-        return [tables.new_keys() for tables in self._tables]
+    def note_new(self) -> None:
+        """Note the keys of the rows that were not there when it was copied: `restore_later` does not keep these."""
+        self._new = [tables.new_keys() for tables in self._tables]
 
-    def restore_beside(self, gone: NewKeys) -> None:
-        """Put everything back, but keep rows that are new, other than these; raises as `restore` does."""
-        for tables, gone_there in zip(self._tables, gone or [{}] * len(self._tables), strict=True):
-            keys = {name: new - gone_there.get(name, set()) for name, new in tables.new_keys().items()}
-            tables.put_back_beside(keys)
+    def restore_later(self) -> None:
+        """Put everything back, but keep rows that are new since `note_new`; raises as `restore` does."""
+        for tables, noted in zip(self._tables, self._new, strict=True):
+            tables.put_back_beside({name: new - noted.get(name, set()) for name, new in tables.new_keys().items()})
 
     def close(self) -> None:
         self._tables.clear()

@@ -19,9 +19,9 @@ from django_lockstep.lab.finder.confirm.pairings import (
     Earlier,
     Pairing,
     Partners,
+    copy_databases,
     partner_tests,
     with_earlier,
-    with_itself,
 )
 from django_lockstep.lab.finder.confirm.witnesses import TestPlace, write_test_file
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
@@ -171,16 +171,11 @@ class Confirmation:
     def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
         for candidate in self._round:
             attempts = self._attempts.get(candidate.id)
+            if _obstacle(candidate) or (attempts and (attempts.is_settled or attempts.is_exhausted)):
+                continue
             for witness in candidate.places:
-                if witness.test == test and (
-                    self._may_show(attempts, witness) if attempts else not _obstacle(candidate)
-                ):
+                if witness.test == test and (not attempts or test in attempts.again or self._is_new(attempts, witness)):
                     yield candidate, witness
-
-    def _may_show(self, attempts: Attempts, witness: Witness) -> bool:
-        """Whether a try there may show the candidate in this round."""
-        is_over = attempts.is_settled or attempts.is_exhausted
-        return not is_over and (witness.test in attempts.again or self._is_new(attempts, witness))
 
     def _is_new(self, attempts: Attempts, witness: Witness) -> bool:
         """Whether the candidate may be tried in the test of the witness, too, and that may show something new."""
@@ -222,7 +217,7 @@ class Confirmation:
             self._spent += time.monotonic() - begun
             self._report(changed, place)
             self._forking.release()
-        return next((earlier.leave for earlier in self._earlier if earlier.point is point), None)
+        return next((earlier.before.note_new for earlier in self._earlier if earlier.point is point), None)
 
     def _fork(self, point: Point, place: Place, *, until: float) -> list[str]:
         """Fork if a candidate was recorded here, or may race with what a candidate did before, or in another test.
@@ -353,24 +348,24 @@ class Confirmation:
         is_own = any(witness.test == self._test for candidate in related for witness in candidate.witnesses)
         if is_own and len(self._earlier) < MOST_EARLIER:
             with suppress(ExplorerError):  # too many rows: then nothing is paired with it
-                self._earlier.append(Earlier.note(point))
+                self._earlier.append(Earlier(point, copy_databases()))
         with suppress(Exception):  # whatever a request does that is sent once more: the test goes on
             self._partners.capture(self._test, point, shown)
 
     def _pairings(self, point: Point, here: Mapping[str, Candidate], related: Sequence[Candidate]) -> Iterator[_Paired]:
-        actor = point.actor
+        actor, variants = point.actor, list[_Paired]()
         candidates = [candidate for candidate in here.values() if candidate.may_race(point.name, point.name)]
-        if candidates:
-            yield Pairing(kind=point.kind), with_itself(actor), candidates
+        for against, variant in AGAINST.items():
+            shown = [candidate for candidate in candidates if _may_show_against(candidate, against)]
+            if shown and (variant.of_calls or isinstance(actor, RequestActor)):
+                variants.append((Pairing(kind=point.kind, against=against), variant.pair(actor), shown))
+        yield from variants[:1]
         either = {**here, **{candidate.id: candidate for candidate in related}}.values()
         for earlier in self._earlier:
             pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
             shown = [candidate for candidate in either if candidate.may_race(earlier.point.name, point.name)]
             yield pairing, with_earlier(earlier, actor), shown
-        for against, variant in AGAINST.items():
-            shown = [candidate for candidate in candidates if _may_show_against(candidate, against)]
-            if shown and (variant.of_calls or isinstance(actor, RequestActor)):
-                yield Pairing(kind=point.kind, against=against), variant.pair(actor), shown
+        yield from variants[1:]
 
 
 def _may_show_against(candidate: Candidate, against: Against) -> bool:

@@ -7,12 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
-
-from django.db import DEFAULT_DB_ALIAS
+from typing import Any, NamedTuple
 
 from django_lockstep.lab.finder.confirm.clones import clone_user, session_of, session_user
-from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, NewKeys, copied_databases
+from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.confirm.forks import Actor, Fork, Point, RequestActor, require_committed
 from django_lockstep.lab.finder.confirm.limits import find_limit
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES
@@ -37,32 +35,24 @@ class Pairing(Opponent):
     def __str__(self) -> str:
         if self.partner:
             return f"`{self.unit}` with `{self.partner}` of another test"
-        if self.against:
-            return AGAINST[self.against].words.format(self.kind)
         if self.after is None:
-            return f"the {self.kind} twice"
+            return AGAINST[self.against].words.format(self.kind)
         earlier = "call" if self.after_call else "request"
         return f"the {self.kind} and {'one' if earlier == self.kind else f'a {earlier}'} before it in the test"
 
 
-@dataclass(slots=True)
-class Earlier:
+class Earlier(NamedTuple):
     """A point that the test has passed, with a copy of the databases from just before it."""
 
     point: Point
     before: DatabaseCopy
-    own_rows: NewKeys = ()
-    """The rows that it has inserted, known when the test has left it."""
+    """When the test leaves the point, what it has inserted is noted: rows that are new later are the test's."""
 
-    @classmethod
-    def note(cls, point: Point) -> Earlier:
-        """Copy the databases; the copy is there until it is closed. Raises `NotExplorable` in a transaction."""
-        require_committed()
-        return cls(point, DatabaseCopy(copied_databases()))
 
-    def leave(self) -> None:
-        """Note what it has inserted: rows that are new later are the test's."""
-        self.own_rows = self.before.new_keys()
+def copy_databases() -> DatabaseCopy:
+    """Copy the databases; the copy is there until it is closed. Raises `NotExplorable` in a transaction."""
+    require_committed()
+    return DatabaseCopy(copied_databases())
 
 
 def with_itself(actor: Actor) -> AbstractContextManager[Fork]:
@@ -73,7 +63,7 @@ def with_itself(actor: Actor) -> AbstractContextManager[Fork]:
 @contextmanager
 def with_another_user(request: RequestActor) -> Iterator[Fork]:
     """Pair the request with that of a copy of its user, gone afterwards. Raises `CannotClone` if there is none."""
-    user = session_user(request.environ, using=DEFAULT_DB_ALIAS)
+    user = session_user(request.environ)
     if user is None:
         # Sent alone to see whom the project takes it to be from: by a token, or because the test says so.
         with _tried_alone(request):
@@ -81,7 +71,7 @@ def with_another_user(request: RequestActor) -> Iterator[Fork]:
     if user is None or user.pk is None:
         raise CannotClone("the request has no user")
     with put_back():
-        environ = clone_user(request.environ, user, using=DEFAULT_DB_ALIAS)
+        environ = clone_user(request.environ, user)
         yield Fork({"A": request, "B": replace(request, environ=environ, is_copy=True)})
 
 
@@ -108,7 +98,7 @@ def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
     actors = {"A": earlier.point.actor, "B": actor}
     sessions = [session_of(peer.environ) for peer in actors.values() if isinstance(peer, RequestActor)]
     with put_back():
-        earlier.before.restore_beside(earlier.own_rows)
+        earlier.before.restore_later()
         for session in filter(None, sessions):
             # One that was made in between is gone with the rest.
             session.save(must_create=not session.exists(session.session_key))
@@ -144,7 +134,7 @@ def _tried_alone(actor: Actor) -> Iterator[DryRun]:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How a request or a call is raced with itself where something differs."""
+    """How a request or a call is raced with itself."""
 
     words: str
     """With ``{}`` for request or call."""
@@ -155,6 +145,7 @@ class Variant:
 
 
 AGAINST: Mapping[Against, Variant] = {
+    "": Variant("the {} twice", with_itself, kinds=REMEDIES),
     "another user": Variant("the {} by two users", with_another_user, kinds=REMEDIES, of_calls=False),
     "another object": Variant(
         "the {} for two objects",
@@ -174,14 +165,13 @@ AGAINST: Mapping[Against, Variant] = {
         kinds=("check-then-insert", "check-then-act", "write-skew"),
     ),
 }
-"""By what differs."""
+"""By what differs, the same first."""
 
 
 @contextmanager
 def put_back() -> Iterator[DatabaseCopy]:
     """Have the databases afterwards as they were before. Raises `NotExplorable` in a transaction."""
-    require_committed()
-    with closing(DatabaseCopy(copied_databases())) as before:
+    with closing(copy_databases()) as before:
         try:
             yield before
         finally:

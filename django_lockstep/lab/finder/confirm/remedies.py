@@ -186,7 +186,9 @@ class Patch:
     def diff(self) -> str:
         """The change as ``git apply`` takes it."""
         edits = list(self.edits)
-        imports = [_IMPORT_F] if any("F(" in text for _, _, text in edits) and not _has_f(self._tree) else []
+        imported = (alias for node in self._tree.body if isinstance(node, ast.ImportFrom) for alias in node.names)
+        has_f = any((alias.asname or alias.name) == "F" for alias in imported)
+        imports = [_IMPORT_F] if any("F(" in text for _, _, text in edits) and not has_f else []
         if self.opens_transaction:
             definition = _definition(self._tree, self.function)
             place = offset(self.source, definition.lineno)
@@ -303,11 +305,6 @@ def _definition(tree: ast.AST, qualname: str) -> Any:
         definitions = (inner for inner in (ast.walk(node) if node else ()) if isinstance(inner, _DEFINITIONS))
         node = next((inner for inner in definitions if inner is not node and inner.name == name), None)
     return node
-
-
-def _has_f(tree: ast.Module) -> bool:
-    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
-    return any((alias.asname or alias.name) == "F" for node in imports for alias in node.names)
 
 
 def _first_import(tree: ast.Module) -> int:

@@ -116,7 +116,7 @@ class DryRun:
 _OF_REQUEST = re.compile(r"REQUEST_METHOD|PATH_INFO|QUERY_STRING|CONTENT_TYPE|HTTP_.*")
 _OF_USER = re.compile(r"HTTP_(HOST|COOKIE|(?!X_CSRF).*(AUTH|TOKEN|API_KEY).*)")
 _KEY_NAME = re.compile(r"(^|.*_)(pk|id|key)s?")
-_PART = re.compile(rb'(;\s*name="([^"]*)"\r\n(?:Content-Type: [^\r]*\r\n)?\r\n)(.*?)(?=\r\n--)', re.DOTALL)
+_PART = re.compile(r'(;\s*name="([^"]*)"\r\n(?:Content-Type: [^\r]*\r\n)?\r\n)(.*?)(?=\r\n--)', re.DOTALL)
 """A field of a form in parts, which is not a file."""
 
 
@@ -133,7 +133,7 @@ class Captured:
     @classmethod
     def of(cls, actor: Actor, *, test: str = "", number: int = 0) -> Captured:
         """Make it alone. What it writes stays there, and its errors are raised."""
-        user = KnownUser.of(actor.environ, using=DEFAULT_DB_ALIAS) if isinstance(actor, RequestActor) else None
+        user = KnownUser.of(actor.environ) if isinstance(actor, RequestActor) else None
         return cls(test, number, actor, DryRun.of(actor), user)
 
     def moved_to(self, place: Actor, trial: DryRun) -> Actor:
@@ -148,7 +148,7 @@ class Captured:
             return _call_with_keys(self.actor, keys)
         if isinstance(place, RequestActor):
             return self._sent_beside(place, self.actor, keys)
-        headers = self.user.log_in_copy(using=DEFAULT_DB_ALIAS) if self.user else {}
+        headers = self.user.log_in_copy() if self.user else {}
         return _with_keys(replace(self.actor, environ={**self.actor.environ, **headers}), keys)
 
     def _sent_beside(self, place: RequestActor, request: RequestActor, keys: _Keys) -> RequestActor:
@@ -159,11 +159,11 @@ class Captured:
         return _with_keys(replace(request, environ=environ, call=place.call), keys)
 
     def _by_user_of(self, place: RequestActor, request: RequestActor) -> dict[str, Any]:
-        there = KnownUser.of(place.environ, using=DEFAULT_DB_ALIAS)
+        there = KnownUser.of(place.environ)
         if self.user is None or (there is not None and self.user.may_the_same_as(there)):
             headers = {name: value for name, value in place.environ.items() if _OF_USER.fullmatch(name)}
         else:
-            headers = self.user.log_in_copy(using=DEFAULT_DB_ALIAS)
+            headers = self.user.log_in_copy()
         # The token in a form is compared with the cookie that came with it.
         csrf = re.compile(rf"(?<![^; ]){re.escape(settings.CSRF_COOKIE_NAME)}=[^;]*")
         own = csrf.search(request.environ.get("HTTP_COOKIE", ""))
@@ -341,13 +341,10 @@ def _body(body: bytes, content_type: str, keys: _Keys) -> bytes:
     elif content_type.startswith("application/x-www-form-urlencoded"):
         return _form(body.decode(errors="replace"), keys).encode()
     elif content_type.startswith("multipart/form-data"):
-        return _PART.sub(lambda match: match[1] + _field(match[2], match[3], keys), body)
+        text = body.decode(errors="surrogateescape")
+        parts = _PART.sub(lambda match: match[1] + keys.field(match[2], match[3]), text)
+        return parts.encode(errors="surrogateescape")
     return body
-
-
-def _field(name: bytes, value: bytes, keys: _Keys) -> bytes:
-    text = keys.field(name.decode(errors="replace"), value.decode(errors="surrogateescape"))
-    return text.encode(errors="surrogateescape")
 
 
 def _value(value: Any, name: str, keys: _Keys) -> Any:

@@ -19,9 +19,9 @@ from django_lockstep.lab.finder.confirm.forks import Fork, Point, Points
 from django_lockstep.lab.finder.confirm.pairings import (
     AGAINST,
     Earlier,
+    copy_databases,
     put_back,
     with_earlier,
-    with_itself,
     with_moved,
 )
 from django_lockstep.lab.finder.confirm.transplants import Captured
@@ -29,8 +29,6 @@ from django_lockstep.lab.finder.findings import Against, Finding
 
 if TYPE_CHECKING:
     import pytest
-
-__all__ = ["TestPlace", "raced", "write_test_file"]
 
 _SECONDS = 60.0
 _Numbered = tuple[str, int]
@@ -195,17 +193,15 @@ class _Place:
                 self._exploration = fork.explore(seconds=_SECONDS)
         if (point.call, point.number) != self._after:
             return None
-        self._earlier = Earlier.note(point)
-        return self._earlier.leave
+        self._earlier = Earlier(point, copy_databases())
+        return self._earlier.before.note_new
 
     def _paired(self, point: Point) -> AbstractContextManager[Fork]:
         if self._earlier is not None:
             return with_earlier(self._earlier, point.actor)
         if self._partner is not None:
             return with_moved(self._partner.moved_to, point.actor)
-        if self._against:
-            return AGAINST[self._against].pair(point.actor)
-        return with_itself(point.actor)
+        return AGAINST[self._against].pair(point.actor)
 
     def require_no_race(self) -> None:
         """Fail the test unless all schedules ended right."""

@@ -138,7 +138,7 @@ def _candidate(
             for name, units in partners.items()
         ),
         rank=first.rank,
-        sentence=_sentence(first, columns, tables, next(iter(partners), "")),
+        sentence=_sentence(first, columns, tables, next(iter(partners), "another unit")),
     )
 
 
@@ -199,9 +199,7 @@ def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], par
     owner = (table.model if table else "") or hit.table
     name = listed(f"{owner}.{column}" for column in columns) if columns and hit.kind != "write-skew" else owner
     be = "are" if len(columns) > 1 else "is"
-    return hit.sentence.format(
-        name=name, be=be, read=_at(hit.read), write=_at(hit.write), partner=partner or "another unit"
-    )
+    return hit.sentence.format(name=name, be=be, read=_at(hit.read), write=_at(hit.write), partner=partner)
 
 
 def _at(step: UnitStep | None) -> str:

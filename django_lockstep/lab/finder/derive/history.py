@@ -40,11 +40,6 @@ class UnitStep:
         chosen = (result for of_key, result in value.cases if params[of_key] == key)
         return Value(params=(number,)) if (number := next(chosen, None)) is not None else value
 
-    def type_of(self, value: Value) -> str:
-        """Return the Python type of a value that is one parameter."""
-        types = self.statement.types
-        return types[value.params[0]] if value.params and value.params[0] < len(types) else ""
-
     @property
     def sees_many(self) -> bool:
         """Whether it looks at more than a single row; what is read of one and then written is of `row_races`."""

@@ -16,10 +16,7 @@ _SKEW = (
     "Rows of {name} are read{read} without a lock, and one of them is changed{write}: two transactions can each change "
     "another row, and together break what both have checked."
 )
-_SKEW_ACROSS = (
-    "Rows are read{read} without a lock, then {name} is changed{write}, while {partner} reads that and changes what "
-    "was read here."
-)
+_SKEW_ACROSS = "Rows are read{read} without a lock, then {name} is changed{write}, while {partner} does the reverse."
 _ORDER = "Rows of {name} are locked{read} and then{write} in an order that another transaction may reverse: a deadlock."
 _EFFECT = "{what} sent{{write}} inside of the transaction that changes {{name}}: {so} if that is rolled back."
 _EFFECTS = {

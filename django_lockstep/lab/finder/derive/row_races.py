@@ -91,7 +91,8 @@ def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value)
         return None
     read, before = last_read
     # Keys do not change, and of the times of a change the last one is right, unless rows are chosen by it.
-    is_time = write.type_of(value) == "now"
+    types = write.statement.types
+    is_time = "now" in [types[number] for number in value.params[:1] if number < len(types)]
     if column in history.table(row[0]).key or (is_time and (row[0], column) not in read.template.tested):
         return None
     if history.has_snapshot(read, write) or _was_written(history, read, write, row, column):

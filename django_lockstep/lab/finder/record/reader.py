@@ -104,7 +104,7 @@ class StatementReader:
         driver = connection.connection
         # Not by alias: a mirror's alias reaches the same tables.
         catalog = self._catalogs.setdefault(str(connection.settings_dict["NAME"]), TableCatalog(self._on_tables))
-        catalog.ensure_loaded(driver)
+        catalog.get(0, driver)  # a unit may write without reading anything
         if result is None or not result.nfields:
             return ()
         groups = _groups(result, catalog, driver)
@@ -148,16 +148,13 @@ def type_name(value: object) -> str:
     """Return the type of a parameter; ``now`` for the current time, which a test may have frozen."""
     if isinstance(value, int) and not isinstance(value, bool):
         return "int"  # the driver has classes of its own for integers
-    if isinstance(value, datetime):
-        return "now" if _is_now(value) else "datetime"
-    return type(value).__name__
-
-
-def _is_now(value: datetime) -> bool:
+    if not isinstance(value, datetime):
+        return type(value).__name__
     now = timezone.now()
     if timezone.is_naive(value) and timezone.is_aware(now):
         now = timezone.make_naive(now)
-    return timezone.is_naive(value) == timezone.is_naive(now) and abs(value - now) < _MOMENT
+    is_now = timezone.is_naive(value) == timezone.is_naive(now) and abs(value - now) < _MOMENT
+    return "now" if is_now else "datetime"
 
 
 _MOST_ROWS = 200
@@ -178,8 +175,7 @@ def _groups(result: Any, catalog: TableCatalog, driver: Any) -> list[_Group]:
     groups: list[_Group] = []
     last: dict[str, _Group] = {}
     for place in range(result.nfields):
-        oid = result.ftable(place)
-        server_table = catalog.get(oid, driver) if oid else None
+        server_table = catalog.get(result.ftable(place), driver)
         # Binary values would have to be decoded by type; where a project asks for them, they are left out.
         if server_table is None or result.fformat(place) or not comparable(result.ftype(place)):
             continue
@@ -224,16 +220,11 @@ class TableCatalog:
         self._on_loaded = on_loaded
 
     def get(self, oid: int, driver: Any) -> ServerTable | None:
-        """Return the table; None for one of the server's own, and where the catalog cannot be read now."""
+        """Return the table; None for one of the server's own, for 0, and where the catalog cannot be read now."""
         if oid not in self._by_oid and not self._load(driver):
             return None
         # Not there although the catalog was read: one of the server's own. Noted, or each row would have it read again.
         return self._by_oid.setdefault(oid, None)
-
-    def ensure_loaded(self, driver: Any) -> None:
-        """Read the catalog unless that was done: a unit may write without reading anything."""
-        if not self._by_oid:
-            self._load(driver)
 
     def _load(self, driver: Any) -> bool:
         results = _ask(driver, _TABLES)

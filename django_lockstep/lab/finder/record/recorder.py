@@ -157,19 +157,16 @@ class Recorder:
         draft.statements.append(statement)
 
     def _is_recordable(self, connection: Any) -> bool:
+        name, why = repr(connection.alias), ""
         if not hasattr(connection.connection, "pgconn"):
-            self.notes[
-                f"Database {connection.alias!r} was not recorded: that needs PostgreSQL with psycopg 3, and it is "
-                f"{connection.display_name} with {connection.Database.__name__}"
-            ] = None
-            return False
-        if not is_test_database(connection):
-            self.notes[
-                f"Database {connection.alias!r} ({connection.settings_dict['NAME']}) was not recorded: Django has not "
-                "made it for these tests"
-            ] = None
-            return False
-        return True
+            driver = f"{connection.display_name} with {connection.Database.__name__}"
+            why = f"that needs PostgreSQL with psycopg 3, and it is {driver}"
+        elif not is_test_database(connection):
+            name += f" ({connection.settings_dict['NAME']})"
+            why = "Django has not made it for these tests"
+        if why:
+            self.notes[f"Database {name} was not recorded: {why}"] = None
+        return not why
 
     def _note_sent(self, what: str) -> None:
         draft, site = self._locate(sys._getframe(3)) if self._test else (None, None)

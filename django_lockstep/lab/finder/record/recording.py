@@ -141,7 +141,6 @@ class RecordingWriter:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = path
         self._lock = threading.Lock()
         self._numbers: dict[str, dict[str | Site, int]] = {"sql": {}, "site": {}}
         self._file = path.open("w", encoding="utf-8")
@@ -216,7 +215,10 @@ def read_recording(path: Path) -> Recording:
             case {"unit": unit}:
                 units.append(_unit(unit, templates, sites))
             case {"table": table}:
-                tables[table["name"]] = _table(table)
+                unique = tuple(map(UniqueIndex.parse, table["unique"]))
+                keys = tuple(ForeignKey(parent=key["table"], columns=(key["column"],)) for key in table["foreign_keys"])
+                table |= {"key": tuple(table["key"]), "unique": unique, "foreign_keys": keys}
+                tables[table["name"]] = Table(**table)
             case {"end": end}:
                 tests += end["tests"]
                 notes |= dict.fromkeys(end["notes"])
@@ -254,12 +256,6 @@ def _unit(value: dict[str, Any], templates: Sequence[str], sites: Sequence[Site]
     )
     order = tuple(value.get("key_order", ()))
     return Unit(**{**value, "inputs": frozenset(value["inputs"]), "statements": statements, "key_order": order})
-
-
-def _table(value: Mapping[str, Any]) -> Table:
-    unique = tuple(map(UniqueIndex.parse, value["unique"]))
-    keys = tuple(ForeignKey(parent=key["table"], columns=(key["column"],)) for key in value["foreign_keys"])
-    return Table(**{**value, "key": tuple(value["key"]), "unique": unique, "foreign_keys": keys})
 
 
 def merge_recordings(parts: Sequence[Path], target: Path) -> None:

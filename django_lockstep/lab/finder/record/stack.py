@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sysconfig
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -22,10 +22,8 @@ from django_lockstep.lab.finder.record.recording import Site
 _LAB = Path(__file__).parents[2]
 _LIBRARY = _LAB.parent
 _INSTALLED = tuple({f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "platlib")})
-_TEST_FOLDER = re.compile(r"tests?|testing|test_.*|.*_tests?", re.IGNORECASE)
-_TEST_MODULE = re.compile(
-    r"tests?|test_.*|.*_tests?|conftest|(.*_)?(factory|factories|fixtures)|testing", re.IGNORECASE
-)
+_TEST_FOLDER = re.compile(r"(?i)tests?|testing|test_.*|.*_tests?")
+_TEST_MODULE = re.compile(r"(?i)tests?|test_.*|.*_tests?|conftest|(.*_)?(factory|factories|fixtures)|testing")
 
 
 _Kind = Literal["project", "app", "test", "other"]
@@ -36,12 +34,13 @@ class CodeMap:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._kinds: dict[str, _Kind] = {}
+        self._tests: set[str] = set()
+        self._kind = cache(self._classify)
         self._sites: dict[tuple[str, int, str], Site] = {}
 
     def add_test_file(self, path: Path) -> None:
         """Note a file that holds tests, whatever it is called."""
-        self._kinds[str(path)] = "test"
+        self._tests.add(str(path))
 
     def walk(self, frame: FrameType | None, *, whole: bool) -> tuple[Site | None, FrameType | None]:
         """Return the innermost line of the project, and if ``whole`` its outermost call below the test's code.
@@ -86,12 +85,9 @@ class CodeMap:
                 return filename.removeprefix(folder)
         return filename
 
-    def _kind(self, filename: str) -> _Kind:
-        if filename not in self._kinds:
-            self._kinds[filename] = self._classify(filename)
-        return self._kinds[filename]
-
     def _classify(self, filename: str) -> _Kind:
+        if filename in self._tests:
+            return "test"
         path = Path(filename)
         is_installed = filename.startswith(_INSTALLED)
         if not path.is_absolute() or path.is_relative_to(_LAB):

@@ -9,8 +9,9 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from traceback import walk_stack
 from types import FrameType
 from typing import Any
@@ -153,7 +154,8 @@ def request_inputs(request: HttpRequest, body: bytes) -> Iterator[object]:
         yield from match.kwargs.values()
     content_type = request.META.get("CONTENT_TYPE", "")
     if "json" in content_type:
-        yield from _json_values(body)
+        with suppress(ValueError, RecursionError):
+            yield from _plain_parts(json.loads(body))
     elif content_type.startswith("application/x-www-form-urlencoded"):
         yield from (value for _, value in parse_qsl(body.decode(errors="replace")))
     elif (form := vars(request).get("_post")) is not None:  # a form in parts, that the view has read
@@ -161,19 +163,11 @@ def request_inputs(request: HttpRequest, body: bytes) -> Iterator[object]:
             yield from values
 
 
-def _json_values(body: bytes) -> Iterator[object]:
-    try:
-        waiting = [json.loads(body)]
-    except (ValueError, RecursionError):
-        return
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            waiting += value.values()
-        elif isinstance(value, list):
-            waiting += value
-        else:
-            yield value
+def _plain_parts(value: object) -> Iterator[object]:
+    if isinstance(value, dict | list):
+        yield from chain.from_iterable(map(_plain_parts, value.values() if isinstance(value, dict) else value))
+    else:
+        yield value
 
 
 def call_arguments(frame: FrameType) -> list[object]:

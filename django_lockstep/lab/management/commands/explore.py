@@ -52,45 +52,17 @@ class Command(BaseCommand):
         add("scenarios", nargs="*", help="names from --list, or dotted paths of your own Scenario objects")
         add("--list", action="store_true", help="list the registered scenarios")
         add("--schedule", help="run only this schedule, such as AABBAB")
-        add(
-            "--spec",
-            type=Path,
-            help="also write the schedule, or the simplest wrong one, as a spec for isolationtester",
-        )
+        add("--spec", type=Path, help="also write the schedule, or the simplest wrong one, for isolationtester")
         add("--actors", type=int, metavar="N", help="run the scenario with N actors, if it can have more than it has")
-        add(
-            "--directed",
-            action="store_true",
-            help="run only the schedules that interrupt an actor just before or after one of its writes or locks",
-        )
+        add("--directed", action="store_true", help="interrupt actors only just before or after their writes and locks")
         add("--reduction", choices=get_args(Reduction), default="dpor")
         add("--processes", type=int, default=1, metavar="N", help="explore each race with N processes (default: 1)")
-        add(
-            "--cluster",
-            metavar="ADDRESS",
-            help="explore on the workers of this Dask scheduler, such as tcp://host:8786",
-        )
+        add("--cluster", metavar="tcp://HOST:PORT", help="explore on the workers of this Dask scheduler")
         add("--max-schedules", type=int)
-        add(
-            "--audit",
-            type=int,
-            metavar="N",
-            help="random walks that must end as the search of a race that would hold does (default: the setting "
-            "LOCKSTEP_LAB_AUDIT, 20)",
-        )
+        add("--audit", type=int, metavar="N", help="random walks that check a search (default: LOCKSTEP_LAB_AUDIT, 20)")
         add("--timeout", type=float, help="seconds after which no further schedule is started")
-        add(
-            "--victim",
-            choices=["last", "first"],
-            default="last",
-            help="the actor that loses a deadlock: the last to wait, or the first (default: %(default)s)",
-        )
-        add(
-            "--format",
-            choices=[*FORMATS, "svg"],
-            help="svg draws one race, or each one into a folder (default: by the ending of --output, .xml being junit; "
-            "else text)",
-        )
+        add("--victim", choices=["last", "first"], default="last", help="loser of a deadlock (default: last to wait)")
+        add("--format", choices=[*FORMATS, "svg"], help="default: by the ending of --output, or text; svg draws a race")
         add("--output", type=Path, help="write to this file instead of standard output; with svg also a folder")
         add("--progress", action=BooleanOptionalAction, default=True, help="show on a terminal how far a race is")
         add("--database", metavar="ALIAS", help="run on this database of the project instead of a scratch database")
@@ -156,19 +128,17 @@ class Command(BaseCommand):
     def _report(
         self, race: Race, options: dict[str, Any], progress: str, *, found_by: str, **common: Any
     ) -> RaceReport:
-        description: dict[str, Any] = {"name": race.name, "text": race.text}
+        report = functools.partial(RaceReport, name=race.name, text=race.text)
         if options["schedule"] is not None:
             run = replay(race.scenario, options["schedule"], **common)
-            return RaceReport(**description, runs=(run,), as_expected=run.holds or not race.holds)
+            return report(runs=(run,), as_expected=run.holds or not race.holds)
         with self._progress(progress, shown=options["progress"]) as count:
             load = functools.partial(load_scenario, found_by, actors=options["actors"])
             limits = {name: options[name] for name in _LIMITS}
             tree = options["format"] == "html"
             exploration = explore(race.scenario, **common, load=load, **limits, stop_on_first=count, tree=tree)
             runs = runs_to_draw(race.scenario, exploration, most=_DRAWN.get(options["format"], 0), **common)
-            return RaceReport(
-                **description, exploration=exploration, runs=tuple(runs), as_expected=race.as_expected(exploration)
-            )
+            return report(exploration=exploration, runs=tuple(runs), as_expected=race.as_expected(exploration))
 
     @contextmanager
     def _progress(self, line: str, *, shown: bool) -> Iterator[Literal[False] | Callable[[Run], bool]]:

@@ -10,10 +10,11 @@ import tempfile
 import unittest
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -109,7 +110,10 @@ class Command(BaseCommand):
         # Refused now rather than after all tests.
         suppressed = read_suppressions(Path.cwd(), options["baseline"])
         if not options["confirm"]:
-            self._record(path, options)
+            key = None if options["values"] else os.urandom(16)
+            findings_path(path).unlink(missing_ok=True)
+            record_tests(options["labels"], path, key=key, root=Path.cwd(), **self._for_runner(options))
+            self.stdout.write(f"recording: {path}; --confirm tries its candidates")
         findings = Findings.on(path)
 
         def write() -> Report:
@@ -126,13 +130,6 @@ class Command(BaseCommand):
                 result = write()
         self.stdout.write(as_text(result) if budget else list_candidates(result))
         return status or result.exit_status
-
-    def _record(self, path: Path, options: dict[str, Any]) -> None:
-        key = None if options["values"] else os.urandom(16)
-        findings_path(path).unlink(missing_ok=True)
-        runner = self._for_runner(options)
-        record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"], **runner)
-        self.stdout.write(f"recording: {path}; --confirm tries its candidates")
 
     def _confirm(self, path: Path, findings: Findings, *, budget: float, processes: int) -> int:
         """Have processes try a share each, and return the exit status: 0 if all came to their end."""
@@ -166,7 +163,7 @@ class Command(BaseCommand):
         share.separate_test_databases()
         confirmation = Confirmation(findings, budget=budget, values=options["values"])
         # An earlier process that died has left its test database.
-        runner = {**self._for_runner(options), "verbosity": options["verbosity"], "interactive": False}
+        runner = {**self._for_runner(options), "interactive": False}
         try:
             confirm_tests(options["labels"], confirmation, **runner)
         except KeyboardInterrupt:
@@ -174,7 +171,7 @@ class Command(BaseCommand):
         return 0
 
     def _for_runner(self, options: dict[str, Any]) -> dict[str, Any]:
-        return {name: options[name] for name in self._runner_options if name in options}
+        return {name: options[name] for name in ("verbosity", *self._runner_options) if name in options}
 
 
 _Around = Callable[[unittest.TestSuite], AbstractContextManager[unittest.TestSuite]]
@@ -230,9 +227,11 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
     @contextmanager
     def body(test: unittest.TestCase) -> Iterator[None]:
         confirmation.mark_running(test.id())
-        with confirmation.running(test.id(), TestPlace.of_case(test)):
-            yield
-        confirmation.mark_running("")
+        try:
+            with confirmation.running(test.id(), TestPlace.of_case(test)):
+                yield
+        finally:
+            confirmation.mark_running("")
 
     _run(labels, around=around, body=body, on_interrupt=stop, **options)
     if is_interrupted:
@@ -262,6 +261,12 @@ def _run(
 ) -> int:
     """Run the project's tests by its runner: with ``around`` about all of them, and ``body`` about each."""
     chosen: Any = get_runner(settings)
+    original = unittest.TestCase.run
+
+    def run(test: unittest.TestCase, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
+        # Called when Django has made the test's fixtures.
+        with body(test):
+            return original(test, result)
 
     class Runner(chosen):  # type: ignore[misc]
         def setup_test_environment(self, **kwargs: Any) -> None:
@@ -271,28 +276,9 @@ def _run(
                 # the tries of a test. The environment's end puts back what was there before.
                 signal.signal(signal.SIGINT, on_interrupt)
 
-        def get_resultclass(self) -> Any:
-            return _result_class(super().get_resultclass() or unittest.TextTestResult, body)
-
         def run_suite(self, suite: unittest.TestSuite, **kwargs: Any) -> Any:
-            with around(suite) as changed:
+            with around(suite) as changed, mock.patch.object(unittest.TestCase, "run", run):
                 return super().run_suite(changed, **kwargs)
 
     # One process: others would record into files of their own.
     return int(Runner(**{**options, "parallel": 0}).run_tests(list(labels)))
-
-
-def _result_class(base: Any, body: _Body) -> Any:
-    class Result(base):  # type: ignore[misc]
-        """A result that knows when a test begins, after Django has made its fixtures."""
-
-        def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802
-            super().startTest(test)
-            self._body = ExitStack()
-            self._body.enter_context(body(test))
-
-        def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802
-            self._body.close()
-            super().stopTest(test)
-
-    return Result

@@ -16,16 +16,19 @@ SCHEMA_VERSION = 2
 
 
 def as_json(report: LoadReport) -> str:
-    """Return the whole report as JSON; money is a string with two places, latencies are milliseconds."""
-    return json.dumps(as_dict(report), indent=2)
+    """Return the whole report as JSON; money is a string with two places, latencies are milliseconds.
 
-
-def as_dict(report: LoadReport) -> dict[str, Any]:
-    """Return the report as plain values, with ``schema_version`` and ``kind`` (load or sweep)."""
-    kind, body = _body(report)
-    return {
+    ``kind`` is load or sweep.
+    """
+    plan = {**dataclasses.asdict(report.plan), **report.load}
+    body: dict[str, Any] = {"plan": plan, "strategies": list(map(load_row, report.rows))}
+    if sweep := report.sweep:
+        rows = {size: [load_row(row) for row in report.rows if row.size == size] for size in report.sizes}
+        points = [{sweep.axis: size, "strategies": strategies} for size, strategies in rows.items()]
+        body = {"sweep": dataclasses.asdict(sweep), "plan": plan, "points": points}
+    data = {
         "schema_version": SCHEMA_VERSION,
-        "kind": kind,
+        "kind": "sweep" if sweep else "load",
         "environment": dict(report.environment),
         "planned": list(report.planned),
         "interrupted": report.interrupted,
@@ -33,18 +36,7 @@ def as_dict(report: LoadReport) -> dict[str, Any]:
         **body,
         "advice": list(report.advice),
     }
-
-
-def _body(report: LoadReport) -> tuple[str, dict[str, Any]]:
-    """Return the kind of the report, and the keys that only that kind has."""
-    plan = {**dataclasses.asdict(report.plan), **report.load}
-    if report.sweep is None:
-        return "load", {"plan": plan, "strategies": [load_row(row) for row in report.rows]}
-    points = [
-        {report.sweep.axis: size, "strategies": [load_row(row) for row in report.rows if row.size == size]}
-        for size in report.sizes
-    ]
-    return "sweep", {"sweep": dataclasses.asdict(report.sweep), "plan": plan, "points": points}
+    return json.dumps(data, indent=2)
 
 
 def as_csv(report: LoadReport) -> str:

@@ -74,23 +74,16 @@ def _scope(report: LoadReport) -> str:
     return f"{counts['workers']} on {counts['accounts']}"
 
 
-def _marked_rate(row: LoadRow) -> str:
-    # A rate of wrong results is marked where it stands: rates are what readers compare.
-    return f"{'x ' if row.wrong else ''}{row.tally.rate:,.0f}"
-
-
 def _milliseconds(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def _verdict(row: LoadRow) -> Text:
-    return Text(row.status.upper() if row.wrong else row.status, style=_COLOURS.get(row.status, "bold red"))
-
-
 _RESULTS: Mapping[str, Callable[[LoadRow], str | Text]] = {
-    "Verdict": _verdict,
+    "Verdict": lambda row: Text(
+        row.status.upper() if row.wrong else row.status, style=_COLOURS.get(row.status, "bold red")
+    ),
     "Lost": lambda row: f"{row.verdict.lost_updates:,}",
     "Balance error": lambda row: f"{row.verdict.money_lost:,.2f}",
     "ops/s": lambda row: f"{row.tally.rate:,.0f}",
@@ -125,7 +118,7 @@ def _remarks_on(row: LoadRow, report: LoadReport) -> Iterable[str]:
     name = f"{report.sweep.describe(row.size)}: {row.strategy}" if report.sweep and row.size else row.strategy
     # Without a sweep the advice says so.
     if report.sweep and row.wrong and row.safe:
-        yield f"{name} {row.loss}."
+        yield f"{name} {row.verdict.loss}."
     if row.status == "untested":
         yield f"{name}: no operation succeeded, so that nothing was tested."
     for kind, count in row.tally.errors.items():
@@ -138,7 +131,10 @@ def _remarks_on(row: LoadRow, report: LoadReport) -> Iterable[str]:
 
 
 _GROWING: Mapping[str, Callable[[LoadRow], str | Text]] = {
-    "Operations per second; x where the strategy was wrong": _marked_rate,
+    # A rate of wrong results is marked where it stands: rates are what readers compare.
+    "Operations per second; x where the strategy was wrong": lambda row: (
+        f"{'x ' if row.wrong else ''}{row.tally.rate:,.0f}"
+    ),
     "p50 in ms": _LATENCIES["p50"],
     "p95 in ms": _LATENCIES["p95"],
     "p99 in ms": _LATENCIES["p99"],

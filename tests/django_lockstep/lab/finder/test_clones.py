@@ -93,7 +93,7 @@ def club() -> Iterator[Any]:
 
 
 def clone(member: Any) -> Any:
-    return UserClone(member, using="default")
+    return UserClone(member)
 
 
 def test_what_belongs_to_a_member_is_copied_and_the_rest_is_shared(club: Any) -> None:
@@ -191,7 +191,7 @@ def test_the_request_of_the_clone_has_a_session_of_its_own(user: User, client: C
     client.session["basket"] = 3
     environ = environ_of(client, HTTP_AUTHORIZATION="Token customer", HTTP_X_USER="customer")
 
-    cloned = clone_user(environ, user, using="default")
+    cloned = clone_user(environ, user)
 
     session = session_of(cloned)
     other = get_user_model().objects.get(username="customer2")
@@ -199,8 +199,8 @@ def test_the_request_of_the_clone_has_a_session_of_its_own(user: User, client: C
     assert session[HASH_SESSION_KEY] == other.get_session_auth_hash()
     assert session.session_key != session_of(environ).session_key
     assert Session.objects.count() == 2
-    assert session_user(cloned, using="default") == other
-    assert session_user(environ, using="default") == user
+    assert session_user(cloned) == other
+    assert session_user(environ) == user
     assert (cloned["HTTP_AUTHORIZATION"], cloned["HTTP_X_USER"]) == ("Token customer2", "customer2")
     assert cloned["HTTP_COOKIE"].startswith("theme=dark; ")
     assert cloned["HTTP_COOKIE"].endswith("; sessionids=7")
@@ -216,7 +216,7 @@ def test_requests_without_a_session_have_no_user(user: User) -> None:
     anonymous.save()
     of_nobody = {**plain, "HTTP_COOKIE": f"{settings.SESSION_COOKIE_NAME}={anonymous.session_key}"}
 
-    assert [session_user(environ, using="default") for environ in (plain, unknown, of_nobody)] == [None, None, None]
+    assert [session_user(environ) for environ in (plain, unknown, of_nobody)] == [None, None, None]
     assert session_of(plain) is session_of(unknown) is None
     assert session_of(of_nobody)["basket"] == 3
 
@@ -224,5 +224,5 @@ def test_requests_without_a_session_have_no_user(user: User) -> None:
 def test_django_webtest_names_the_user(user: User) -> None:
     environ = {**RequestFactory().get("/").environ, "WEBTEST_USER": "customer"}
 
-    assert session_user(environ, using="default") == user
-    assert clone_user(environ, user, using="default")["WEBTEST_USER"] == "customer2"
+    assert session_user(environ) == user
+    assert clone_user(environ, user)["WEBTEST_USER"] == "customer2"

@@ -40,7 +40,7 @@ class Shop:
 '''
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The project's folder, with its module."""
     (tmp_path / "sold.py").write_text(SOURCE.lstrip().replace("from shop.models import Order, Seat\n", "Seat = None\n"))
@@ -74,7 +74,6 @@ FIELDS = [f"-{SAVE}", '+        seat.save(update_fields=["guest", "free"])']
 ATOMIC = ["+from django.db import transaction", "+    @transaction.atomic"]
 
 
-@pytest.mark.usefixtures("module")
 @pytest.mark.parametrize(
     ("kind", "in_transaction", "changes"),
     [
@@ -94,7 +93,6 @@ def test_the_row_is_locked_and_what_was_set_is_written(
 PAY = ("        wallet = Wallet.objects.get(pk=pk)", "        wallet.save()  # all of it", "Shop.pay")
 
 
-@pytest.mark.usefixtures("module")
 @pytest.mark.parametrize("in_transaction", [True, False])
 def test_an_update_that_computes_the_value_is_tried_first(in_transaction: bool) -> None:
     table = Wallet._meta.db_table
@@ -114,7 +112,6 @@ def test_an_update_that_computes_the_value_is_tried_first(in_transaction: bool) 
     assert len(others) == len(patches(*PAY, kind="late-lock", table=table)) == 2
 
 
-@pytest.mark.usefixtures("module")
 @pytest.mark.parametrize(
     ("rows", "locking"),
     [
@@ -133,7 +130,6 @@ def test_of_a_shortcut_the_query_locks(rows: str, locking: str) -> None:
     assert changed(patch)[1] == f"+        seat = get_object_or_404({locking}, pk=pk)"
 
 
-@pytest.mark.usefixtures("module")
 def test_code_of_another_form_has_none() -> None:
     assert patches('        """Bücher."""', SAVE, "Shop.book", kind="read-modify-write") == []
     assert list(patches_for(candidate("a"), in_transaction=True)) == []

@@ -306,13 +306,6 @@ def test_tables_come_with_model_keys_indexes_and_references(tape: Tape, seat: Pl
 # Nothing else changes.
 
 
-def test_the_test_sees_no_statement_of_the_recorder(tape: Tape, seat: PlainSeat) -> None:
-    with tape(), CaptureQueriesContext(connection) as captured:
-        office.raise_price(seat.pk, Decimal(1))
-
-    assert len(captured) == 2
-
-
 def test_all_is_put_back(tape: Tape) -> None:
     def hooks() -> list[object]:
         classes = (ClientHandler.__call__, WSGIHandler.__call__, BaseHandler.get_response, Atomic.__enter__)

@@ -27,7 +27,7 @@ from django_lockstep.lab.finder.record.interception import Call
 from tests.django_lockstep.lab.finder.builders import statements_tagged
 from tests.testapps.seeded_shop.racing.models import Article, Order, Product
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_urls")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_urls", "other_test")]
 
 LOCKED = Product.objects.select_for_update()
 
@@ -142,7 +142,6 @@ def beside(captured: Captured, here: RequestActor) -> RequestActor:
     return sent
 
 
-@pytest.mark.usefixtures("other_test")
 @pytest.mark.parametrize("tagging", [nullcontext, statements_tagged])
 def test_the_key_in_a_path(here: RequestActor, tagging: Callable[[], AbstractContextManager[None]]) -> None:
     with tagging():
@@ -159,7 +158,6 @@ def fields(sent: RequestActor) -> dict[str, Any]:
     )
 
 
-@pytest.mark.usefixtures("other_test")
 @pytest.mark.parametrize(
     "options",
     [
@@ -172,7 +170,6 @@ def test_a_field_that_is_named_like_the_model_and_not_an_amount(here: RequestAct
     assert fields(moved(request("/orders/", **options), here)) == {"product": "3", "quantity": "7"}
 
 
-@pytest.mark.usefixtures("other_test")
 def test_json_keeps_its_types(here: RequestActor) -> None:
     data = {"product": 7, "quantity": 7, "price": 7.5, "gift": True, "tags": ["7", None]}
     sent = moved(request("/orders/", data, content_type="application/json"), here)
@@ -189,7 +186,6 @@ def test_a_row_that_is_found_by_another_unique_column() -> None:
     assert beside(captured, here).environ["PATH_INFO"] == "/articles/tea/"
 
 
-@pytest.mark.usefixtures("other_test")
 def test_a_row_without_counterpart() -> None:
     captured = Captured.of(request("/products/7/sell/"))
     Article.objects.create(slug="tea", title="On tea")
@@ -205,7 +201,6 @@ def refused(captured: Captured, here: RequestActor) -> str:
     return str(error.value)
 
 
-@pytest.mark.usefixtures("other_test")
 def test_one_that_is_refused_here(here: RequestActor) -> None:
     captured = Captured.of(request("/products/7/sell/"))
     Product.objects.filter(pk=3).update(stock=0)
@@ -214,7 +209,6 @@ def test_one_that_is_refused_here(here: RequestActor) -> None:
     assert Product.objects.get(pk=3).stock == 0
 
 
-@pytest.mark.usefixtures("other_test")
 def test_one_that_has_nothing_to_do_with_the_other() -> None:
     captured = Captured.of(request("/orders/", {"product": 7, "quantity": 1}))
     Article.objects.create(slug="tea", title="On tea")
@@ -223,7 +217,6 @@ def test_one_that_has_nothing_to_do_with_the_other() -> None:
     assert (Product.objects.get(pk=7).stock, Article.objects.get().views) == (49, 0)
 
 
-@pytest.mark.usefixtures("other_test")
 @pytest.mark.parametrize(("address", "verdict"), [("products", "broken"), ("locked", "nothing found")])
 def test_what_is_not_locked_races_and_its_twin_does_not(here: RequestActor, address: str, verdict: str) -> None:
     captured = Captured.of(request("/orders/", {"product": 7, "quantity": 3}))
@@ -247,21 +240,19 @@ def manager() -> User:
 
 
 def user_of(sent: RequestActor) -> User:
-    user = session_user(sent.environ, using="default")
+    user = session_user(sent.environ)
     assert isinstance(user, User)
     return user
 
 
-@pytest.mark.usefixtures("other_test")
 def test_the_user_is_the_others_where_theirs_may_do_the_same(here: RequestActor) -> None:
     customer, other = User.objects.create_user("customer"), User.objects.create_user("other")
     by_customer = request("/products/3/sell/", user=customer)
 
     assert user_of(moved(request("/products/7/sell/", user=other), by_customer)) == customer
-    assert session_user(moved(request("/products/3/sell/"), here).environ, using="default") is None
+    assert session_user(moved(request("/products/3/sell/"), here).environ) is None
 
 
-@pytest.mark.usefixtures("other_test")
 @pytest.mark.parametrize("anonymous", [True, False])
 def test_a_user_who_may_more_is_copied(manager: User, here: RequestActor, anonymous: bool) -> None:
     captured = Captured.of(request("/products/7/recall/", user=manager))
@@ -274,7 +265,6 @@ def test_a_user_who_may_more_is_copied(manager: User, here: RequestActor, anonym
     assert (user_of(sent).username, user_of(sent).email) == ("manager2", "manager@example.org")
 
 
-@pytest.mark.usefixtures("other_test")
 @pytest.mark.parametrize("by_manager", [False, True])
 def test_the_token_of_a_form_goes_with_its_cookie(manager: User, *, by_manager: bool) -> None:
     def checked(address: str, token: str, user: User) -> RequestActor:

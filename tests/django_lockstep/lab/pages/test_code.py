@@ -45,13 +45,13 @@ def names(functions: tuple[FunctionCode, ...]) -> list[str]:
 
 
 def test_actors_that_run_the_same_stand_together() -> None:
-    (actor,) = code_of(withdraw_later, withdraw_later).actors
-    assert (actor.actors, names(actor.functions)) == (("A", "B"), ["withdraw_later"])
+    ((actors, functions),) = code_of(withdraw_later, withdraw_later).actors.items()
+    assert (actors, names(functions)) == (("A", "B"), ["withdraw_later"])
 
 
 def test_a_closure_is_shown_with_its_values_and_what_all_call_apart() -> None:
     code = code_of(withdrawal(30), withdrawal(20))
-    assert [(actor.actors, names(actor.functions), actor.functions[0].values) for actor in code.actors] == [
+    assert [(actors, names(functions), functions[0].values) for actors, functions in code.actors.items()] == [
         (("A",), ["withdraw"], (("amount", "30"),)),
         (("B",), ["withdraw"], (("amount", "20"),)),
     ]
@@ -61,7 +61,7 @@ def test_a_closure_is_shown_with_its_values_and_what_all_call_apart() -> None:
 def test_a_docstring_is_left_out_and_each_line_has_its_place() -> None:
     lines = source_lines(take)
     assert "this is not shown" not in "".join(line.html for line in lines)
-    assert [line.level for line in lines] == [0, 1, 2, 1]
+    assert [len(line.indentation) for line in lines] == [0, 1, 2, 1]
     first = take.__code__.co_firstlineno
     here = "tests/django_lockstep/lab/pages/test_code.py"
     assert [line.place for line in lines] == [f"{here}:{first + number}" for number in (0, 2, 3, 4)]
@@ -69,12 +69,12 @@ def test_a_docstring_is_left_out_and_each_line_has_its_place() -> None:
 
 def test_of_two_lambdas_in_one_line_each_is_shown_alone() -> None:
     code = code_of(*[lambda: take(30), lambda: take(20)])
-    assert [text(actor.functions[0]) for actor in code.actors] == ["lambda: take(30)", "lambda: take(20)"]
+    assert [text(function) for function, *_ in code.actors.values()] == ["lambda: take(30)", "lambda: take(20)"]
 
 
 def test_a_partial_is_what_it_calls_with_its_arguments() -> None:
     code = code_of(partial(take, 30), partial(take, amount=20))
-    assert [(names(actor.functions), actor.functions[0].values) for actor in code.actors] == [
+    assert [(names(functions), functions[0].values) for functions in code.actors.values()] == [
         (["take"], (("amount", "30"),)),
         (["take"], (("amount", "20"),)),
     ]
@@ -89,7 +89,7 @@ def test_a_race_names_further_functions_and_what_must_hold() -> None:
 def test_what_has_no_source_is_left_out() -> None:
     typed: dict[str, Any] = {}
     exec("def typed():\n    return 1\n", typed)  # noqa: S102
-    assert code_of(typed["typed"]).actors[0].functions == ()
+    assert code_of(typed["typed"]).actors == {("A",): ()}
 
 
 def test_code_is_escaped() -> None:
