@@ -24,7 +24,7 @@ import django
 from django.apps import apps
 from django.db import connections
 
-from django_lockstep.lab.explorer.driver.trace import Limits, Trace
+from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import NotExplorable, RestartSearch, Stuck, WorkerDied
 from django_lockstep.lab.explorer.options import SessionOptions
 from django_lockstep.lab.explorer.retries import play_next, require_steered
@@ -276,7 +276,6 @@ class _Worker:
     """An exploration session that stays open until the process ends, and its database is dropped."""
 
     def __init__(self, config: ExplorerConfig, learned: Learned) -> None:
-        self._config = config
         self._learned = learned
         self._before: Trace | None = None
         self._context = exploration_session(config.load(), config.options)
@@ -287,8 +286,7 @@ class _Worker:
 
     def play(self, branch: Branch, *, seconds: float | None) -> Answer:
         session = self._session
-        deadline = None if seconds is None else time.monotonic() + seconds
-        session.controller.limits = Limits(max_steps=self._config.options.max_steps, deadline=deadline)
+        session.controller.deadline = None if seconds is None else time.monotonic() + seconds
         try:
             judged = self._play(branch)
         except RestartSearch:

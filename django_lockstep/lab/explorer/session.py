@@ -6,7 +6,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, connections
@@ -72,6 +71,7 @@ class ExplorationSession:
             server=self.server,
             # Connecting is not a step, and may take longer than one; it comes before any verdict.
             step_timeout=max(options.step_timeout, STEP_TIMEOUT),
+            max_steps=options.max_steps,
             victim=options.victim,
         )
         self.monitor: SetupMonitor
@@ -291,12 +291,11 @@ class ExplorationSession:
 
     def _run_to_end(self, functions: Sequence[Callable[[Any], Any]], fixture: Any) -> Trace:
         """Run the functions to their end, without the time limit."""
-        limits = self.controller.limits
-        self.controller.limits = replace(limits, deadline=None)
+        deadline, self.controller.deadline = self.controller.deadline, None
         try:
             return self.controller.run(functions, fixture, schedule=Follow(()))
         finally:
-            self.controller.limits = limits
+            self.controller.deadline = deadline
 
     def _run_result(
         self,

@@ -52,8 +52,8 @@ class Hooks:
         self.pid: int = self.driver.info.backend_pid
         self._wait: Callable[..., Any] = self.driver.wait
         # The level of transactions that do not set one, from the server or Django's settings.
-        self.isolation = self.setting("default_transaction_isolation")
-        self.read_only = self.setting("default_transaction_read_only") == "on"
+        self.isolation = one_value(self.driver, "SHOW default_transaction_isolation") or ""
+        self.read_only = one_value(self.driver, "SHOW default_transaction_read_only") == "on"
         # Requests end connections of this age at their start and end; an actor's has to last for all schedules.
         wrapper.close_at = None
         # Last, because Ctrl-C may come before. On the instance: other connections of the process keep the class's
@@ -79,14 +79,6 @@ class Hooks:
     def status(self) -> TransactionStatus:
         """The state of the session's transaction."""
         return TransactionStatus(self.driver.pgconn.transaction_status)
-
-    def setting(self, name: str) -> str:
-        """Return the session's value of a setting."""
-        return self.value_out_of_band(f"SHOW {name}") or ""
-
-    def value_out_of_band(self, query: str) -> str | None:
-        """Return the one value of a query that is sent past the gate; None if the server refuses it."""
-        return one_value(self.driver, query)
 
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         text = text_of(sql, self.driver)
