@@ -113,7 +113,8 @@ class Query:
             return False
         if self.locks or self.tree.args.get("group"):
             return True
-        return not all(map(_is_order_free, self.tree.expressions))
+        # Of a sum too, but that has one row, of which no order is seen.
+        return any(node.find(exp.Column, exp.Star) for node in self.tree.expressions)
 
     def locks_first(self, keys: Collection[frozenset[str]]) -> bool:
         """Whether it writes rows that a subquery has locked in key order: ``key IN (SELECT key ... FOR UPDATE)``."""
@@ -249,15 +250,6 @@ def _ordered_by(node: Any) -> Any:
     """Return the column by which rows are ordered; an empty name for anything else."""
     column = node.this if isinstance(node, exp.Ordered) else node
     return column if isinstance(column, exp.Column) else exp.to_identifier("")
-
-
-def _is_order_free(output: Any) -> bool:
-    """Whether the output is a constant, or a sum over all rows that is the same in every order."""
-    inner = output.unalias()
-    if inner.find(exp.ArrayAgg, exp.GroupConcat, exp.JSONArrayAgg, exp.JSONObjectAgg, exp.Anonymous, exp.Window):
-        return False
-    aggregated = {id(column) for sums in inner.find_all(exp.AggFunc) for column in sums.find_all(exp.Column, exp.Star)}
-    return all(id(column) in aggregated for column in inner.find_all(exp.Column, exp.Star))
 
 
 def _assigned_column(node: Any) -> str:
