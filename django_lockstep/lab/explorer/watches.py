@@ -67,6 +67,7 @@ FROM "marked," WHERE holder = ANY ('{{{xids}}}') OR members IS NOT NULL
 
 _MOST_ROWS = 8
 """Rows of each table, the first ones by the primary key."""
+_HAS_SNAPSHOT = "SELECT FROM pg_stat_activity WHERE pid = %s AND backend_xmin IS NOT NULL"
 _BEGIN = "SAVEPOINT lockstep_seen; SET LOCAL lock_timeout = '50ms'"
 _END = "ROLLBACK TO SAVEPOINT lockstep_seen; RELEASE SAVEPOINT lockstep_seen"
 
@@ -142,11 +143,11 @@ class Watch:
             self._seen.append(SeenRows(move=move, actor=actor, table=table, rows=rows))
 
     def _may_ask(self, alias: str, hooks: Hooks) -> bool:
-        if hooks.status is not TransactionStatus.INTRANS:
+        if hooks.driver.info.transaction_status is not TransactionStatus.INTRANS:
             return False  # it sees what is committed, or its transaction has failed
         level = one_value(hooks.driver, "SHOW transaction_isolation")
         return level == "read committed" or (
-            level == "repeatable read" and self._servers[alias].has_snapshot(hooks.pid)
+            level == "repeatable read" and bool(self._servers[alias].query(_HAS_SNAPSHOT, hooks.pid))
         )
 
 

@@ -99,11 +99,6 @@ class Controller:
             in_turn=in_turn,
         )
 
-    @property
-    def contended(self) -> bool:
-        """Whether several actors waited at a time in this run, or went on in an order that only the server knows."""
-        return self._state.contended
-
     def connect(self, alias: str) -> Callable[[], None]:
         """Start opening every actor's connection, all at the same time; return a function that waits for that.
 
@@ -277,7 +272,7 @@ class Controller:
         for index in unfinished:
             for alias, hooks in list(self.actors[index].hooks.items()):
                 # Both: the actor may be in a statement, or in code that sends nothing.
-                self._server(alias).cancel(hooks.pid)
+                self._server(alias).query("SELECT pg_cancel_backend(%s)", hooks.pid)
                 self._cancelled.add((alias, hooks.pid))
             self.actors[index].interrupt()
             self._interrupted = True

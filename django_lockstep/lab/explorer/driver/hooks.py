@@ -75,11 +75,6 @@ class Hooks:
         result = self.driver.pgconn.exec_(sql.encode())
         return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
 
-    @property
-    def status(self) -> TransactionStatus:
-        """The state of the session's transaction."""
-        return TransactionStatus(self.driver.pgconn.transaction_status)
-
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         text = text_of(sql, self.driver)
         # What is sent while another statement passes the gate, by an execute wrapper of the code for one, belongs to
@@ -96,7 +91,8 @@ class Hooks:
     def _waited(self, generator: GeneratorType[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
         name = generator.gi_code.co_name
         # Django calls commit() and rollback() outside of transactions too, and the driver then sends nothing.
-        idle_end = name in {"_commit_gen", "_rollback_gen"} and self.status is TransactionStatus.IDLE
+        is_idle = self.driver.info.transaction_status is TransactionStatus.IDLE
+        idle_end = is_idle and name in {"_commit_gen", "_rollback_gen"}
         # What is sent while a step passes the gate belongs to that step; _set_* generators only set attributes.
         if self._inside or idle_end or name.startswith("_set_"):
             return self._wait(generator, *args, **kwargs)
@@ -122,7 +118,7 @@ class Hooks:
             sql=sql,
             params=params,
             many=many,
-            in_transaction=self.status is not TransactionStatus.IDLE,
+            in_transaction=self.driver.info.transaction_status is not TransactionStatus.IDLE,
             autocommit=bool(self.driver.autocommit),
             isolation=_ISOLATION[int(chosen)] if chosen is not None else self.isolation,
             read_only=self.read_only if self.driver.read_only is None else bool(self.driver.read_only),
@@ -145,7 +141,8 @@ class Hooks:
             self._inside = False
             # Read before the gate: while the actor holds there, the controller needs to know whether locks were
             # released.
-            operation.ends_idle = self.status in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
+            status = self.driver.info.transaction_status
+            operation.ends_idle = status in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
             if cursor is not None and operation.error is None and not cursor.closed:
                 self._keep(operation, cursor)
             # In any case: an actor that waited and failed must hold like one that succeeded.

@@ -63,8 +63,6 @@ class Trace:
     learned_facts: int = 0
     """`ExplorationSession.learned_facts` when the run began."""
     complete: bool = True
-    unreached: bool = False
-    """Whether it could not be made, because the server never chose as it would have to."""
     out_of_time: bool = False
     """Whether it was abandoned because the time was over."""
 

@@ -128,11 +128,6 @@ class Query:
                     return frozenset({identifier(columns[0])}) in keys
         return False
 
-    @property
-    def joins(self) -> bool:
-        """Whether FROM has more than one table, subquery or function."""
-        return any(self.tree.args.get(part) for part in ("joins", "laterals"))
-
     @functools.cached_property
     def assigned(self) -> Sequence[tuple[str, Any]]:
         """The columns that UPDATE or DO UPDATE sets, with values; an empty name where that is not certain."""
