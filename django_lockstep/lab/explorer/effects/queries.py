@@ -140,11 +140,6 @@ class Query:
         conflict = self.tree.args.get("conflict")
         return "" if conflict is None else str(conflict.args["action"].name).upper()
 
-    @functools.cached_property
-    def has_default(self) -> bool:
-        """Whether DEFAULT stands for a value somewhere."""
-        return any(word.name.upper() == "DEFAULT" for word in self.tree.find_all(exp.Var, exp.Column))
-
     @property
     def inserts_one_row(self) -> bool:
         """Whether it is an INSERT of one row that is given by values."""
