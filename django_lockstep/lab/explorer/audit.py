@@ -109,16 +109,15 @@ def audit_search(session: ExplorationSession, tally: ExplorationTally, *, walks:
 def _walk(session: ExplorationSession, walk: RandomWalk) -> tuple[RunResult, Trace] | None:
     """Return how the walk ended; None for one that did not: it is one of many."""
     try:
-        fixture, trace = play_next(session, walk, None)
+        ended, trace = play_next(session, walk, None)
     except TooManySteps:
         session.controller.abandon()
         return None
-    if not trace.complete:
+    if ended is None:
         return None
-    result = session.result(fixture, trace)
     if session.learned_facts > trace.learned_facts:
         raise RestartSearch
-    return result, trace
+    return ended, trace
 
 
 def _describe(session: ExplorationSession, judged: JudgedRun, trace: Trace, *, seed: str) -> str:

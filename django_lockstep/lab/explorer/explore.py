@@ -14,14 +14,14 @@ from django.db import DEFAULT_DB_ALIAS
 
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.audit import audit_search
-from django_lockstep.lab.explorer.driver.trace import CAUSES, MAX_STEPS, Limits, Trace
+from django_lockstep.lab.explorer.driver.trace import CAUSES, MAX_STEPS, Trace
 from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, RestartSearch, ScheduleError, Stuck
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Errors, ExploreOptions, Reduction, SessionOptions, Victim
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, learn_differences, play_next, require_steered
-from django_lockstep.lab.explorer.search.directed import DirectedSearch
+from django_lockstep.lab.explorer.search.directed import AnySearch, DirectedSearch
 from django_lockstep.lab.explorer.search.dpor import Search
-from django_lockstep.lab.explorer.search.schedules import SearchStrategy, parse_schedule
+from django_lockstep.lab.explorer.search.schedules import Follow, parse_schedule, serial_order
 from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, judge_run
@@ -143,7 +143,6 @@ def replay(
         warm_up=warm_up,
     )
     with exploration_session(scenario, options) as session:
-        session.controller.limits = Limits(max_steps=max_steps)
 
         def attempt() -> Run:
             if warm_up:
@@ -184,7 +183,7 @@ def _with_rows(run: Run, session: ExplorationSession, trace: Trace) -> Run:
         except (Nondeterminism, ScheduleError):
             session.controller.abandon()
             return run
-    return replace(run, seen=watch.seen(), held=watch.held()) if again.actors == trace.actors else run
+    return replace(run, seen=watch.seen(), held=tuple(watch.held)) if again.actors == trace.actors else run
 
 
 def _workers(load: Callable[[], Scenario], options: ExploreOptions) -> Workers | None:
@@ -192,23 +191,22 @@ def _workers(load: Callable[[], Scenario], options: ExploreOptions) -> Workers |
     if options.processes == 1 and options.cluster is None:
         return None
     # Here, because few explorations need what starts processes, and every one would import it.
-    from django_lockstep.lab.explorer.processes import ExplorerConfig, Workers
+    from django_lockstep.lab.explorer.processes import Workers
 
-    config = ExplorerConfig(load=load, options=options.session)
-    return Workers(config, size=options.processes, cluster=options.cluster)
+    return Workers(load, options)
 
 
 def _attempt(
     session: ExplorationSession, options: ExploreOptions, *, workers: Workers | None, begun: float
 ) -> Exploration:
     """Explore from the beginning. Raises `RestartSearch` when something is learned that makes earlier runs invalid."""
-    strategy: SearchStrategy = Search(reduce=options.reduction != "none")
+    strategy: AnySearch = Search(reduce=options.reduction != "none")
     if options.directed:
         tables = () if options.directed is True else options.directed
         strategy = DirectedSearch(list(session.scenario.actors.values()), tables=tables)
     tree = TreeBuilder() if options.tree else None
     tally = ExplorationTally(options=options, begun=begun, names=session.names, tree=tree)
-    session.controller.limits = Limits(max_steps=session.options.max_steps, deadline=tally.deadline)
+    session.controller.deadline = tally.deadline
     trouble = _run_schedules(session, strategy, tally=tally, workers=workers)
     failure, trouble = _confirm_broken(session, tally, trouble)
     exploration = tally.exploration(session, strategy, failure=failure, trouble=trouble)
@@ -220,7 +218,7 @@ def _attempt(
         strategy = Search(reduce=False)
         tally.start_over()
         tally.missed, tally.audited, tally.tree = missed[1], 0, None
-        tally.add(missed[0], ())
+        tally.add(missed[0], Follow(()))
         trouble = _run_schedules(session, strategy, tally=tally, workers=None)
         failure, trouble = _confirm_broken(session, tally, trouble)
     return tally.exploration(session, strategy, failure=failure, trouble=trouble)
@@ -228,7 +226,7 @@ def _attempt(
 
 def _run_schedules(
     session: ExplorationSession,
-    strategy: SearchStrategy,
+    strategy: AnySearch,
     *,
     tally: ExplorationTally,
     workers: Workers | None,
@@ -240,7 +238,7 @@ def _run_schedules(
         first = _search(session, strategy, tally=tally, warm=warm, seconds=alone)
         if workers is not None and isinstance(strategy, Search) and tally.wants_more() and strategy.left:
             workers.explore(session, search=strategy, tally=tally)
-        session.controller.limits.deadline = None  # a wrong run is confirmed after the time limit, too
+        session.controller.deadline = None  # a wrong run is confirmed after the time limit, too
         if first is not None:
             # Run the first schedule again, unless the warm-up has repeated it already. A directed search without one
             # follows another one of the same actors; what it finds is confirmed, and it proves nothing else.
@@ -259,7 +257,7 @@ def _run_schedules(
 
 def _search(
     session: ExplorationSession,
-    strategy: SearchStrategy,
+    strategy: AnySearch,
     *,
     tally: ExplorationTally,
     warm: TracedResult | None,
@@ -270,28 +268,30 @@ def _search(
     before: Trace | None = None
     begun = time.monotonic()
     while tally.wants_more() and (first is None or time.monotonic() - begun < seconds):
-        if (schedule := strategy.take()) is None:
+        schedule: Any = strategy.take()  # of a type of its own for each search, which takes it back
+        if schedule is None:
             break
-        fixture, before = play_next(session, schedule, before)
+        ended, before = play_next(session, schedule, before)
         if before.out_of_time:
             break
-        traced = (session.result(fixture, before), before) if before.complete else None
+        traced = (ended, before) if ended else None
         if first is None and traced is not None:
             first = traced
             if warm is not None and _same_schedule(warm, first):
                 session.oracle.learn(warm[0], first[0])
-        if traced is not None and not strategy.exhaustive and len(before.serial_order) == len(session.names):
+        order = serial_order(before.actors)
+        if traced is not None and not strategy.exhaustive and len(order) == len(session.names):
             # Not run again to compare with. Only for a search that proves nothing: the actors have begun their Python
             # code together, up to their first statements.
-            session.oracle.note_serial_run(before.serial_order, traced[0])
-        judged = judge_run(session, before, traced and traced[0])
+            session.oracle.note_serial_run(order, traced[0])
+        judged = judge_run(session, before, ended)
         # Footprints of earlier moves treated keys as constant that have changed, or rows as unseen that were read.
         if session.learned_facts > before.learned_facts:
             strategy.start_over()
             tally.start_over()
             first = before = None
             continue
-        tally.add(judged, schedule.states)
+        tally.add(judged, schedule)
         strategy.add(schedule)
     return first
 

@@ -73,9 +73,6 @@ class ExploreOptions:
                 "A directed search runs only schedules around writes: it cannot be combined with "
                 f"reduction={self.reduction!r}"
             )
-        if self.processes > 1:
-            raise ValueError(f"A directed search has few schedules and runs in one process, not in {self.processes}")
-        if self.cluster is not None:
-            raise ValueError(
-                f"A directed search has few schedules and runs in one process, not on a cluster ({self.cluster!r})"
-            )
+        if self.processes > 1 or self.cluster is not None:
+            place = f"in {self.processes}" if self.cluster is None else f"on a cluster ({self.cluster!r})"
+            raise ValueError(f"A directed search has few schedules and runs in one process, not {place}")

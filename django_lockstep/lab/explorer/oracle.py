@@ -52,17 +52,14 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """What is wrong with a result; false if nothing is."""
+    """What is wrong with a result."""
 
     text: str = ""
-    """In a sentence."""
+    """In a sentence; empty if nothing is."""
     differences: tuple[str, ...] = ()
     """How it differs from the nearest serial result, such as ``shop_seat: price 110 instead of 120``."""
     expected: FinalState = ""
     """The state of that one."""
-
-    def __bool__(self) -> bool:
-        return bool(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,9 +24,9 @@ import django
 from django.apps import apps
 from django.db import connections
 
-from django_lockstep.lab.explorer.driver.trace import Limits, Trace
+from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import NotExplorable, RestartSearch, Stuck, WorkerDied
-from django_lockstep.lab.explorer.options import SessionOptions
+from django_lockstep.lab.explorer.options import ExploreOptions, SessionOptions
 from django_lockstep.lab.explorer.retries import play_next, require_steered
 from django_lockstep.lab.explorer.search.branches import Branch
 from django_lockstep.lab.explorer.search.dpor import Search
@@ -46,6 +46,9 @@ _MOST_DEATHS = 3
 _GRACE = 2.0
 """Seconds that workers have for the runs in hand when the search has ended; then they are killed."""
 
+ExplorerConfig = tuple[Callable[[], Scenario], SessionOptions]
+"""What a worker explores: what returns the scenario, and how; sent pickled."""
+
 
 class Workers:
     """Processes that explore: so many on this machine, or those of a cluster.
@@ -53,8 +56,8 @@ class Workers:
     Raises `NotExplorable` if they cannot have databases of their own, or not this scenario.
     """
 
-    def __init__(self, config: ExplorerConfig, *, size: int, cluster: str | None = None) -> None:
-        alias = config.options.database
+    def __init__(self, load: Callable[[], Scenario], options: ExploreOptions) -> None:
+        config, alias = (load, options.session), options.session.database
         if not is_scratch(connections[alias]):
             raise NotExplorable(
                 f"Several processes explore scratch databases only, of which each has its own, and {alias!r} is not "
@@ -70,9 +73,9 @@ class Workers:
             ) from error
         self.seconds_alone = _ALONE
         self._start: Callable[[Learned], AbstractContextManager[tuple[Executor, int]]] = (
-            functools.partial(explorers_here, config, size)
-            if cluster is None
-            else functools.partial(explorers_on_cluster, cluster, config)
+            functools.partial(explorers_here, config, options.processes)
+            if options.cluster is None
+            else functools.partial(explorers_on_cluster, options.cluster, config)
         )
 
     def explore(self, session: ExplorationSession, *, search: Search, tally: ExplorationTally) -> None:
@@ -158,7 +161,7 @@ class _Players:
             raise RestartSearch
         if answer.judged is None:
             return False  # the time is over
-        self.tally.add(answer.judged, answer.branch.states)
+        self.tally.add(answer.judged, answer.branch)
         self.search.add(answer.branch)
         return self.tally.wants_more()
 
@@ -193,10 +196,10 @@ def explorers_on_cluster(address: str, config: ExplorerConfig, learned: Learned)
 
     Raises `NotExplorable` if the cluster cannot be used, or if a worker would explore other code or on other versions.
     """
-    prepare = functools.partial(_explorer_there, config, learned)
+    prepare, (load, options) = functools.partial(_explorer_there, config, learned), config
     try:
         with connect(address) as cluster:
-            executor = cluster.executor(prepare, alias=config.options.database, modules=modules_of(config.load()))
+            executor = cluster.executor(prepare, alias=options.database, modules=modules_of(load()))
             yield executor, sum(cluster.threads.values())
     except ClusterUnavailable as error:
         raise NotExplorable(str(error)) from error
@@ -207,15 +210,6 @@ def _explorer_there(config: ExplorerConfig, learned: Learned) -> Iterator[Execut
     # On the server that the worker's own settings name: it need not be the one of the process that explores.
     with explorers_here(config, 1, learned) as (executor, _):
         yield executor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplorerConfig:
-    """What a worker explores; sent pickled."""
-
-    load: Callable[[], Scenario]
-    """Returns the scenario."""
-    options: SessionOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,19 +270,18 @@ class _Worker:
     """An exploration session that stays open until the process ends, and its database is dropped."""
 
     def __init__(self, config: ExplorerConfig, learned: Learned) -> None:
-        self._config = config
         self._learned = learned
         self._before: Trace | None = None
-        self._context = exploration_session(config.load(), config.options)
+        load, options = config
+        self._context = exploration_session(load(), options)
         self._session = self._context.__enter__()  # for as long as the process lives
         self._session.learn(learned)
-        if config.options.warm_up:
+        if options.warm_up:
             self._session.warm_up()
 
     def play(self, branch: Branch, *, seconds: float | None) -> Answer:
         session = self._session
-        deadline = None if seconds is None else time.monotonic() + seconds
-        session.controller.limits = Limits(max_steps=self._config.options.max_steps, deadline=deadline)
+        session.controller.deadline = None if seconds is None else time.monotonic() + seconds
         try:
             judged = self._play(branch)
         except RestartSearch:
@@ -299,11 +292,10 @@ class _Worker:
         return Answer(branch=branch, judged=judged if valid else None, learned=session.learned)
 
     def _play(self, branch: Branch) -> JudgedRun | None:
-        fixture, trace = play_next(self._session, branch, self._before)
+        ended, trace = play_next(self._session, branch, self._before)
         if trace.out_of_time:
             return None
         self._before = trace
-        ended = self._session.result(fixture, trace) if trace.complete else None
         judged = judge_run(self._session, trace, ended)
         # After each run, because no worker knows which one is the last.
         require_steered(self._session, trace)

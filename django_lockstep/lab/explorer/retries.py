@@ -38,13 +38,14 @@ def learn_differences(
         raise RestartSearch
 
 
-def play_next(session: ExplorationSession, schedule: Schedule, before: Trace | None) -> tuple[Any, Trace]:
-    """Play the schedule; where the server never chooses as it would have to, the trace is an empty one."""
+def play_next(session: ExplorationSession, schedule: Schedule, before: Trace | None) -> tuple[RunResult | None, Trace]:
+    """Play the schedule; without a result if it was abandoned, or if the server never chooses as it would have to."""
     try:
-        return play(session, schedule, expected=before)
+        fixture, trace = play(session, schedule, expected=before)
     except Overtaken:
-        schedule.give_up()
-        return None, Trace(complete=False, unreached=True, learned_facts=session.learned_facts)
+        schedule.unreached = True
+        return None, Trace(complete=False, learned_facts=session.learned_facts)
+    return session.result(fixture, trace) if trace.complete else None, trace
 
 
 def require_steered(session: ExplorationSession, first: Trace) -> None:
@@ -79,7 +80,7 @@ def play(session: ExplorationSession, schedule: Schedule, *, expected: Trace | N
             others += 1
             # Where actors waited for one row, the server may have chosen another order; only then is it worth another
             # try.
-            if not session.controller.contended or others == ATTEMPTS:
+            if not session.controller.monitor.state.contended or others == ATTEMPTS:
                 raise
         session.controller.abandon()
     raise in_vain or Overtaken("The server never let waiters go on as the schedule says")

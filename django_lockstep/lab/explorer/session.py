@@ -6,7 +6,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, connections
@@ -72,6 +71,7 @@ class ExplorationSession:
             server=self.server,
             # Connecting is not a step, and may take longer than one; it comes before any verdict.
             step_timeout=max(options.step_timeout, STEP_TIMEOUT),
+            max_steps=options.max_steps,
             victim=options.victim,
         )
         self.monitor: SetupMonitor
@@ -151,7 +151,7 @@ class ExplorationSession:
 
     def set_up(self) -> Any:
         """Put everything back, and return what the scenario's ``set_up`` returns."""
-        self.reset()
+        _for_servers(self, Server.put_back)
         self.caches.restore()
         self.monitor.before_actors = True
         try:
@@ -209,11 +209,6 @@ class ExplorationSession:
         for kind, alias, *fact in learned:
             if kind == "catalog":
                 self.server(alias).catalog.learn(*fact)
-
-    def reset(self) -> None:
-        """Put back every table that was written."""
-        for server in self.servers:
-            server.put_back()
 
     def result(self, fixture: Any, trace: Trace) -> RunResult:
         """Return the result of the run that was just played."""
@@ -289,15 +284,6 @@ class ExplorationSession:
         finally:
             self.controller.look = None
 
-    def _run_to_end(self, functions: Sequence[Callable[[Any], Any]], fixture: Any) -> Trace:
-        """Run the functions to their end, without the time limit."""
-        limits = self.controller.limits
-        self.controller.limits = replace(limits, deadline=None)
-        try:
-            return self.controller.run(functions, fixture, schedule=Follow(()))
-        finally:
-            self.controller.limits = limits
-
     def _run_result(
         self,
         fixture: Any,
@@ -336,11 +322,15 @@ class ExplorationSession:
         for index in order:
             # The others idle instead of being left out, so that serial runs take the same path as races do.
             functions = [function if i == index else _idle for i, function in enumerate(self.scenario.actors.values())]
+            # Without the time limit: what a run is compared with has to be known.
+            deadline, self.controller.deadline = self.controller.deadline, None
             try:
-                trace = self._run_to_end(functions, fixture)
+                trace = self.controller.run(functions, fixture, schedule=Follow(()))
             except TooManySteps:
                 self.controller.abandon()
                 return None
+            finally:
+                self.controller.deadline = deadline
             actor = self.controller.actors[index]
             if actor.error is not None:
                 errors[actor.name] = actor.error
@@ -373,7 +363,7 @@ def exploration_session(scenario: Scenario, options: SessionOptions) -> Iterator
         stack.enter_context(keep_signal_receivers())
         connection_created.connect(session.connected, weak=False)
         stack.callback(connection_created.disconnect, session.connected)
-        stack.callback(session.reset)
+        stack.callback(_for_servers, session, Server.put_back)
         stack.callback(session.controller.close)
         stack.callback(_for_servers, session, Server.end_interrupted)
         # The server's own sessions are opened while the actors connect.

@@ -13,9 +13,10 @@ from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
 from django_lockstep.lab.explorer.options import ExploreOptions
 from django_lockstep.lab.explorer.oracle import RunResult, describe_error, error_name, is_conflict
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, RunEnding, Verdict
-from django_lockstep.lab.explorer.search.branches import State
+from django_lockstep.lab.explorer.search.branches import Schedule
+from django_lockstep.lab.explorer.search.directed import AnySearch
 from django_lockstep.lab.explorer.search.dpor import Search
-from django_lockstep.lab.explorer.search.schedules import SearchStrategy, parse_schedule, serial_order
+from django_lockstep.lab.explorer.search.schedules import parse_schedule, serial_order
 from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.wording import counted
@@ -122,14 +123,14 @@ class ExplorationTally:
         self.ends, self.counts, self.schedules, self.broken = {}, Counter(), set(), None
         self.tree = self.tree and TreeBuilder()
 
-    def add(self, judged: JudgedRun, states: Sequence[State]) -> None:
-        """Count a run that reached these states."""
+    def add(self, judged: JudgedRun, schedule: Schedule) -> None:
+        """Count a run of the schedule."""
         self.observed.add(judged.observed)
-        if judged.unreached:
+        if schedule.unreached:
             self.unsteerable += 1
             return
         if self.tree is not None:
-            self.tree.add(states, judged.run and judged.key)
+            self.tree.add(schedule.states, judged.run and judged.key)
         if (run := judged.run) is None:
             # Abandoned by a sleep set: the same up to the order of independent steps as a run that is complete.
             self.redundant += 1
@@ -150,7 +151,7 @@ class ExplorationTally:
     def exploration(
         self,
         session: ExplorationSession,
-        strategy: SearchStrategy,
+        strategy: AnySearch,
         *,
         failure: Run | None,
         trouble: Nondeterminism | Stuck | None,
@@ -195,7 +196,7 @@ class ExplorationTally:
         )
 
     def _verdict(
-        self, strategy: SearchStrategy, failure: Run | None, trouble: Nondeterminism | Stuck | None
+        self, strategy: AnySearch, failure: Run | None, trouble: Nondeterminism | Stuck | None
     ) -> tuple[Verdict, str]:
         schedules = counted(self.runs, "schedule")
         if trouble is not None:
@@ -280,8 +281,6 @@ class JudgedRun:
     """None if it was abandoned, because an equivalent one is run elsewhere."""
     key: tuple[object, ...]
     """Equal for runs with the same outcome."""
-    unreached: bool
-    """Whether it could not be made, because the server never chose as it would have to."""
     observed: Observations
     traced: TracedResult | None
     """How it ended and went, with objects of the code under test: another process could not load, or send, them."""
@@ -318,7 +317,6 @@ def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None
     return JudgedRun(
         run=run,
         key=(session.oracle.key(ended), run.holds) if ended and run else (),
-        unreached=trace.unreached,
         observed=observed,
         traced=(ended, trace) if ended else None,
     )

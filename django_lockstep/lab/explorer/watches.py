@@ -9,7 +9,7 @@ from typing import Any
 from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.driver.actors import Actor
-from django_lockstep.lab.explorer.driver.hooks import Hooks
+from django_lockstep.lab.explorer.driver.hooks import Hooks, one_value
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.effects.catalog import quote_literal, quote_name
@@ -67,6 +67,7 @@ FROM "marked," WHERE holder = ANY ('{{{xids}}}') OR members IS NOT NULL
 
 _MOST_ROWS = 8
 """Rows of each table, the first ones by the primary key."""
+_HAS_SNAPSHOT = "SELECT FROM pg_stat_activity WHERE pid = %s AND backend_xmin IS NOT NULL"
 _BEGIN = "SAVEPOINT lockstep_seen; SET LOCAL lock_timeout = '50ms'"
 _END = "ROLLBACK TO SAVEPOINT lockstep_seen; RELEASE SAVEPOINT lockstep_seen"
 
@@ -104,17 +105,18 @@ class Watch:
             for alias, table in written
             if (copy := servers[alias].tables.copies.get(table)) is not None
         }
-        self._held: list[HeldLock] = []
+        self.held: list[HeldLock] = []
+        """The locks after all moves, with secrets masked."""
         self._seen: list[SeenRows] = []
 
     def look(self, move: int, standing: Collection[int]) -> None:
         """Ask after this move; ``standing`` are the actors at gates."""
         if move < 0:  # the run was begun again
-            self._held.clear()
+            self.held.clear()
             self._seen.clear()
         for alias, server in self._servers.items():
             names = {actor.hooks[alias].pid: actor.name for actor in self._actors if alias in actor.hooks}
-            self._held += [
+            self.held += [
                 HeldLock(move=move, actor=names[pid], what=what, strength=strength)
                 for pid, what, strength in dict.fromkeys(_held(server, names, self._masker))
             ]
@@ -124,10 +126,6 @@ class Watch:
                 hooks = actor.hooks.get(alias)
                 if actor.index in standing and hooks is not None and self._may_ask(alias, hooks):
                     self._note(move, actor.name, table, _asked(hooks, query))
-
-    def held(self) -> tuple[HeldLock, ...]:
-        """Return the locks of all moves, with secrets masked."""
-        return tuple(self._held)
 
     def seen(self) -> tuple[SeenRows, ...]:
         """Return what was seen of the tables and columns in which something changes, with secrets masked."""
@@ -145,11 +143,11 @@ class Watch:
             self._seen.append(SeenRows(move=move, actor=actor, table=table, rows=rows))
 
     def _may_ask(self, alias: str, hooks: Hooks) -> bool:
-        if hooks.status is not TransactionStatus.INTRANS:
+        if hooks.driver.info.transaction_status is not TransactionStatus.INTRANS:
             return False  # it sees what is committed, or its transaction has failed
-        level = hooks.setting("transaction_isolation")
+        level = one_value(hooks.driver, "SHOW transaction_isolation")
         return level == "read committed" or (
-            level == "repeatable read" and self._servers[alias].has_snapshot(hooks.pid)
+            level == "repeatable read" and bool(self._servers[alias].query(_HAS_SNAPSHOT, hooks.pid))
         )
 
 
@@ -201,7 +199,7 @@ def _asked(hooks: Hooks, query: str) -> str | None:
     """Return the answer in the actor's transaction; None if there is none, because the table is locked for one."""
     hooks.send_out_of_band(_BEGIN)
     try:
-        return hooks.value_out_of_band(query)
+        return one_value(hooks.driver, query)
     finally:
         hooks.send_out_of_band(_END)
         if hooks.counters is not None:

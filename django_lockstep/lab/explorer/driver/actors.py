@@ -74,7 +74,7 @@ class Actor(Gate):
         if self._interrupt is not None:
             self._interrupt.wait_until_over()
         if self.thread.ident is not None:
-            self._interrupt = ThreadInterrupt(self.thread.ident, Abandoned)
+            self._interrupt = ThreadInterrupt(self.thread.ident)
 
     def spare(self) -> bool:
         """Wait until no interrupt is on its way that would end the next run of an actor that is done.
@@ -185,8 +185,8 @@ class Actor(Gate):
         """Close connections that the next run cannot use: with an open transaction, or a changed session."""
         for alias, hooks in list(self.hooks.items()):
             wrapper = hooks.wrapper
-            idle = hooks.status is TransactionStatus.IDLE and not wrapper.in_atomic_block and wrapper.autocommit
-            if not idle or self.session_changed:
+            idle = hooks.driver.info.transaction_status is TransactionStatus.IDLE
+            if not (idle and wrapper.autocommit) or wrapper.in_atomic_block or self.session_changed:
                 self._close(alias)
         self.session_changed = False
 
@@ -211,35 +211,34 @@ _OFFER = 0.08
 
 
 class ThreadInterrupt:
-    """Raises an exception in a thread at its next byte code, if it comes to one in time.
+    """Raises `Abandoned` in a thread at its next byte code, if it comes to one in time.
 
     Afterwards it is withdrawn. Python 3.11 lets no function of any thread begin that is traced, as by coverage and
     debuggers, while an interrupt waits for its thread; and a late one would hit what the thread does next.
     """
 
-    def __init__(self, thread: int, exception: type[BaseException]) -> None:
+    def __init__(self, thread: int) -> None:
         self._thread = thread
-        self._exception = exception
         self._over = _thread.allocate_lock()
         self._over.acquire()
         # Not by `threading`, whose threads are traced too: this one has to go on in any case.
         _thread.start_new_thread(self._offer, ())
 
     def wait_until_over(self) -> None:
-        """Wait until the exception was raised or is withdrawn."""
+        """Wait until it was raised or is withdrawn."""
         with self._over:
             pass
 
     def _offer(self) -> None:
         try:
-            _raise_in(self._thread, self._exception)
+            _raise_in(self._thread, Abandoned)
             time.sleep(_OFFER)
             _raise_in(self._thread, None)
             # Only a thread that takes an interrupt ends the state in which the interpreter looks for one.
-            _raise_in(_thread.get_ident(), self._exception)
+            _raise_in(_thread.get_ident(), Abandoned)
             for _ in range(100):
                 time.sleep(0)
-        except self._exception:
+        except Abandoned:
             pass
         finally:
             self._over.release()

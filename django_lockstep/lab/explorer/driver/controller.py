@@ -17,7 +17,6 @@ from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.driver.server import Server
 from django_lockstep.lab.explorer.driver.trace import (
     Event,
-    Limits,
     StepRecord,
     Trace,
     describe_other_statements,
@@ -25,9 +24,9 @@ from django_lockstep.lab.explorer.driver.trace import (
 )
 from django_lockstep.lab.explorer.driver.wait_monitor import DeadlockPolicy, RunState, WaitMonitor
 from django_lockstep.lab.explorer.effects.footprints import Commits
-from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.operations import Operation, line_of
 from django_lockstep.lab.explorer.effects.transactions import Transaction
-from django_lockstep.lab.explorer.errors import Abandoned, Nondeterminism, Overtaken
+from django_lockstep.lab.explorer.errors import Abandoned, Nondeterminism, Overtaken, TooManySteps
 from django_lockstep.lab.explorer.search.branches import Move, Schedule
 from django_lockstep.lab.explorer.search.fairness import FairScheduler
 from django_lockstep.lab.explorer.search.waits import Contest
@@ -54,6 +53,7 @@ class Controller:
         *,
         server: Callable[[str], Server],
         step_timeout: float,
+        max_steps: int,
         victim: str,
     ) -> None:
         self.events: SimpleQueue[Event] = SimpleQueue()
@@ -64,7 +64,9 @@ class Controller:
         self.actors = [Actor(index, name, events=self.events, settings=settings) for index, name in enumerate(names)]
         self._server = server
         self._names = tuple(names)
-        self.limits = Limits()
+        self._max_steps = max_steps
+        self.deadline: float | None = None
+        """When a run is abandoned, by `time.monotonic`."""
         self.look: Callable[[int, Collection[int]], None] | None = None
         """Called before the first move (-1) and after each one, with its number and the actors that stand at gates."""
         self.polling: set[str] = set()
@@ -96,11 +98,6 @@ class Controller:
             transaction=self._transaction,
             in_turn=in_turn,
         )
-
-    @property
-    def contended(self) -> bool:
-        """Whether several actors waited at a time in this run, or went on in an order that only the server knows."""
-        return self._state.contended
 
     def connect(self, alias: str) -> Callable[[], None]:
         """Start opening every actor's connection, all at the same time; return a function that waits for that.
@@ -150,8 +147,7 @@ class Controller:
         # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
         while contest is not None or self._state.ready:
             enabled = sorted(self._fairness.enabled(self._state.ready)) if contest is None else contest.candidates
-            over = self.limits.is_over(self._trace, self._names)
-            chosen = None if over else schedule.choose(enabled)
+            chosen = None if self._is_out_of_time() else schedule.choose(enabled)
             if chosen is None:
                 self._trace.complete = False
                 return
@@ -173,6 +169,18 @@ class Controller:
             schedule.record(move)
             if self.look is not None:
                 self.look(len(self._trace.moves) - 1, self._state.ready.keys())
+
+    def _is_out_of_time(self) -> bool:
+        """Whether the time is over. Raises `TooManySteps` if the run goes on after its last allowed step."""
+        if len(self._trace.moves) >= self._max_steps:
+            last = self._trace.steps[-1]
+            at = f" at {line_of(last.operation.origin)}" if last.operation.origin else ""
+            raise TooManySteps(
+                f"The run did not end within {self._max_steps} steps (max_steps); the last one was "
+                f"{last.operation.template!r} of {self._names[last.actor]}{at}"
+            )
+        self._trace.out_of_time = self.deadline is not None and time.monotonic() >= self.deadline
+        return self._trace.out_of_time
 
     def _move(self, chosen: int) -> tuple[Move, Contest | None]:
         """Have the actor make its next step; return the move, and which waiters have then competed."""
@@ -264,7 +272,7 @@ class Controller:
         for index in unfinished:
             for alias, hooks in list(self.actors[index].hooks.items()):
                 # Both: the actor may be in a statement, or in code that sends nothing.
-                self._server(alias).cancel(hooks.pid)
+                self._server(alias).query("SELECT pg_cancel_backend(%s)", hooks.pid)
                 self._cancelled.add((alias, hooks.pid))
             self.actors[index].interrupt()
             self._interrupted = True

@@ -52,8 +52,8 @@ class Hooks:
         self.pid: int = self.driver.info.backend_pid
         self._wait: Callable[..., Any] = self.driver.wait
         # The level of transactions that do not set one, from the server or Django's settings.
-        self.isolation = self.setting("default_transaction_isolation")
-        self.read_only = self.setting("default_transaction_read_only") == "on"
+        self.isolation = one_value(self.driver, "SHOW default_transaction_isolation") or ""
+        self.read_only = one_value(self.driver, "SHOW default_transaction_read_only") == "on"
         # Requests end connections of this age at their start and end; an actor's has to last for all schedules.
         wrapper.close_at = None
         # Last, because Ctrl-C may come before. On the instance: other connections of the process keep the class's
@@ -75,19 +75,6 @@ class Hooks:
         result = self.driver.pgconn.exec_(sql.encode())
         return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
 
-    @property
-    def status(self) -> TransactionStatus:
-        """The state of the session's transaction."""
-        return TransactionStatus(self.driver.pgconn.transaction_status)
-
-    def setting(self, name: str) -> str:
-        """Return the session's value of a setting."""
-        return self.value_out_of_band(f"SHOW {name}") or ""
-
-    def value_out_of_band(self, query: str) -> str | None:
-        """Return the one value of a query that is sent past the gate; None if the server refuses it."""
-        return one_value(self.driver, query)
-
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         text = text_of(sql, self.driver)
         # What is sent while another statement passes the gate, by an execute wrapper of the code for one, belongs to
@@ -104,7 +91,8 @@ class Hooks:
     def _waited(self, generator: GeneratorType[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
         name = generator.gi_code.co_name
         # Django calls commit() and rollback() outside of transactions too, and the driver then sends nothing.
-        idle_end = name in {"_commit_gen", "_rollback_gen"} and self.status is TransactionStatus.IDLE
+        is_idle = self.driver.info.transaction_status is TransactionStatus.IDLE
+        idle_end = is_idle and name in {"_commit_gen", "_rollback_gen"}
         # What is sent while a step passes the gate belongs to that step; _set_* generators only set attributes.
         if self._inside or idle_end or name.startswith("_set_"):
             return self._wait(generator, *args, **kwargs)
@@ -130,7 +118,7 @@ class Hooks:
             sql=sql,
             params=params,
             many=many,
-            in_transaction=self.status is not TransactionStatus.IDLE,
+            in_transaction=self.driver.info.transaction_status is not TransactionStatus.IDLE,
             autocommit=bool(self.driver.autocommit),
             isolation=_ISOLATION[int(chosen)] if chosen is not None else self.isolation,
             read_only=self.read_only if self.driver.read_only is None else bool(self.driver.read_only),
@@ -153,7 +141,8 @@ class Hooks:
             self._inside = False
             # Read before the gate: while the actor holds there, the controller needs to know whether locks were
             # released.
-            operation.ends_idle = self.status in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
+            status = self.driver.info.transaction_status
+            operation.ends_idle = status in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
             if cursor is not None and operation.error is None and not cursor.closed:
                 self._keep(operation, cursor)
             # In any case: an actor that waited and failed must hold like one that succeeded.

@@ -101,14 +101,6 @@ class Server(ControlSession):
         """Return the one value of a query; None if it does not answer at once, because a table is locked."""
         return one_value(self.driver, f"SET LOCAL lock_timeout = '50ms'; {query}")
 
-    def has_snapshot(self, pid: int) -> bool:
-        """Whether the process's transaction, which is idle, reads by a snapshot that it has taken already."""
-        return bool(self.query("SELECT FROM pg_stat_activity WHERE pid = %s AND backend_xmin IS NOT NULL", pid))
-
-    def cancel(self, pid: int) -> None:
-        """Cancel the server process's statement."""
-        self.query("SELECT pg_cancel_backend(%s)", pid)
-
     def terminate(self, pid: int) -> None:
         """End the server process."""
         self.query("SELECT pg_terminate_backend(%s)", pid)

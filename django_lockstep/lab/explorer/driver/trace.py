@@ -1,17 +1,14 @@
-"""The trace of one run, as the controller records it, and what ends a run that does not end by itself."""
+"""The trace of one run, as the controller records it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Literal
 
 from django_lockstep.lab.explorer.effects.operations import Operation, Origin, line_of
-from django_lockstep.lab.explorer.errors import TooManySteps
 from django_lockstep.lab.explorer.search.branches import Move
-from django_lockstep.lab.explorer.search.schedules import serial_order
 
 Pending = Mapping[int, tuple[str, Origin | None]]
 """The next statement of each actor, with the line that sends it."""
@@ -66,8 +63,6 @@ class Trace:
     learned_facts: int = 0
     """`ExplorationSession.learned_facts` when the run began."""
     complete: bool = True
-    unreached: bool = False
-    """Whether it could not be made, because the server never chose as it would have to."""
     out_of_time: bool = False
     """Whether it was abandoned because the time was over."""
 
@@ -75,11 +70,6 @@ class Trace:
     def actors(self) -> list[int]:
         """The actor of each move."""
         return [move.actor for move in self.moves]
-
-    @property
-    def serial_order(self) -> tuple[int, ...]:
-        """The actors in their order, if each made all its moves before the next one did; empty if they interleaved."""
-        return serial_order(self.actors)
 
     @property
     def preemptions(self) -> int:
@@ -90,28 +80,6 @@ class Trace:
 
 MAX_STEPS = 1000
 """Steps that one run may have by default."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Limits:
-    """What ends a run that does not end by itself."""
-
-    max_steps: int = MAX_STEPS
-    """Steps that a run may have."""
-    deadline: float | None = None
-    """When it is abandoned, by `time.monotonic`."""
-
-    def is_over(self, trace: Trace, names: Sequence[str]) -> bool:
-        """Whether the time is over. Raises `TooManySteps` if the run goes on after its last allowed step."""
-        if len(trace.moves) >= self.max_steps:
-            last = trace.steps[-1]
-            at = f" at {line_of(last.operation.origin)}" if last.operation.origin else ""
-            raise TooManySteps(
-                f"The run did not end within {self.max_steps} steps (max_steps); the last one was "
-                f"{last.operation.template!r} of {names[last.actor]}{at}"
-            )
-        trace.out_of_time = self.deadline is not None and time.monotonic() >= self.deadline
-        return trace.out_of_time
 
 
 Event = tuple[int, Literal["gate", "woken", "done"], Operation | None]

@@ -113,7 +113,8 @@ class Query:
             return False
         if self.locks or self.tree.args.get("group"):
             return True
-        return not all(map(_is_order_free, self.tree.expressions))
+        # Of a sum too, but that has one row, of which no order is seen.
+        return any(node.find(exp.Column, exp.Star) for node in self.tree.expressions)
 
     def locks_first(self, keys: Collection[frozenset[str]]) -> bool:
         """Whether it writes rows that a subquery has locked in key order: ``key IN (SELECT key ... FOR UPDATE)``."""
@@ -127,11 +128,6 @@ class Query:
                     return frozenset({identifier(columns[0])}) in keys
         return False
 
-    @property
-    def joins(self) -> bool:
-        """Whether FROM has more than one table, subquery or function."""
-        return any(self.tree.args.get(part) for part in ("joins", "laterals"))
-
     @functools.cached_property
     def assigned(self) -> Sequence[tuple[str, Any]]:
         """The columns that UPDATE or DO UPDATE sets, with values; an empty name where that is not certain."""
@@ -143,11 +139,6 @@ class Query:
         """DO NOTHING or DO UPDATE; empty where the INSERT says nothing of rows that are there."""
         conflict = self.tree.args.get("conflict")
         return "" if conflict is None else str(conflict.args["action"].name).upper()
-
-    @functools.cached_property
-    def has_default(self) -> bool:
-        """Whether DEFAULT stands for a value somewhere."""
-        return any(word.name.upper() == "DEFAULT" for word in self.tree.find_all(exp.Var, exp.Column))
 
     @property
     def inserts_one_row(self) -> bool:
@@ -249,15 +240,6 @@ def _ordered_by(node: Any) -> Any:
     """Return the column by which rows are ordered; an empty name for anything else."""
     column = node.this if isinstance(node, exp.Ordered) else node
     return column if isinstance(column, exp.Column) else exp.to_identifier("")
-
-
-def _is_order_free(output: Any) -> bool:
-    """Whether the output is a constant, or a sum over all rows that is the same in every order."""
-    inner = output.unalias()
-    if inner.find(exp.ArrayAgg, exp.GroupConcat, exp.JSONArrayAgg, exp.JSONObjectAgg, exp.Anonymous, exp.Window):
-        return False
-    aggregated = {id(column) for sums in inner.find_all(exp.AggFunc) for column in sums.find_all(exp.Column, exp.Star)}
-    return all(id(column) in aggregated for column in inner.find_all(exp.Column, exp.Star))
 
 
 def _assigned_column(node: Any) -> str:

@@ -186,7 +186,8 @@ def _parse_query(query: Query, key: Key, catalog: Catalog) -> Statement | None:
     modes = {_MODES[bool(lock.args.get("update")), bool(lock.args.get("key"))] for lock in query.locks}
     locks = frozenset((row, mode) for mode in modes for row in statement.reads)
     # A row that is joined may come back several times, and one that a subquery locks not at all.
-    plain = query.verb == "SELECT" and query.tree.args.get("locks") and len(modes) == 1 and not query.joins
+    joins = any(query.tree.args.get(part) for part in ("joins", "laterals"))
+    plain = query.verb == "SELECT" and query.tree.args.get("locks") and len(modes) == 1 and not joins
     row_locks = locks if plain else frozenset() if modes else statement.row_locks
     # Advisory locks are row locks of one table; those of names, which the server hashes, may be any.
     locks |= statement.locks.union(

@@ -93,13 +93,13 @@ class StatementText:
     @cached_property
     def equalities(self) -> tuple[Condition, ...]:
         """The conditions of WHERE that name values."""
-        conditions = (self._equality(node) for node in conjuncts(self._where))
+        conditions = (self._equality(node) for node in conjuncts(self._query.where))
         return tuple(condition for condition in conditions if condition is not None)
 
     @cached_property
     def tested(self) -> frozenset[tuple[str, str]]:
         """All tables and columns that decide which rows it takes, in whatever way."""
-        return frozenset() if self._where is None else frozenset(self._columns(self._where))
+        return frozenset() if self._query.where is None else frozenset(self._columns(self._query.where))
 
     @cached_property
     def assignments(self) -> Mapping[str, Value]:
@@ -166,7 +166,7 @@ class StatementText:
     def where(self) -> str:
         """Its WHERE clause; of a statement without a table all after the verb."""
         if self.is_understood:
-            return self._render(self._where)
+            return self._render(self._query.where)
         numbers = itertools.count()
         rest = _QUOTED.sub("", self._sql).partition(" ")[2]
         return re.sub(
@@ -176,7 +176,7 @@ class StatementText:
     @cached_property
     def keys(self) -> Mapping[str, frozenset[str]]:
         """The values that WHERE compares columns of its table with; none where the whole condition is to be shown."""
-        if self._where is None or self._where.find(exp.Or, exp.Not, exp.Select, exp.Case):
+        if self._query.where is None or self._query.where.find(exp.Or, exp.Not, exp.Select, exp.Case):
             return {}
         return {
             identifier(column): frozenset(map(self._render, values))
@@ -213,10 +213,6 @@ class StatementText:
         return (self.keys.keys() & other.keys.keys()) - self.sets.keys() - other.sets.keys()
 
     # Nodes
-
-    @property
-    def _where(self) -> Any:
-        return self._query.where
 
     @cached_property
     def _assigned(self) -> list[tuple[str, Any]]:

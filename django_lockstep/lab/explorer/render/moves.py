@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step
 from django_lockstep.lab.explorer.render.timelines import actor_title, actors_of, describe_wait
-from django_lockstep.lab.explorer.results import Outcome, Run, Step, Swap
+from django_lockstep.lab.explorer.results import Run, Step, Swap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +79,12 @@ def _seen(run: Run, move: int) -> dict[str, str]:
     return {actor_title(actor, run) if actor else "": "\n".join(lines) for actor, lines in texts.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeCard:
-    """An outcome with what is known about it."""
+def outcome_cards(report: RaceReport) -> Iterator[dict[str, Any]]:
+    """Yield what pages show of each outcome of the report's exploration, the wrong ones first.
 
-    outcome: Outcome
-    serial: bool | None
-    """Whether the actors one after the other end so, in any order; None if that is not known."""
-    anomaly: str
-    """The anomaly's name; empty if the outcome is right, or its simplest run was not drawn."""
-
-
-def outcome_cards(report: RaceReport) -> Iterator[OutcomeCard]:
-    """Yield a card for each outcome of the report's exploration, the wrong ones first."""
+    ``serial``: whether the actors one after the other end so, in any order; None if that is not known. ``anomaly`` is
+    its name; empty if the outcome is right, or its simplest run was not drawn.
+    """
     exploration = report.exploration
     drawn = {run.schedule: run for run in report.runs if not run.holds}
     ends = [(run.state, run.errors, run.results) for run in report.serial]
@@ -100,4 +94,4 @@ def outcome_cards(report: RaceReport) -> Iterator[OutcomeCard]:
         is_serial = (outcome.state, outcome.errors, outcome.results) in ends
         # Values that differ from run to run would make equal ends look different.
         is_known = is_serial or (ends and exploration and not exploration.not_compared)
-        yield OutcomeCard(outcome=outcome, serial=is_serial if is_known else None, anomaly=anomaly)
+        yield {"outcome": outcome, "serial": is_serial if is_known else None, "anomaly": anomaly}

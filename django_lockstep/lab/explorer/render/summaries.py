@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from django_lockstep.lab.explorer.effects.statement_text import StatementText, read_parts
 from django_lockstep.lab.explorer.results import Run, Step
+from django_lockstep.lab.wording import counted
 
 _MOST = 6
 """Columns shown of a row."""
@@ -85,14 +86,10 @@ def describe_result(step: Step, run: Run | None = None) -> str:
     if verb == "INSERT" and step.rows == 1:
         return ""
     if step.values and verb == "SELECT" and not _EXISTS.match(step.sql):
-        return "; ".join(filter(None, (_listed(relevant_columns(row, step, run)) for row in step.values))) or _rows(
-            step.rows
-        )
-    return "" if step.rows is None else _rows(step.rows)
-
-
-def _rows(number: int | None) -> str:
-    return "1 row" if number == 1 else f"{number} rows"
+        rows = (_listed(relevant_columns(row, step, run)) for row in step.values)
+        if values := "; ".join(filter(None, rows)):
+            return values
+    return "" if step.rows is None else counted(step.rows, "row")
 
 
 def relevant_columns(row: Mapping[str, str | None], step: Step, run: Run | None) -> dict[str, str | None]:

@@ -61,6 +61,8 @@ class Schedule:
 
     states: Sequence[State] = ()
     """The states that it has reached; none of a search without a tree."""
+    unreached = False
+    """Whether it cannot be run, because the server never chose as it would have to."""
 
     def begin(self) -> None:
         """Start the run, or start it again."""
@@ -72,9 +74,6 @@ class Schedule:
 
     def record(self, move: Move) -> None:
         """Record what the chosen actor's step did."""
-
-    def give_up(self) -> None:
-        """Note that it cannot be run, because the server never chose as it would have to."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,16 +87,12 @@ class Branch(Schedule):
     reduce: bool
     """Whether it is abandoned where every continuation is explored elsewhere."""
     unreached: bool = False
-    """Whether it was given up, because the server never chose as it would have to."""
     _depth: int = 0
 
     def begin(self) -> None:
         # What it has reached before stays. Stateless: open transactions cannot be saved and restored, so the way back
         # to a branch is to run its beginning again.
         self._depth = 0
-
-    def give_up(self) -> None:
-        self.unreached = True
 
     def choose(self, enabled: Collection[int]) -> int | None:
         """Return the actor that moves in this state, or None if every continuation is explored elsewhere.

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 
 from django_lockstep.lab.explorer.effects.footprints import dependent
 from django_lockstep.lab.explorer.search.branches import Move, related
+from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.schedules import SinglePreemption
 
 
@@ -27,6 +28,7 @@ class DirectedSearch:
     """
 
     exhaustive = False
+    """Whether a search with nothing left has covered every interleaving, up to the order of independent steps."""
 
     def __init__(self, actors: Sequence[object], *, tables: Collection[str] = ()) -> None:
         self._tables = frozenset(tables)
@@ -84,6 +86,10 @@ class DirectedSearch:
         cuts = {_postponed(number + after, concerning) for number in writes for after in (0, 1)}
         # At its beginning or its end the actor is not interrupted: these are the serial orders.
         return cuts - {0, len(moves)}
+
+
+AnySearch = Search | DirectedSearch
+"""Says which schedules to run: `take` one after another, and `add` each that was run."""
 
 
 def _postponed(number: int, concerning: Sequence[bool]) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.effects.footprints import LockedKey, collide
 from django_lockstep.lab.explorer.effects.operations import Operation
@@ -30,14 +29,6 @@ a loop: other code repeats some too, and gives up before."""
 Question = tuple[str, tuple[str, ...]]
 
 
-@dataclass(slots=True)
-class _Refusal:
-    """The locks that an actor was refused, and how often since one of them was released."""
-
-    locks: frozenset[LockedKey]
-    times: int = 0
-
-
 class FairScheduler:
     """Keeps loops from having endless schedules: an actor that is refused twice or polls yields to the others.
 
@@ -48,7 +39,8 @@ class FairScheduler:
     def __init__(self, polling: set[str] | None = None, *, actors: int = 2) -> None:
         self._polling = set() if polling is None else polling
         self._most = _REFUSALS if actors == 2 else 1
-        self._refused: dict[tuple[int, Question], _Refusal] = {}
+        self._refused: dict[tuple[int, Question], tuple[frozenset[LockedKey], int]] = {}
+        """The locks that an actor was refused, and how often since one of them was released."""
         self._asked: dict[int, Counter[Question]] = {}
         self._yielding: set[int] = set()
         self._refusals: Counter[tuple[int, frozenset[LockedKey]]] = Counter()
@@ -83,12 +75,17 @@ class FairScheduler:
         if not in_vain:
             self._yielding &= {actor}
             self._asked = {actor: self._asked.get(actor, Counter())}
-        for (index, question), refusal in [*self._refused.items()]:
-            if index != actor and (_may_release(released, refusal.locks) if refusal.locks else not in_vain):
+        for (index, question), (refused, _) in [*self._refused.items()]:
+            if index != actor and (_may_release(released, refused) if refused else not in_vain):
                 del self._refused[index, question]
         if operation.refused:
             self._asked.pop(actor, None)
-            return self._is_refused_again(actor, operation, locks)
+            # NOWAIT and lock_timeout: as long as nobody releases the lock, it is refused.
+            key = actor, _question(operation)
+            locks, times = self._refused.get(key, (locks, 0))
+            self._refused[key] = locks, times + 1
+            self._find_loop(operation.template, times + 1)
+            return self._would_be_refused(actor, operation)
         again = self._polls(actor, operation)
         if again:
             self._yielding.add(actor)
@@ -104,16 +101,9 @@ class FairScheduler:
             if self._refusals[actor, locks] >= _MOST_REFUSALS:
                 self._parked[actor] = locks
 
-    def _is_refused_again(self, actor: int, operation: Operation, locks: frozenset[LockedKey]) -> bool:
-        # NOWAIT and lock_timeout: as long as nobody releases the lock, it is refused.
-        refusal = self._refused.setdefault((actor, _question(operation)), _Refusal(locks))
-        refusal.times += 1
-        self._find_loop(operation.template, refusal.times)
-        return self._would_be_refused(actor, operation)
-
     def _would_be_refused(self, actor: int, operation: Operation) -> bool:
-        refusal = self._refused.get((actor, _question(operation)))
-        return refusal is not None and refusal.times >= self._most and operation.template in self._polling
+        _, times = self._refused.get((actor, _question(operation)), (frozenset(), 0))
+        return times >= self._most and operation.template in self._polling
 
     def _find_loop(self, template: str, times: int) -> None:
         if times >= _IS_POLLING and template not in self._polling:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Sequence
 from string import ascii_uppercase
-from typing import Any, Protocol
 
 from django_lockstep.lab.explorer.errors import ScheduleError
 from django_lockstep.lab.explorer.search.branches import Move, Schedule
@@ -90,23 +89,3 @@ class SinglePreemption(Schedule):
 
     def record(self, move: Move) -> None:
         self.moves.append(move)
-
-
-class SearchStrategy(Protocol):
-    """Says which schedules to run: `take` one after another, and `add` each that was run."""
-
-    exhaustive: bool
-    """Whether a search with nothing left has covered every interleaving, up to the order of independent steps."""
-
-    @property
-    def left(self) -> int:
-        """Schedules known and not yet run; each may lead to more."""
-
-    def take(self) -> Schedule | None:
-        """Return a schedule to run; None if there is none."""
-
-    def add(self, schedule: Any, /) -> None:
-        """Derive from a schedule that was run which others have to be."""
-
-    def start_over(self) -> None:
-        """Forget what rests on the footprints of earlier moves, because they touched more than those say."""

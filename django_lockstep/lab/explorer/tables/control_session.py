@@ -62,14 +62,14 @@ class ControlSession:
         self._snapshot_holder: BaseDatabaseWrapper | None = None
         self.driver: Any = _connect(self._wrapper)
         try:
-            self.superuser, self.skips_triggers = self._rights()
+            self._read_rights()
         except NotExplorable:
             self._wrapper.close()
             raise
         self.pooled = "pool" in self._wrapper.settings_dict["OPTIONS"]
 
-    def _rights(self) -> tuple[bool, bool]:
-        """Return whether the session may do everything, and whether it may put rows back without triggers.
+    def _read_rights(self) -> None:
+        """Note whether the session may do everything, and whether it may put rows back without triggers.
 
         Raises `NotExplorable` for an older server, and behind a pooler, where the session is not the one that the
         driver believes to have.
@@ -80,13 +80,12 @@ class ControlSession:
                 f"Database {self._wrapper.alias!r} is PostgreSQL {version // 10_000}; the explorer needs "
                 f"{_OLDEST // 10_000} or newer"
             )
-        superuser, skips_triggers, self.prepares, pid = self.driver.execute(_RIGHTS).fetchone()
+        self.superuser, self.skips_triggers, self.prepares, pid = self.driver.execute(_RIGHTS).fetchone()
         if pid != self.driver.info.backend_pid:
             raise NotExplorable(
                 f"Database {self._wrapper.alias!r} is reached through a connection pooler, so that the server cannot "
                 "be asked which session waits for which; the explorer needs the server's own address"
             )
-        return superuser, skips_triggers
 
     def query(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a statement."""

@@ -23,14 +23,9 @@ _MOST_ROWS = 6
 """Rows of a table that a text shows."""
 
 
-def comparison_text(state: FinalState) -> str:
-    """Return the state as text that is the same for the same rows."""
-    return state if isinstance(state, str) else json.dumps(state, sort_keys=True, default=str)
-
-
-def row_key(row: StateRow) -> str:
-    """Return text that is the same for the same row; rows are sorted and counted by it."""
-    return json.dumps(row, sort_keys=True, default=str)
+def comparison_text(value: Any) -> str:
+    """Return text that is the same for the same state, row or value; rows are sorted and counted by it."""
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def without_columns(state: FinalState, columns: Collection[str]) -> FinalState:
@@ -43,7 +38,7 @@ def without_columns(state: FinalState, columns: Collection[str]) -> FinalState:
     kept = {table: [_kept(table, row, columns) for row in rows] for table, rows in state.items()}
     # Rows that had no column to compare before still count.
     return {
-        table: sorted(rows, key=row_key)
+        table: sorted(rows, key=comparison_text)
         for table, rows in kept.items()
         if any(map(_columns, rows)) or not any(map(_columns, state[table]))
     }
@@ -83,7 +78,7 @@ def differing_columns(state: FinalState, second: FinalState) -> set[str]:
 
 
 def _values(rows: Sequence[StateRow], name: str) -> Counter[str]:
-    return Counter(json.dumps(row.get(name), sort_keys=True, default=str) for row in rows)
+    return Counter(comparison_text(row.get(name)) for row in rows)
 
 
 def describe_state(state: FinalState) -> str:
@@ -138,11 +133,11 @@ def _filled(row: StateRow) -> str:
 
 def _only_in(rows: Sequence[StateRow], others: Sequence[StateRow]) -> list[StateRow]:
     """Return the rows that the others do not have, as a difference of multisets."""
-    left = Counter(map(row_key, others))
+    left = Counter(map(comparison_text, others))
     kept = []
     for row in rows:
-        if left[row_key(row)]:
-            left[row_key(row)] -= 1
+        if left[comparison_text(row)]:
+            left[comparison_text(row)] -= 1
         else:
             kept.append(row)
     return kept
@@ -195,10 +190,10 @@ def label_keys(keys: Iterable[int], makers: Mapping[str, str]) -> dict[str, str]
 
 def without_kept(rows: Sequence[StateRow], removed: Sequence[StateRow]) -> tuple[list[StateRow], list[StateRow]]:
     """Return the new rows and the removed ones without pairs that differ in the generated key alone."""
-    left = Counter(map(row_key, removed))
+    left = Counter(map(comparison_text, removed))
     new = []
     for row in rows:
-        if left[key := row_key(_columns(row))]:
+        if left[key := comparison_text(_columns(row))]:
             left[key] -= 1
         else:
             new.append(row)
@@ -210,7 +205,7 @@ def with_labels(state: FinalState, labels: Labels) -> FinalState:
     if isinstance(state, str) or not labels:
         return state
     shown = {table: [_labelled(_columns(row), labels) for row in rows] for table, rows in state.items()}
-    return {table: sorted(rows, key=row_key) for table, rows in shown.items()}
+    return {table: sorted(rows, key=comparison_text) for table, rows in shown.items()}
 
 
 def canonical_state(state: FinalState, results: Mapping[str, str], labels: Labels) -> str:
@@ -218,7 +213,7 @@ def canonical_state(state: FinalState, results: Mapping[str, str], labels: Label
     if isinstance(state, str):
         return repr((state, sorted((name, label_text(text, labels)) for name, text in results.items())))
     rows = [(table, row) for table in state for row in state[table]]
-    texts = [f"{table} {row.get(KEY, '')}: {row_key(_columns(row))}" for table, row in rows]
+    texts = [f"{table} {row.get(KEY, '')}: {comparison_text(_columns(row))}" for table, row in rows]
     texts += [f"{name}: {text}" for name, text in results.items()]
     owned = {str(row.get(KEY)) for _, row in rows}
     gone = {key: label for key, label in labels.items() if key not in owned}

@@ -226,7 +226,17 @@ class SavedTables:
         self._marks = False
         if not self.copies:
             return
-        self._put_back()
+        if self._storage is None:
+            self._send(self._empty_sql + self._fill_sql)
+        else:
+            # One round trip: the query on the tables' use runs before they are put back.
+            usage = self._storage.usage_query()
+            cursor = self._send(self._empty_sql + self._fill_sql, before=usage)
+            # Dead rows of earlier explorations fill a page too, and are removed before the next run if they do.
+            if self._storage.needs_vacuum([float(size) for (size,) in cursor.fetchall()] if usage else ()):
+                self._send(self._empty_sql)
+                self._storage.vacuum()
+                self._send(self._fill_sql)
         if not self._replica and (changed := self.changed_rows({})[0]):
             names = ", ".join(sorted({name.removesuffix(REMOVED) for name in changed}))
             raise NotExplorable(
@@ -259,19 +269,6 @@ class SavedTables:
         keys = [key for key in (table.foreign_keys if table else ()) if key.to_key and len(key.columns) == 1]
         parents = [(key, parent) for key in keys if (parent := self._catalog.get(key.parent)) and parent.pk]
         return "".join(copy.orphans_sql(key.columns[0], parent.name, parent.pk or "") for key, parent in parents)
-
-    def _put_back(self) -> None:
-        if self._storage is None:
-            self._send(self._empty_sql + self._fill_sql)
-            return
-        # One round trip: the query on the tables' use runs before they are put back.
-        usage = self._storage.usage_query()
-        cursor = self._send(self._empty_sql + self._fill_sql, before=usage)
-        # Dead rows of earlier explorations fill a page too, and are removed before the next run if they do.
-        if self._storage.needs_vacuum([float(size) for (size,) in cursor.fetchall()] if usage else ()):
-            self._send(self._empty_sql)
-            self._storage.vacuum()
-            self._send(self._fill_sql)
 
     def _send(self, sql: str, *, before: str = "") -> Any:
         # LOCAL, because the session is kept; a lock_timeout, because a session beside the actors may hold a lock on a

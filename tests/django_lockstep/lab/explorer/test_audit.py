@@ -138,11 +138,6 @@ def walked(walk: RandomWalk, left: list[int]) -> Iterator[tuple[int, tuple[int, 
         yield actor, enabled
 
 
-def test_a_negative_number_of_walks_is_refused() -> None:
-    with pytest.raises(ValueError, match="audit must be a number of random walks, 0 or more, not -1"):
-        explore(stories.raising(stories.locked), audit=-1)
-
-
 def test_a_search_that_starts_over_knows_nothing_of_the_runs_before() -> None:
     tally = ExplorationTally(options=ExploreOptions(), begun=0.0, names=(), tree=None)
     tally.observed.unordered_locks.add(("A", "shop_seat"))

@@ -83,11 +83,8 @@ def test_a_page_says_that_nothing_was_found() -> None:
     assert "not as expected" not in page
 
 
-def test_the_ready_made_races_are_listed() -> None:
+def test_ready_made_races_and_ones_own_are_listed(settings: Any) -> None:
     assert "write-skew:unlocked" in run("--list")
-
-
-def test_ones_own_races_are_listed(settings: Any) -> None:
     settings.LOCKSTEP_LAB_RACES = [f"{HERE}.LOCKED"]
     assert run("--list").split() == [f"{HERE}.LOCKED"]
 
@@ -206,6 +203,7 @@ def test_progress_is_said_on_a_terminal_and_only_there() -> None:
         (["nothing"], "neither a registered scenario"),
         ([f"{HERE}.HERE"], "not a Scenario"),
         (["--schedule", "AB"], "exactly one"),
+        (["--spec", "a.spec"], "exactly one"),
         ([f"{HERE}.NAIVE", "--schedule", "X"], "has 'X'"),
         (["--format", "svg"], "name one, or give an existing folder"),
         ([f"{HERE}.TRANSFERS", "--actors", "3"], "different roles"),

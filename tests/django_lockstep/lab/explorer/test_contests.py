@@ -96,7 +96,7 @@ def test_a_run_that_cannot_be_made_is_left_out() -> None:
     search.add(branch)
     second = search.take()
     assert second is not None
-    second.give_up()
+    second.unreached = True
     search.add(second)
 
     assert search.left == 0

@@ -229,10 +229,3 @@ def test_random_columns_and_caches_are_learned_here_too() -> None:
     result = explore(Scenario(set_up=stories.one_seat, actors=[cached] * 2), directed=True)
 
     assert (result.verdict, result.not_compared) == ("nothing found", ("shop_seat.guest",))
-
-
-def test_options_that_exclude_each_other_are_refused() -> None:
-    scenario = stories.raising(stories.naive)
-
-    with pytest.raises(ValueError, match="cannot be combined with reduction='none'"):
-        explore(scenario, directed=True, reduction="none")

@@ -235,10 +235,21 @@ def test_an_open_transaction_is_refused_with_the_way_out() -> None:
         explore(stories.raising(stories.naive))
 
 
-@pytest.mark.parametrize("options", [{"reduction": "some"}, {"victim": "both"}])
-def test_unknown_options_are_refused(options: dict[str, Any]) -> None:
-    (name,) = options
-    with pytest.raises(ValueError, match=f"{name} must be .*, not {options[name]!r}"):
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"reduction": "some"}, "reduction must be .*, not 'some'"),
+        ({"victim": "both"}, "victim must be .*, not 'both'"),
+        ({"audit": -1}, "audit must be a number of random walks, 0 or more, not -1"),
+        ({"processes": 0}, "processes must be a positive integer, not 0"),
+        ({"directed": True, "reduction": "none"}, "cannot be combined with reduction='none'"),
+        ({"directed": True, "processes": 2}, "A directed search .* runs in one process, not in 2"),
+        ({"directed": True, "cluster": "tcp://x:1"}, "A directed search .* not on a cluster"),
+        ({"processes": 2, "cluster": "tcp://x:1"}, "processes=2 explore on this machine, and cluster='tcp://x:1' else"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
         explore(stories.raising(stories.naive), **options)
 
 

@@ -50,8 +50,8 @@ def report_on(scenario: Any) -> RaceReport:
 @pytest.mark.django_db(transaction=True)
 def test_a_card_says_which_anomaly_it_is_and_whether_a_serial_order_ends_so() -> None:
     wrong, right = outcome_cards(report_on(stories.raising(stories.naive)))
-    assert (wrong.outcome.holds, wrong.serial, wrong.anomaly) == (False, False, "lost update")
-    assert (right.outcome.holds, right.serial, right.anomaly) == (True, True, "")
+    assert (wrong["outcome"].holds, wrong["serial"], wrong["anomaly"]) == (False, False, "lost update")
+    assert (right["outcome"].holds, right["serial"], right["anomaly"]) == (True, True, "")
 
 
 def test_what_is_not_known_is_not_said() -> None:
@@ -59,4 +59,4 @@ def test_what_is_not_known_is_not_said() -> None:
     values: dict[str, Any] = dict.fromkeys(("schedules", "redundant", "unsteerable", "yields", "left", "deadlocks"), 0)
     values |= {"verdict": "broken", "reason": "", "actors": ("A", "B"), "errors": {}, "waits": {}, "seconds": 0.0}
     (card,) = outcome_cards(RaceReport(name="t", exploration=Exploration(outcomes=(outcome,), **values)))
-    assert (card.serial, card.anomaly) == (None, "")
+    assert (card["serial"], card["anomaly"]) == (None, "")

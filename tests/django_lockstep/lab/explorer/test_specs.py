@@ -192,8 +192,3 @@ def test_the_command_writes_the_simplest_wrong_schedule(tmp_path: Path) -> None:
         call_command("explore", f"{HERE}.NAIVE", "--spec", str(tmp_path / "a.spec"))
 
     assert re.search(r"^# Schedule (?!AAABBB)[AB]{6}$", (tmp_path / "a.spec").read_text(), re.MULTILINE)
-
-
-def test_the_command_writes_one_spec(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="exactly one"):
-        call_command("explore", "--spec", str(tmp_path / "a.spec"))

@@ -34,17 +34,18 @@ def rows(*, schedules: int = 3) -> list[TreeRow]:
     return list(tree_rows(exploration(*LINES, schedules=schedules)))
 
 
-def test_each_fork_is_closed_behind_what_it_leads_to() -> None:
-    assert [(row.kind, row.schedule) for row in rows()] == [
-        ("fork", "A"),
-        ("fork", "AA"),
-        ("cut", "AAB"),
-        ("run", "AAA"),
-        ("run", "AAC"),
-        ("cut", "AAB"),
-        ("end", ""),
-        ("run", "AB"),
-        ("end", ""),
+def test_each_line_says_what_became_of_its_moves_and_each_fork_is_closed_behind_what_it_leads_to() -> None:
+    asleep = "not run: an equivalent schedule has this move earlier"
+    assert [(row.kind, row.schedule, row.look, row.text) for row in rows()] == [
+        ("fork", "A", "wrong", "3 schedules: wrong (Outcome 1), right (Outcome 2)"),
+        ("fork", "AA", "right", "2 schedules: right (Outcome 2)"),
+        ("cut", "AAB", "cut", asleep),
+        ("run", "AAA", "right", "right (Outcome 2)"),
+        ("run", "AAC", "right", "right (Outcome 2)"),
+        ("cut", "AAB", "cut", asleep),
+        ("end", "", "cut", ""),
+        ("run", "AB", "wrong", "wrong (Outcome 1)"),
+        ("end", "", "cut", ""),
     ]
 
 
@@ -60,18 +61,6 @@ def test_a_large_tree_shows_what_ends_alike_in_one_line() -> None:
 def test_without_a_tree_there_are_none() -> None:
     exploration: Any = SimpleNamespace(tree=None, schedules=1, outcomes=())
     assert list(tree_rows(exploration)) == []
-
-
-def test_each_line_says_what_became_of_its_moves() -> None:
-    assert [(row.look, row.text) for row in rows() if row.kind != "end"] == [
-        ("wrong", "3 schedules: wrong (Outcome 1), right (Outcome 2)"),
-        ("right", "2 schedules: right (Outcome 2)"),
-        ("cut", "not run: an equivalent schedule has this move earlier"),
-        ("right", "right (Outcome 2)"),
-        ("right", "right (Outcome 2)"),
-        ("cut", "not run: an equivalent schedule has this move earlier"),
-        ("wrong", "wrong (Outcome 1)"),
-    ]
 
 
 def test_an_abandoned_schedule_is_marked_as_not_run() -> None:
