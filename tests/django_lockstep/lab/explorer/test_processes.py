@@ -138,12 +138,6 @@ def test_two_processes_find_what_one_finds(scenario: Scenario) -> None:
     assert facts(explored(scenario, processes=2)) == facts(explored(scenario))
 
 
-def test_the_failure_is_replayed_with_the_values_read() -> None:
-    result = explored(NAIVE, processes=2)
-    assert result.failure is not None
-    assert any(step.values for step in result.failure.steps)
-
-
 def test_no_process_waits_for_its_next_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     submit, branches, in_hand = ProcessPoolExecutor.submit, [], []
 
@@ -153,7 +147,7 @@ def test_no_process_waits_for_its_next_branch(monkeypatch: pytest.MonkeyPatch) -
         return branches[-1]
 
     monkeypatch.setattr(ProcessPoolExecutor, "submit", counted)
-    explored(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 3), processes=2)
+    explored(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 3), processes=2, max_schedules=40)
 
     assert max(in_hand) == 3, "two are played, and one more is there"
 
@@ -188,6 +182,8 @@ def test_limits_hold_for_all_processes_together() -> None:
     assert (limited.schedules, limited.left > 0) == (3, True)
     first = explored(NAIVE, processes=2, stop_on_first=True)
     assert (first.verdict, sum(outcome.count for outcome in first.outcomes if not outcome.holds)) == ("broken", 1)
+    assert first.failure is not None
+    assert any(step.values for step in first.failure.steps), "it is replayed with the values read"
     assert explored(NAIVE, processes=2, timeout=0.0).verdict == "incomplete"
 
 

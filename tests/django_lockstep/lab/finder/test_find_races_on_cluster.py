@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from django_lockstep.lab.finder.findings import Findings
-from tests.django_lockstep.lab.finder.test_find_races import RACING
+from tests.django_lockstep.lab.finder.test_find_races import FEW, RACING
 from tests.support.cluster import Cluster
 from tests.support.processes import ROOT
 from tests.support.seeded_shop import copy_shop, database_url, run_suite, start_suite
@@ -32,7 +32,7 @@ def shop(empty_cluster: Cluster, django_db_setup: None, tmp_path: Path) -> Path:
 
 
 def test_a_worker_that_is_lost_takes_nothing_with_it(empty_cluster: Cluster, shop: Path) -> None:
-    options = ("--find-races", f"--race-cluster={empty_cluster.address}", "--race-record", RECORD)
+    options = ("--find-races", FEW, f"--race-cluster={empty_cluster.address}", "--race-record", RECORD)
     with start_suite(shop, *options, url=database_url()) as process:
         assert process.stdout
         assert any(line.startswith("confirmed: ") for line in process.stdout)
@@ -41,14 +41,15 @@ def test_a_worker_that_is_lost_takes_nothing_with_it(empty_cluster: Cluster, sho
     assert process.returncode == 1, printed
     findings = Findings.on(shop / RECORD)
     confirmed = {it.candidate.unit for it in findings.in_order() if it.verdict == "confirmed"}
-    assert confirmed == RACING, printed
+    racing = {unit for unit in RACING if unit.split("/")[1:2] in (["coupons"], ["articles"], ["bookings"], ["wishes"])}
+    assert confirmed == racing, printed
     assert findings.undecided() == []
     assert sorted(path.name for path in shop.glob("*.log")) == [f"{RECORD}.2.log", f"{RECORD}.log"]
 
 
 @pytest.mark.django_db
 def test_an_interrupted_search_leaves_no_database(empty_cluster: Cluster, shop: Path) -> None:
-    options = ("--find-races", f"--race-cluster={empty_cluster.address}", "--race-record", RECORD)
+    options = ("--find-races", FEW, f"--race-cluster={empty_cluster.address}", "--race-record", RECORD)
     with start_suite(shop, *options, url=database_url()) as process:
         assert process.stdout
         assert any(line.startswith("confirmed: ") for line in process.stdout)
