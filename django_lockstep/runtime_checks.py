@@ -191,6 +191,7 @@ def _install() -> None:
     if not _installed:
         # An audit hook hears what urllib, requests and smtplib do, without a wrapper for each.
         sys.addaudithook(_hear)
+        _installed.add(_hear)
     for method in _METHODS:
         module, owner, name, before = method
         if method not in _installed and module.partition(".")[0] in sys.modules:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from django.core.cache import cache
 from django.test import TransactionTestCase
 from django.utils import translation
 from hypothesis import HealthCheck, settings
@@ -50,6 +51,13 @@ def quick_flush() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", clear)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache() -> Iterator[None]:
+    """Forget what a test has cached: a race that fails says what was there when it began."""
+    yield
+    cache.clear()
 
 
 @pytest.fixture(autouse=True)

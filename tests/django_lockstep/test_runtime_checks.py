@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -22,6 +23,7 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.test import RequestFactory
 
+from django_lockstep import runtime_checks as runtime_checks_module
 from django_lockstep.checks import check_runtime_checks
 from django_lockstep.errors import RuntimeCheckFailed
 from django_lockstep.lab.pytest_plugin import RaceFixture
@@ -30,6 +32,17 @@ from tests.support.processes import foreign_environment
 from tests.testapps.shop.models import Place, PlainSeat, Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unwrapped_afterwards() -> Iterator[None]:
+    """Leave Django to the other tests of this process as it was; the audit hook stays, and does nothing."""
+    yield
+    for method in [method for method in runtime_checks_module._METHODS if method in runtime_checks_module._installed]:
+        module, owner, name, _ = method
+        place: Any = getattr(import_module(module), owner) if owner else import_module(module)
+        setattr(place, name, getattr(place, name).__wrapped__)
+        runtime_checks_module._installed.remove(method)
 
 
 def reported(call: Callable[[], object]) -> str:
