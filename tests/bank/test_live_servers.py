@@ -62,7 +62,7 @@ class Server:
         self.open(path, csrfmiddlewaretoken=token, **data).close()
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture
 def server(request: pytest.FixtureRequest, pgdata: Path) -> Iterator[Server]:
     server = Server(SERVERS[request.param], pgdata)
     server.start()
@@ -84,6 +84,8 @@ def _runs(process: Path, ours: bytes) -> bool:
         return False
 
 
+# Those of several processes.
+@pytest.mark.parametrize("server", ["gunicorn", "uvicorn"], indirect=True)
 def test_whichever_process_answers_it_is_seen_and_stopped(server: Server, pgdata: Path) -> None:
     server.post("/lab/runs/", all="1")
     until(lambda: bool(re.search(r"\(\d+ of \d+\): schedule \d", server.get("/lab/"))), "schedules", patience=60)
@@ -95,11 +97,13 @@ def test_whichever_process_answers_it_is_seen_and_stopped(server: Server, pgdata
     until(lambda: processes_of_runs(pgdata) == [], "its process to end", patience=60)
 
 
+# One that stops by itself, and one that stops processes of its own.
+@pytest.mark.parametrize("server", ["runserver", "gunicorn"], indirect=True)
 def test_a_server_that_was_started_again_knows_what_goes_on_or_how_it_ended(server: Server, pgdata: Path) -> None:
     server.post("/lab/runs/", all="1")
     # Verdicts of an earlier run are shown while this one starts; from the second race on there is one of this run.
     begun = re.compile(r"\((?!1 )\d+ of \d+\)")
-    until(lambda: begun.search(server.get("/lab/")) is not None, "a race to end", patience=60)
+    until(lambda: begun.search(server.get("/lab/")) is not None, "a race to end", patience=150)
     server.stop()
     assert processes_of_runs(pgdata) != []
     server.start()
