@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
@@ -15,7 +14,7 @@ from django.db import connection
 from accounts.models import Account, Entry
 from tests.support.factories import AccountFactory
 from tests.support.pages import ROOT
-from tests.support.processes import free_port
+from tests.support.processes import free_port, listens_on
 from tests.support.sessions import PATIENCE, all_others_are_idle, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,22 +43,14 @@ def address() -> Iterator[str]:
     command = [sys.executable, "-m", "uvicorn", "tests.accounts.async_app:application", f"--port={port}"]
     env = {**os.environ, "TESTED_DATABASE": connection.settings_dict["NAME"], "PGAPPNAME": "served"}
     process = subprocess.Popen(command, cwd=ROOT, env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    until(lambda: listens_on(port), "the server to listen", patience=3 * PATIENCE)
     yield f"http://127.0.0.1:{port}"
     process.terminate()
     process.wait(PATIENCE)
 
 
-def answers(address: str) -> bool:
-    try:
-        urlopen(address, timeout=PATIENCE).close()  # noqa: S310 - our own
-    except URLError as error:
-        return hasattr(error, "code")  # there is no page, but a server
-    return True
-
-
 def test_two_hundred_tasks_share_a_pool_of_twenty_and_leave_nothing(address: str) -> None:
     account = AccountFactory.create(balance=0)
-    until(lambda: answers(address), "the server to answer", patience=3 * PATIENCE)
 
     def deposit(number: int) -> int:
         with urlopen(f"{address}/{account.pk}/", timeout=4 * PATIENCE) as answer:  # noqa: S310

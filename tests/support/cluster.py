@@ -13,8 +13,6 @@ import pytest
 
 from tests.support.sessions import PATIENCE, until
 
-__all__ = ["FILE", "Cluster"]
-
 FILE = "LOCKSTEP_TEST_CLUSTER_FILE"
 """What names `Cluster.file` in the environment of its workers."""
 _PORT = re.compile(r"tcp://127\.0\.0\.1:(\d+)")

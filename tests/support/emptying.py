@@ -10,8 +10,6 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
-__all__ = ["Emptying"]
-
 _KEPT = ("django_content_type", "auth_permission")
 """What ``post_migrate`` makes; it stays unless a test changed it."""
 _NEVER = ("django_migrations",)

@@ -299,16 +299,7 @@ def test_statements_are_cut_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (-0.1, "0.0 s"),
-        (0.44, "0.4 s"),
-        (59.9, "59.9 s"),
-        (60, "0:01:00"),
-        (3725, "1:02:05"),
-        (90061, "1 day, 1:01:01"),
-        (None, "for an unknown time"),
-    ],
+    ("seconds", "words"), [(-0.1, "0.0 s"), (59.9, "59.9 s"), (3725, "1:02:05"), (None, "for an unknown time")]
 )
 def test_durations_are_for_people(seconds: float | None, words: str) -> None:
     assert duration(seconds) == words

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["UNITS", "SeededUnit"]
-
 _KINDS = {
     "POST {shop}/coupons/redeem/": "check-then-act",
     "POST {shop}/checkout/": "read-modify-write",
