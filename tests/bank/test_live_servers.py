@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import HTTPCookieProcessor, build_opener
 
@@ -45,7 +44,7 @@ class Server:
     def _answers(self) -> bool:
         try:
             self.get("/lab/")
-        except URLError:
+        except OSError:  # no connection, or none of its processes has come up to answer it
             return False
         return True
 
