@@ -141,7 +141,8 @@ def test_stopping_it_keeps_what_was_measured(store: Store) -> None:
     assert all(row.cut_short for row in store.get(KEPT).report.rows)
 
 
-def test_it_ends_when_its_page_is_gone(store: Store) -> None:
+def test_it_ends_when_its_page_is_gone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_lockstep.lab.pages.store.UNWATCHED", 3.0)
     start(seconds="10")
     wait_for_lanes(store)
     until(lambda: run_of(store).state == "stopped", "the run to end", patience=3 * PATIENCE)

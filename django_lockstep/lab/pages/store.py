@@ -20,8 +20,9 @@ from django_lockstep.lab.explorer import ExplorerError
 from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.results import Verdict
 
-UNWATCHED = 3.0
-"""Seconds after which a run that no page has shown ends."""
+UNWATCHED = 20.0
+"""Seconds after which a run that no page has shown ends. On a busy machine a process of the server takes twelve seconds
+to answer its first request, and nobody has left the page."""
 _LOST = 10.0
 """Seconds after which a run that says nothing has died."""
 
