@@ -164,10 +164,8 @@ def test_a_token_of_another_run_stops_nothing_and_is_not_kept(gate: Path, store:
     assert store.results()[race("GATED")].schedules == 6
 
 
-def test_it_ends_when_nobody_watches_even_in_code_that_does_not_end(
-    gate: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("django_lockstep.lab.pages.store.UNWATCHED", 3.0)
+@patch("django_lockstep.lab.pages.store.UNWATCHED", 3.0)
+def test_it_ends_when_nobody_watches_even_in_code_that_does_not_end(gate: Path, store: Store) -> None:
     start("GATED")
     waits = gate.with_suffix(".waits")
     until(lambda: bool(shown()) and waits.exists(), "the race to wait", patience=3 * PATIENCE)
