@@ -19,7 +19,6 @@ from accounts.models import Account  # noqa: E402
 
 
 async def deposit(request: HttpRequest, pk: int) -> JsonResponse:
-    """Deposit one."""
     account = await Account.adeposit(pk, 1)
     return JsonResponse({"version": account.version})
 
