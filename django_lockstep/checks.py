@@ -33,16 +33,12 @@ def missing_app(app: str, *, needed_by: str, check_id: str, obj: Any = None) -> 
 @register(Tags.urls)
 def check_lab_pages(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Report lab pages without the lab's templates."""
-    if apps.is_installed(LAB) or not is_mounted(f"{LAB}.pages.views"):
+    if apps.is_installed(LAB) or not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    views = url_views(get_resolver().url_patterns)
+    if not any(getattr(view, "__module__", "") == f"{LAB}.pages.views" for view in views):
         return []
     return missing_app(LAB, needed_by="The URLconf's lab", check_id="lockstep.E031")
-
-
-def is_mounted(module: str) -> bool:
-    """Whether the project's URLconf has a view of this module."""
-    if not getattr(settings, "ROOT_URLCONF", None):
-        return False
-    return any(getattr(view, "__module__", "") == module for view in url_views(get_resolver().url_patterns))
 
 
 @register

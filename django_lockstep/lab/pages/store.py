@@ -22,7 +22,7 @@ from django_lockstep.lab.explorer.results import Verdict
 
 UNWATCHED = 20.0
 """Seconds after which a run that no page has shown ends. On a busy machine a process of the server takes twelve seconds
-to answer its first request, and nobody has left the page."""
+to answer its first request, while the visitor waits for it."""
 _LOST = 10.0
 """Seconds after which a run that says nothing has died."""
 

@@ -71,28 +71,28 @@ class Counters:
         ``in_parts``: its answer comes in several steps, between which the session cannot be asked.
         """
         if (
-            self._driver.info.transaction_status is TransactionStatus.IDLE
+            self._status is TransactionStatus.IDLE
             and not in_parts
             and operation.autocommit
             and COUNTED.match(operation.sql)
         ):
             return self._send_alone(operation, send, outlives=isinstance(cursor, ServerCursor))
-        if self._driver.info.transaction_status is TransactionStatus.INERROR and _ENDS.match(operation.sql):
+        if self._status is TransactionStatus.INERROR and _ENDS.match(operation.sql):
             operation.counts = self._end("ROLLBACK")  # what is sent afterwards finds no transaction
         try:
             result = send()
         except BaseException:
             self._failed = True
-            if self._driver.info.transaction_status is TransactionStatus.IDLE:
+            if self._status is TransactionStatus.IDLE:
                 self._forget()
             raise
         # Without a relation nothing is counted, and nothing else may come before SET TRANSACTION.
         touches_none = operation.statement is not None and operation.statement.kind in {"LOCAL", "COMMIT", "ROLLBACK"}
-        if self._driver.info.transaction_status is TransactionStatus.INTRANS and not touches_none:
+        if self._status is TransactionStatus.INTRANS and not touches_none:
             back = self._failed and bool(_BACK_TO.match(operation.sql))
             operation.counts = self._ask(everything=back or operation.may_catch, after_failure=back)
             self._failed = self._failed and not back
-        elif self._driver.info.transaction_status is TransactionStatus.IDLE:
+        elif self._status is TransactionStatus.IDLE:
             self._forget()
         operation.uncounted = in_parts
         return result
@@ -103,7 +103,7 @@ class Counters:
         try:
             result = send()
         except BaseException:
-            if self._driver.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            if self._status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
                 operation.counts = self._end("ROLLBACK")
             raise
         if outlives:  # a cursor fetches its rows at COMMIT
@@ -175,6 +175,10 @@ class Counters:
                 scans, inserted, updated, hot, deleted, blocks = changes
                 yield relation, Count(scans, inserted, updated, hot, deleted, blocks, held, new)
         self._known.update(changed)
+
+    @property
+    def _status(self) -> TransactionStatus:
+        return TransactionStatus(self._driver.pgconn.transaction_status)
 
     def _run(self, sql: str) -> PGresult:
         # Not through the driver's methods, which would pass the gate and could begin a transaction.

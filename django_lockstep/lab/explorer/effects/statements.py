@@ -233,8 +233,8 @@ def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
     ]
     parents = _parent_locks(table, changed, verb="UPDATE", assigned=query.assigned, catalog=catalog, key=key)
     # SET column = DEFAULT may take a number from a sequence that another statement takes one from as well.
-    has_default = any(word.name.upper() == "DEFAULT" for word in query.tree.find_all(exp.Var, exp.Column))
-    if EVERY_COLUMN in columns or columns & table.unique or has_default:
+    defaults = (word.name.upper() == "DEFAULT" for word in query.tree.find_all(exp.Var, exp.Column))
+    if EVERY_COLUMN in columns or columns & table.unique or any(defaults):
         if columns & {EVERY_COLUMN, table.pk}:
             # From now on a key does not identify a row of this table, so the statement may be about any of them.
             catalog.note("rekeyed", {table.name})

@@ -80,7 +80,7 @@ class FairScheduler:
                 del self._refused[index, question]
         if operation.refused:
             self._asked.pop(actor, None)
-            # NOWAIT and lock_timeout: as long as nobody releases the lock, it is refused.
+            # NOWAIT and lock_timeout: it is refused as long as the lock is held.
             key = actor, _question(operation)
             locks, times = self._refused.get(key, (locks, 0))
             self._refused[key] = locks, times + 1
