@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sysconfig
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -34,13 +34,12 @@ class CodeMap:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._tests: set[str] = set()
-        self._kind = cache(self._classify)
+        self._kinds: dict[str, _Kind] = {}
         self._sites: dict[tuple[str, int, str], Site] = {}
 
     def add_test_file(self, path: Path) -> None:
         """Note a file that holds tests, whatever it is called."""
-        self._tests.add(str(path))
+        self._kinds[str(path)] = "test"
 
     def walk(self, frame: FrameType | None, *, whole: bool) -> tuple[Site | None, FrameType | None]:
         """Return the innermost line of the project, and if ``whole`` its outermost call below the test's code.
@@ -85,9 +84,12 @@ class CodeMap:
                 return filename.removeprefix(folder)
         return filename
 
+    def _kind(self, filename: str) -> _Kind:
+        if filename not in self._kinds:
+            self._kinds[filename] = self._classify(filename)
+        return self._kinds[filename]
+
     def _classify(self, filename: str) -> _Kind:
-        if filename in self._tests:
-            return "test"
         path = Path(filename)
         is_installed = filename.startswith(_INSTALLED)
         if not path.is_absolute() or path.is_relative_to(_LAB):
