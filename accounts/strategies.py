@@ -16,6 +16,7 @@ from typing import Any
 
 from django.db import NotSupportedError, connections, transaction
 from django.db.models import F
+from django.utils.translation import gettext_noop as _
 
 from accounts.amounts import TOO_LARGE
 from accounts.binding import Strategy
@@ -33,7 +34,7 @@ class Naive(Strategy):
     """Read, compute, write: the last writer overwrites the others."""
 
     name = "naive"
-    summary = "Reads the balance, computes in Python and writes it back; it loses updates."
+    summary = _("Reads the balance, computes in Python and writes it back; it loses updates.")
     guarantee = "None: the UPDATE does not depend on what was read."
     safe = False
     in_key_order = False  # opposite transfers deadlock
@@ -56,7 +57,7 @@ class NaiveAtomic(Naive):
     """The same in a transaction, the most common mistake: READ COMMITTED lets both read the old balance."""
 
     name = "naive_atomic"
-    summary = "The same inside atomic(): all or nothing, but still unprotected, so it loses updates as well."
+    summary = _("The same inside atomic(): all or nothing, but still unprotected, so it loses updates as well.")
     guarantee = "Atomicity only: at READ COMMITTED other sessions may write between the SELECT and the UPDATE."
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -68,7 +69,7 @@ class Pessimistic(Strategy):
     """Lock, then read: the second caller waits and reads what the first one wrote."""
 
     name = "pessimistic"
-    summary = "Locks the row with select_for_update() before it reads the balance; others wait."
+    summary = _("Locks the row with select_for_update() before it reads the balance; others wait.")
     guarantee = "SELECT ... FOR NO KEY UPDATE: a row lock held until COMMIT, taken in primary-key order."
 
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
@@ -85,7 +86,7 @@ class PessimisticNowait(Strategy):
     """Lock or fail at once, and retry later: no transaction ever waits while it holds other locks."""
 
     name = "pessimistic_nowait"
-    summary = (
+    summary = _(
         "Locks the row with nowait; where another transaction has it locked, fails at once and retries after a pause."
     )
     guarantee = "SELECT ... FOR NO KEY UPDATE NOWAIT: the same row lock, refused (55P03) instead of awaited."
@@ -104,7 +105,7 @@ class Optimistic(Strategy):
     """Read, compute, write only if the version is unchanged: the second caller reads again and retries."""
 
     name = "optimistic"
-    summary = "Reads the version with the balance and writes only where it is still the same; otherwise retries."
+    summary = _("Reads the version with the balance and writes only where it is still the same; otherwise retries.")
     guarantee = "UPDATE ... WHERE version = the one read: the check and the write are one statement."
     retries = True
 
@@ -123,7 +124,9 @@ class Adaptive(Pessimistic, Optimistic):
     """Optimistic on rows with few conflicts, pessimistic on the others and for transfers."""
 
     name = "adaptive"
-    summary = "Writes if the version is unchanged, as long as conflicts on this row are rare; otherwise locks it first."
+    summary = _(
+        "Writes if the version is unchanged, as long as conflicts on this row are rare; otherwise locks it first."
+    )
     guarantee = "UPDATE ... WHERE version = the one read, or SELECT ... FOR NO KEY UPDATE: either alone is enough."
     retries = False
 
@@ -152,7 +155,7 @@ class DjangoConcurrency(Strategy):
     """The version check of django-concurrency's save()."""
 
     name = "django_concurrency"
-    summary = "Leaves the version check to django-concurrency's own save(), and retries on RecordModifiedError."
+    summary = _("Leaves the version check to django-concurrency's own save(), and retries on RecordModifiedError.")
     guarantee = "UPDATE ... WHERE version = the one read, sent by save() after a SELECT that the row is there."
     retries = True
     package = "concurrency"
@@ -170,7 +173,7 @@ class ConditionalUpdate(Strategy):
     """No read before the write: the database computes the balance and checks the limit in the UPDATE."""
 
     name = "conditional_update"
-    summary = "Lets one UPDATE with F() expressions compute the balance and check the overdraft limit."
+    summary = _("Lets one UPDATE with F() expressions compute the balance and check the overdraft limit.")
     guarantee = "UPDATE ... WHERE balance + amount >= -overdraft_limit, evaluated again on the row it waited for."
     retries = True
 
@@ -197,7 +200,7 @@ class Serializable(NaiveAtomic):
     """The naive code at the isolation level that makes it correct: the database tracks what was read."""
 
     name = "serializable"
-    summary = "Runs the naive code at SERIALIZABLE, where the database aborts it if other transactions interfered."
+    summary = _("Runs the naive code at SERIALIZABLE, where the database aborts it if other transactions interfered.")
     guarantee = "SERIALIZABLE: one of two transactions that could not have run one after the other fails (40001)."
     safe = True
     in_key_order = True  # UPDATEs take row locks at this level, too
@@ -216,7 +219,7 @@ class Advisory(NaiveAtomic):
     """
 
     name = "advisory"
-    summary = "Takes a transaction-level advisory lock on the account's key before it reads the balance."
+    summary = _("Takes a transaction-level advisory lock on the account's key before it reads the balance.")
     guarantee = "pg_advisory_xact_lock: held until COMMIT, but only sessions that take the same lock wait for it."
     safe = True
     in_key_order = True

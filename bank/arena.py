@@ -97,7 +97,7 @@ def _start(request: HttpRequest) -> HttpResponse:
     try:
         start_run(open_store(), form.request())
     except RunRefused as refused:
-        return _page(request, form, refusal=str(refused), status=refused.status)
+        return _page(request, form, refusal=refused.args[0], status=refused.status)
     query = request.POST.copy()
     query.pop("csrfmiddlewaretoken", None)
     return HttpResponseRedirect(f"{reverse('arena')}?{query.urlencode()}")

@@ -18,6 +18,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
@@ -131,9 +132,11 @@ def front(request: HttpRequest) -> HttpResponse:
             start_races(store, _RACES, specs=False, most=1)
             return redirect("front")
         except RunRefused as refused:
-            context["refusal"], status = str(refused), refused.status
+            context["refusal"], status = refused.args[0], refused.status
     results = store.results()
-    context["panels"] = [_panel(approach, store.folder, results.get(approach.race)) for approach in APPROACHES]
+    context["panels"] = [
+        _panel(approach, store.folder, results.get(approach.race), get_language()) for approach in APPROACHES
+    ]
     context |= {**(live_context(request, store, _RACES) if runs else {}), "runs": runs}
     run = context.get("run")
     if run is not None and run.progress.names == _RACES:
@@ -149,8 +152,8 @@ def progress(request: HttpRequest) -> HttpResponseBase:
     return answer_progress(request, _PROGRESS)
 
 
-@lru_cache(maxsize=8)  # every visitor sees the same drawings, until the next run has another result
-def _panel(approach: Approach, folder: Path, result: LastResult | None) -> Panel:
+@lru_cache(maxsize=16)  # visitors of one language see the same drawings, until the next run has another result
+def _panel(approach: Approach, folder: Path, result: LastResult | None, language: str) -> Panel:
     sources = tuple(source_lines(function) for function in (approach.method, approach.caller))
     shown = Store(folder).shown(approach.race) if result else None
     if shown is None or shown.report.exploration is None:

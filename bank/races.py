@@ -13,6 +13,7 @@ from accounts.models import Account
 from accounts.races.rows import accounts, one_account
 from django_lockstep.lab.races import Race
 from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.wording import gettext as _
 
 AMOUNTS: Mapping[str, int] = MappingProxyType({"Ada": 30, "Bob": 20})
 """What each of the two takes."""
@@ -74,20 +75,20 @@ RACES: Mapping[str, Race] = MappingProxyType(
         for race in (
             _race(
                 "front:without",
-                "Ada takes 30, Bob takes 20 from a balance of 100: read, compute, write, in a transaction.",
+                _("Ada takes 30, Bob takes 20 from a balance of 100: read, compute, write, in a transaction."),
                 without_lock,
                 method=unprotected_withdraw,
                 holds=False,
             ),
             _race(
                 "front:pessimistic",
-                "The same by Account.withdraw(), which locks the row first.",
+                _("The same by Account.withdraw(), which locks the row first."),
                 with_lock,
                 method=Account.withdraw,
             ),
             _race(
                 "front:optimistic",
-                "The same by account.try_withdraw(); on False, the caller reads the account again.",
+                _("The same by account.try_withdraw(); on False, the caller reads the account again."),
                 with_version,
                 method=Account.try_withdraw,
             ),

@@ -22,33 +22,31 @@ from accounts.races.rows import (
     user_named,
     users,
 )
+from django_lockstep.lab.wording import gettext as _
 
 RACES = RaceList()
 # Each actor adds 10 to an account with 100.
 adds_ten = partial(RACES.of, set_up=one_account, invariant_of=ends_with(10), observe=balances)
 
 
-@adds_ten("lock:then-read")
+@adds_ten("lock:then-read", _("Lock the row, then read it."))
 def lock_then_read(pk: object) -> None:
-    """Lock the row, then read it."""
     with transaction.atomic():
         # The locking SELECT itself reads: one that waits for it gets the row as the other one has committed it.
         balance = accounts(pk).select_for_update(no_key=True).get().balance
         accounts(pk).update(balance=balance + 10)
 
 
-@adds_ten("lock:given-up-too-early", holds=False)
+@adds_ten("lock:given-up-too-early", _("Lock and read, write after the transaction's end."), holds=False)
 def lock_given_up_too_early(pk: object) -> None:
-    """Lock and read, write after the transaction's end."""
     with transaction.atomic():
         balance = accounts(pk).select_for_update(no_key=True).get().balance
     # COMMIT has released the lock: the other one may have locked and read the same balance by now.
     accounts(pk).update(balance=balance + 10)
 
 
-@adds_ten("lock:never-taken", holds=False)
+@adds_ten("lock:never-taken", _("select_for_update() that is never evaluated locks nothing."), holds=False)
 def lock_never_taken(pk: object) -> None:
-    """select_for_update() that is never evaluated locks nothing."""
     with transaction.atomic():
         locked = accounts(pk).select_for_update(no_key=True)
         balance = accounts(pk).get().balance
@@ -56,9 +54,8 @@ def lock_never_taken(pk: object) -> None:
         locked.update(balance=balance + 10)
 
 
-@adds_ten("lock:read-before", holds=False)
+@adds_ten("lock:read-before", _("Read, lock, write what was computed from the old value."), holds=False)
 def read_then_lock(pk: object) -> None:
-    """Read, lock, write what was computed from the old value."""
     with transaction.atomic():
         balance = accounts(pk).get().balance
         # Waits for the other's COMMIT, and throws away what it could have read.
@@ -66,18 +63,16 @@ def read_then_lock(pk: object) -> None:
         accounts(pk).update(balance=balance + 10)
 
 
-@adds_ten("refresh:locked")
+@adds_ten("refresh:locked", _("Read again under the row's lock, then write what was computed from that."))
 def refresh_with_lock(pk: object) -> None:
-    """Read again under the row's lock, then write what was computed from that."""
     account = accounts(pk).get()
     with transaction.atomic():
         account.refresh_from_db(from_queryset=Account.objects.select_for_update(no_key=True))
         accounts(pk).update(balance=account.balance + 10)
 
 
-@adds_ten("refresh:unlocked", holds=False)
+@adds_ten("refresh:unlocked", _("Read again without a lock, however shortly before the write."), holds=False)
 def refresh_without_lock(pk: object) -> None:
-    """Read again without a lock, however shortly before the write."""
     account = accounts(pk).get()
     with transaction.atomic():
         # The other one may read the same value here, before either writes.
@@ -85,9 +80,12 @@ def refresh_without_lock(pk: object) -> None:
         accounts(pk).update(balance=account.balance + 10)
 
 
-@adds_ten("on-commit:write", holds=False)
+@adds_ten(
+    "on-commit:write",
+    _("Write in an on_commit() callback, which runs after COMMIT has released the lock."),
+    holds=False,
+)
 def write_on_commit(pk: object) -> None:
-    """Write in an on_commit() callback, which runs after COMMIT has released the lock."""
     with transaction.atomic():
         account = accounts(pk).select_for_update(no_key=True).get()
         transaction.on_commit(lambda: accounts(pk).update(balance=account.balance + 10))
@@ -114,13 +112,16 @@ def insert_child(pk: Any) -> None:
 RACES += [
     pair(
         f"child-insert:{name}",
-        f"A row that refers to a locked one is inserted, and {does}.",
+        text,
         actor=[lock_parent(no_key=name == "no-key"), insert_child],
         set_up=make_user,
         invariant=lambda pk: Account.objects.filter(user_id=pk).count() == 1,
         waits=frozenset(waits),
     )
-    for name, does, waits in (("for-update", "waits at COMMIT", ["COMMIT"]), ("no-key", "does not wait", []))
+    for name, text, waits in (
+        ("for-update", _("A row that refers to a locked one is inserted, and waits at COMMIT."), ["COMMIT"]),
+        ("no-key", _("A row that refers to a locked one is inserted, and does not wait."), []),
+    )
 ]
 
 
@@ -149,8 +150,8 @@ RACES += [
         holds=lock,
     )
     for name, lock, text in (
-        ("unlocked", False, "Each withdrawal is covered by the sum that it read; both together are not."),
-        ("locked", True, "The same, with every row locked that the decision rests on."),
+        ("unlocked", False, _("Each withdrawal is covered by the sum that it read; both together are not.")),
+        ("locked", True, _("The same, with every row locked that the decision rests on.")),
     )
 ]
 
@@ -162,9 +163,8 @@ claims_once = partial(
 )
 
 
-@claims_once("queue:skip-locked")
+@claims_once("queue:skip-locked", _("Two workers claim tasks with select_for_update(skip_locked=True)."))
 def claim_unlocked_task(pks: list[Any]) -> None:
-    """Two workers claim tasks with select_for_update(skip_locked=True)."""
     with transaction.atomic():
         # Without SKIP LOCKED the second worker would wait for the first one's COMMIT before it looks at the next task.
         task = Account.objects.filter(balance=100).order_by("pk").select_for_update(skip_locked=True).first()
@@ -172,9 +172,8 @@ def claim_unlocked_task(pks: list[Any]) -> None:
             accounts(task.pk).update(balance=50, overdraft_limit=F("overdraft_limit") + 1)
 
 
-@claims_once("queue:unlocked", holds=False)
+@claims_once("queue:unlocked", _("Two workers claim the first free task that they see."), holds=False)
 def claim_first_task(pks: list[Any]) -> None:
-    """Two workers claim the first free task that they see."""
     with transaction.atomic():
         task = Account.objects.filter(balance=100).order_by("pk").first()
         if task is not None:
@@ -186,7 +185,7 @@ def claim_first_task(pks: list[Any]) -> None:
 RACES += [
     pair(
         "apply-many:opposite",
-        "Many changes in one transaction, which locks the accounts in primary-key order whatever theirs is.",
+        _("Many changes in one transaction, which locks the accounts in primary-key order whatever theirs is."),
         actor=[
             lambda pks: Account.apply_many([(pks[0], 10), (pks[1], -10)]) and None,
             lambda pks: Account.apply_many([(pks[1], -10), (pks[0], 10)]) and None,
@@ -199,9 +198,14 @@ RACES += [
 ]
 
 
-@RACES.of("f-expression:add", set_up=one_account, invariant_of=ends_with(10), observe=balances)
+@RACES.of(
+    "f-expression:add",
+    _("UPDATE ... SET balance = balance + 10: no update is lost."),
+    set_up=one_account,
+    invariant_of=ends_with(10),
+    observe=balances,
+)
 def add_with_f(pk: object) -> None:
-    """UPDATE ... SET balance = balance + 10: no update is lost."""
     # After a wait the server computes with the newest version of the row (PostgreSQL documentation, 13.2.1).
     accounts(pk).update(balance=F("balance") + 10)
 
@@ -211,24 +215,28 @@ takes_80_once = partial(
 )
 
 
-@takes_80_once("f-expression:check-before", holds=False)
+@takes_80_once(
+    "f-expression:check-before", _("F() makes the arithmetic safe, not the rule checked before."), holds=False
+)
 def check_then_subtract(pk: object) -> None:
-    """F() makes the arithmetic safe, not the rule checked before."""
     with transaction.atomic():
         if accounts(pk).get().balance >= 80:
             # The limit is raised so that the CHECK constraint does not refuse the second one, and hide the race.
             accounts(pk).update(balance=F("balance") - 80, overdraft_limit=100)
 
 
-@takes_80_once("f-expression:check-in-where")
+@takes_80_once("f-expression:check-in-where", _("Check the rule in the WHERE of the UPDATE."))
 def subtract_where_covered(pk: object) -> None:
-    """Check the rule in the WHERE of the UPDATE."""
     accounts(pk).filter(balance__gte=80).update(balance=F("balance") - 80)
 
 
-@RACES.of("save:update-fields", set_up=one_account, observe=balances)
+@RACES.of(
+    "save:update-fields",
+    _("Read, then save(update_fields=...) of a VersionedModel: the later save is refused."),
+    set_up=one_account,
+    observe=balances,
+)
 def read_then_save(pk: object) -> None:
-    """Read, then save(update_fields=...) of a VersionedModel: the later save is refused."""
     account = accounts(pk).get()
     account.balance += 10
     account.save(update_fields=["balance"])
@@ -240,15 +248,16 @@ makes_one_user = partial(
 )
 
 
-@makes_one_user("get-or-create:unique")
+@makes_one_user("get-or-create:unique", _("get_or_create() with a unique constraint."))
 def get_or_create_user(nothing: object) -> None:
-    """get_or_create() with a unique constraint."""
     users().get_or_create(**ADA)
 
 
-@makes_one_user("get-or-create:inside-atomic")
+@makes_one_user(
+    "get-or-create:inside-atomic",
+    _("Call get_or_create() in a transaction: the failed INSERT is rolled back to a savepoint."),
+)
 def get_or_create_user_inside_a_transaction(nothing: object) -> None:
-    """Call get_or_create() in a transaction: the failed INSERT is rolled back to a savepoint."""
     with transaction.atomic():
         # The loser's INSERT waits for the winner's COMMIT and fails; get_or_create() then reads the winner's row, which
         # READ COMMITTED shows it.
@@ -256,15 +265,13 @@ def get_or_create_user_inside_a_transaction(nothing: object) -> None:
         Account.objects.create(user=user)
 
 
-@makes_one_user("update-or-create:unique")
+@makes_one_user("update-or-create:unique", _("update_or_create() with a unique constraint."))
 def update_or_create_user(nothing: object) -> None:
-    """update_or_create() with a unique constraint."""
     users().update_or_create(**ADA, defaults={"password": "!"})
 
 
-@makes_one_user("check-then-create:unique")
+@makes_one_user("check-then-create:unique", _("exists() before create(): the constraint refuses one."))
 def check_then_create_user(nothing: object) -> None:
-    """exists() before create(): the constraint refuses one."""
     with transaction.atomic():
         if not users().filter(**ADA).exists():
             users().create(**ADA)
@@ -272,11 +279,11 @@ def check_then_create_user(nothing: object) -> None:
 
 @RACES.of(
     "get-or-create:not-unique",
+    _("get_or_create() without a unique constraint."),
     set_up=one_account,
     invariant=lambda pk: Account.objects.filter(overdraft_limit=7).count() == 1,
     holds=False,
 )
 def get_or_create_account(pk: object) -> None:
-    """get_or_create() without a unique constraint."""
     # Both look and find nothing, and there is no row yet that one of them could lock.
     Account.objects.get_or_create(user=accounts(pk).get().user, overdraft_limit=7)

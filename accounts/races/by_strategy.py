@@ -15,6 +15,8 @@ from accounts.models import Account
 from accounts.races.rows import accounts, balances, ends_with, one_account, open_account, pair, two_accounts
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.lab.races import Race
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined
 
 ChangeKind = Literal["deposit", "withdraw"]
 
@@ -46,14 +48,14 @@ class Story:
 STORIES = (
     Story(
         name="lost-update",
-        text="The balance is 100. One worker withdraws 30 while another one deposits 50.",
+        text=_("The balance is 100. One worker withdraws 30 while another one deposits 50."),
         balance=100,
         changes=(("withdraw", Decimal(30)), ("deposit", Decimal(50))),
         passing=2,
     ),
     Story(
         name="overdraft",
-        text="The balance is 100, the overdraft limit 500. Two workers withdraw 400 and 300 at the same time.",
+        text=_("The balance is 100, the overdraft limit 500. Two workers withdraw 400 and 300 at the same time."),
         balance=100,
         overdraft_limit=500,
         changes=(("withdraw", Decimal(400)), ("withdraw", Decimal(300))),
@@ -72,7 +74,7 @@ def story_race(story: Story, strategy: Strategy) -> Race:
 
     return pair(
         f"{story.name}:{strategy.name}",
-        f"{story.text} {strategy.summary}",
+        joined([story.text, _(strategy.summary)], " "),
         actor=[change(kind, amount) for kind, amount in story.changes],
         set_up=lambda: open_account(story.balance, overdraft_limit=story.overdraft_limit).pk,
         invariant=story.is_kept_by,
@@ -106,10 +108,20 @@ def opposite_transfers(name: str, text: str, transfer: Callable[[Any, Any, int],
 
 def mixed_race(first: Strategy, second: Strategy) -> Race:
     """Return one deposit by either strategy into the same account."""
-    kept = "; both are kept" if not first.needs_all_writers else ", whose deposit may be overwritten"
+    text = _(
+        "Two deposits into one account, by {first} and by {second}; both are kept.",
+        first=first.name,
+        second=second.name,
+    )
+    if first.needs_all_writers:
+        text = _(
+            "Two deposits into one account, by {first} and by {second}, whose deposit may be overwritten.",
+            first=first.name,
+            second=second.name,
+        )
     return pair(
         f"mixed:{first.name}",
-        f"Two deposits into one account, by {first.name} and by {second.name}{kept}.",
+        text,
         actor=[lambda pk: first.deposit(pk, 10) and None, lambda pk: second.deposit(pk, 10) and None],
         set_up=one_account,
         invariant_of=ends_with(10),
@@ -136,25 +148,25 @@ def races() -> Iterator[Race]:
     for name, strategy in STRATEGIES.items():
         if name == "pessimistic_nowait":
             continue  # the same locks as pessimistic, but retries of both actors give ten times the schedules
-        text = f"Opposite transfers. {strategy.summary}"
+        text = joined([_("Opposite transfers."), _(strategy.summary)], " ")
         deadlocks = name == "naive_atomic"
         code = (type(strategy).change,)
         yield opposite_transfers(name, text, strategy.transfer, holds=strategy.safe, deadlocks=deadlocks, code=code)
     yield opposite_transfers(
         "ordered",
-        "Opposite transfers that lock both accounts in primary-key order.",
+        _("Opposite transfers that lock both accounts in primary-key order."),
         STRATEGIES["pessimistic"].transfer,
         waits=frozenset({"SELECT"}),
     )
     yield opposite_transfers(
         "unordered",
-        "Opposite transfers that update the source first: correct, but they deadlock.",
+        _("Opposite transfers that update the source first: correct, but they deadlock."),
         unordered_transfer,
         deadlocks=True,
     )
     yield pair(
         "deposit:idempotent",
-        "Two deposits with one idempotency key: one counts.",
+        _("Two deposits with one idempotency key: one counts."),
         actor=lambda pk: Account.deposit(pk, 10, idempotency_key="once") and None,
         set_up=one_account,
         invariant=lambda pk: accounts(pk).get().balance == 110,

@@ -13,6 +13,7 @@ from django.db import transaction
 from accounts.races.rows import accounts, balances, one_account
 from django_lockstep.lab.races import Race
 from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.wording import gettext as _
 from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire
@@ -28,8 +29,8 @@ ExpiredLease = tuple[Any, LeaseHandle]
 def races() -> Iterator[Race]:
     """Yield the takeover of an expired lease, with each way to make sure of it."""
     for name, guarded, text in (
-        ("guarded", True, "A lease is taken over while its old holder writes under its guard."),
-        ("looked-at", False, "The same, but the old holder only looks whether it still has the lease."),
+        ("guarded", True, _("A lease is taken over while its old holder writes under its guard.")),
+        ("looked-at", False, _("The same, but the old holder only looks whether it still has the lease.")),
     ):
         yield Race(name=f"lease-takeover:{name}", text=text, scenario=takeover(guarded=guarded), holds=guarded)
 

@@ -40,11 +40,11 @@ def pair(
 class RaceList(list[Race]):
     """The races of a module, in the order in which it defines them."""
 
-    def of(self, name: str, **parts: Any) -> Callable[[A], A]:
-        """Add the race of the decorated actor against itself, whose docstring is the text; ``parts`` as of `pair`."""
+    def of(self, name: str, text: str, **parts: Any) -> Callable[[A], A]:
+        """Add the race of the decorated actor against itself; ``parts`` as of `pair`."""
 
         def add(actor: A) -> A:
-            self.append(pair(name, (actor.__doc__ or "").partition("\n")[0], actor=actor, **parts))
+            self.append(pair(name, text, actor=actor, **parts))
             return actor
 
         return add

@@ -21,6 +21,8 @@ from psycopg import IsolationLevel
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.races import Race
 from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined
 
 X, Y = 1, 2
 """Primary keys of the two initial rows."""
@@ -154,73 +156,73 @@ def _observed_transaction_vanishes(seen: Mapping[str, Any], end: Mapping[int, in
 _ANOMALIES = (
     Anomaly(
         name="G0",
-        title="dirty write",
-        text="Two transactions write x and y; x ends with one's value, y with the other's.",
+        title=_("dirty write"),
+        text=_("Two transactions write x and y; x ends with one's value, y with the other's."),
         programs=(lambda: write_both(1), lambda: write_both(2)),
         shown_by=lambda seen, end: _writer(end[X]) != _writer(end[Y]),
     ),
     Anomaly(
         name="G1a",
-        title="aborted read",
-        text="B reads what A wrote and rolled back.",
+        title=_("aborted read"),
+        text=_("B reads what A wrote and rolled back."),
         programs=(write_and_roll_back, lambda: read(X, X)),
         shown_by=lambda seen, end: 11 in seen.get("B", ()),
     ),
     Anomaly(
         name="G1b",
-        title="intermediate read",
-        text="B reads a value that A overwrote before its commit.",
+        title=_("intermediate read"),
+        text=_("B reads a value that A overwrote before its commit."),
         programs=(write_twice, lambda: read(X, X)),
         shown_by=lambda seen, end: 91 in seen.get("B", ()),
     ),
     Anomaly(
         name="G1c",
-        title="circular information flow",
-        text="A reads what B wrote, and B reads what A wrote.",
+        title=_("circular information flow"),
+        text=_("A reads what B wrote, and B reads what A wrote."),
         programs=(lambda: write_then_read(X, 11, other=Y), lambda: write_then_read(Y, 22, other=X)),
         # Both must have seen the other's write: then neither can have come first.
         shown_by=lambda seen, end: (seen.get("A"), seen.get("B")) == (22, 11),
     ),
     Anomaly(
         name="OTV",
-        title="observed transaction vanishes",
-        text="C reads a transaction's x, and then y from before that transaction.",
+        title=_("observed transaction vanishes"),
+        text=_("C reads a transaction's x, and then y from before that transaction."),
         programs=(lambda: write_both(1), lambda: write_both(2), lambda: read(X, Y)),
         shown_by=_observed_transaction_vanishes,
     ),
     Anomaly(
         name="PMP",
-        title="predicate-many-preceders (phantom)",
-        text="A searches twice; the second time it finds a row that B inserted in between.",
+        title=_("predicate-many-preceders (phantom)"),
+        text=_("A searches twice; the second time it finds a row that B inserted in between."),
         programs=(lambda: (search(), search()), lambda: Item.objects.create(pk=3, value=32) and None),
         shown_by=lambda seen, end: len(set(seen.get("A", ()))) > 1,
     ),
     Anomaly(
         name="P4",
-        title="lost update",
-        text="A adds 1 to x, B adds 2; one of the additions is gone.",
+        title=_("lost update"),
+        text=_("A adds 1 to x, B adds 2; one of the additions is gone."),
         programs=(lambda: add(1), lambda: add(2)),
         # One that was refused has lost nothing.
         shown_by=lambda seen, end: end[X] != 10 + ("A" in seen) + 2 * ("B" in seen),
     ),
     Anomaly(
         name="G-single",
-        title="read skew",
-        text="B changes x and y together; A reads the old x and the new y.",
+        title=_("read skew"),
+        text=_("B changes x and y together; A reads the old x and the new y."),
         programs=(lambda: read(X, Y), lambda: write_both(2)),
         shown_by=lambda seen, end: len(set(map(_writer, seen.get("A", ())))) > 1,
     ),
     Anomaly(
         name="G2-item",
-        title="write skew",
-        text="A takes 30 from x, B from y, each because x + y has 30; then it has -30.",
+        title=_("write skew"),
+        text=_("A takes 30 from x, B from y, each because x + y has 30; then it has -30."),
         programs=(lambda: withdraw(X), lambda: withdraw(Y)),
         shown_by=lambda seen, end: end[X] + end[Y] < 0,
     ),
     Anomaly(
         name="G2",
-        title="anti-dependency cycle (write skew on a search)",
-        text="A and B each insert a row because a search found none; then there are two.",
+        title=_("anti-dependency cycle (write skew on a search)"),
+        text=_("A and B each insert a row because a search found none; then there are two."),
         programs=(lambda: insert_if_none(3), lambda: insert_if_none(4)),
         shown_by=lambda seen, end: end.keys() >= {3, 4},
     ),
@@ -270,7 +272,7 @@ def _race(anomaly: Anomaly, level: str) -> Race:
 
     return Race(
         name=race_name(anomaly.name, level),
-        text=f"{anomaly.title}: {anomaly.text}",
+        text=joined([anomaly.title, anomaly.text], ": "),
         scenario=Scenario(
             set_up=make_items,
             actors=[_transaction(program, level=level) for program in anomaly.programs],

@@ -12,6 +12,8 @@ from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Any
 
+from django_lockstep.lab.wording import gettext as _
+
 ActorFunction = Callable[..., Any]
 """Takes what the set-up returned, nothing without a set-up; what it returns or raises is the actor's result."""
 Invariant = Callable[..., bool | None]
@@ -96,8 +98,8 @@ class Scenario:
             # two runs say of one schedule must not.
             frame = traceback.extract_tb(error.__traceback__)[-1]
             message = _ADDRESS.sub("", str(error)) or frame.line or type(error).__name__
-            return f"The invariant does not hold: {message}"
-        return "" if held is None or held else "The invariant does not hold"
+            return _("The invariant does not hold: {message}", message=message)
+        return "" if held is None or held else _("The invariant does not hold")
 
 
 def _set_up_nothing() -> None:

@@ -22,6 +22,8 @@ from django_lockstep.lab.explorer.search.branches import Schedule, related
 from django_lockstep.lab.explorer.search.schedules import parse_schedule
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, judge_run
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined
 
 _MOST_PAIRS = 3
 """Pairs of steps that a report names."""
@@ -124,10 +126,14 @@ def _describe(session: ExplorationSession, judged: JudgedRun, trace: Trace, *, s
     if (run := judged.run) is None:
         raise RuntimeError("a walk that did not end has no outcome")
     pairs = list(itertools.islice(_swapped(trace, session.names), _MOST_PAIRS))
-    return (
-        f"The reduction missed an outcome, please report: schedule {run.schedule} (random walk: {seed}) ends as no "
-        f"schedule of the reduced search does: {run.in_words}. {' '.join(pairs)}".rstrip()
+    text = _(
+        "The reduction missed an outcome, please report: schedule {schedule} (random walk: {seed}) ends as no schedule "
+        "of the reduced search does: {end}.",
+        schedule=run.schedule,
+        seed=seed,
+        end=run.in_words,
     )
+    return joined([text, *pairs], " ")
 
 
 def _swapped(trace: Trace, names: Sequence[str]) -> Iterator[str]:
@@ -136,4 +142,4 @@ def _swapped(trace: Trace, names: Sequence[str]) -> Iterator[str]:
     for number, (move, after) in enumerate(itertools.pairwise(trace.moves)):
         if not related(move, after):
             first, second = (f"{names[m.actor]}'s {sent.get(i, '')}" for m, i in ((move, number), (after, number + 1)))
-            yield f"Taken for independent: {first} | {second}."
+            yield _("Taken for independent: {first} | {second}.", first=first, second=second)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
@@ -23,11 +24,12 @@ from django_lockstep.lab.explorer.tables.final_state import (
     without_columns,
 )
 from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined
 
 _PLAIN = (bool, int, float, Decimal, str, Response)
 _IN_THE_WAY = frozenset({409, 423, 425, 429, 503})
 """Statuses that say that another request was in the way: the client may try again."""
-_INSTEAD = {"raised": "raising", "returned": "returning"}
 _RESULT = "the result of {}"
 """How an actor's result is named among the columns that are not compared."""
 _LOCATION = "the location of {}"
@@ -90,10 +92,20 @@ class Comparable:
         (verb, value), (other_verb, due) = self._answer(name), expected._answer(name)
         if (verb, value) == (other_verb, due):
             return ""
-        return f"{name} {verb} {value} instead of {due if verb == other_verb else f'{_INSTEAD[other_verb]} {due}'}"
+        return _ANSWERS[verb, other_verb](actor=name, answer=value, expected=due)
 
     def _answer(self, name: str) -> tuple[str, str]:
-        return ("raised", self.errors[name]) if name in self.errors else ("returned", self.results.get(name, "nothing"))
+        if name in self.errors:
+            return "raised", self.errors[name]
+        return "returned", self.results.get(name, _("nothing"))
+
+
+_ANSWERS = {
+    ("raised", "raised"): partial(_, "{actor} raised {answer} instead of {expected}"),
+    ("raised", "returned"): partial(_, "{actor} raised {answer} instead of returning {expected}"),
+    ("returned", "raised"): partial(_, "{actor} returned {answer} instead of raising {expected}"),
+    ("returned", "returned"): partial(_, "{actor} returned {answer} instead of {expected}"),
+}
 
 
 class Oracle:
@@ -203,12 +215,16 @@ class Oracle:
             others = self.comparable(replace(end, results=results, errors={}))
             if any(serial == others for serial in self._serial_ends(succeeded.difference(absent))):
                 return self._error_objection(end)
-        who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
+        who = ", ".join(name for name in self._names if name in succeeded) or _("no actor")
         if not candidates:
-            text = f"One after the other, the actors {who} do not all succeed in any order"
+            text = _("One after the other, the actors {actors} do not all succeed in any order", actors=who)
             return Objection(text, *mine.nearest(self._serial_ends(frozenset(self._names))))
         differences, expected = mine.nearest(candidates)
-        text = f"No order of {who}, one after the other, ends like this: {'; '.join(differences)}"
+        text = _(
+            "No order of {actors}, one after the other, ends like this: {differences}",
+            actors=who,
+            differences=joined(differences, "; "),
+        )
         return Objection(text, differences, expected)
 
     def _error_objection(self, end: RunResult) -> Objection:
@@ -227,11 +243,14 @@ class Oracle:
         serial = {item for result in self._serial_ends(frozenset(self._names)) for item in result.errors.items()}
         for name, error in errors.items():
             if (name, error) not in serial:
-                text = (
-                    f"{name} raised {describe_error(end.errors[name])}, which it raises in no order one after the other"
+                text = _(
+                    "{actor} raised {error}, which it raises in no order one after the other",
+                    actor=name,
+                    error=describe_error(end.errors[name]),
                 )
                 kind = type(end.errors[name]).__name__
-                return Objection(text, (f"{name} raised {kind}{'' if kind == error else f' ({error})'}",))
+                short = kind if kind == error else f"{kind} ({error})"
+                return Objection(text, (_("{actor} raised {error}", actor=name, error=short),))
         return Objection()
 
     def _serial_ends(self, names: frozenset[str]) -> Iterator[Comparable]:

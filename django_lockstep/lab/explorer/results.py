@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from django_lockstep.lab.explorer.search.tree import TreeLine
 from django_lockstep.lab.explorer.tables.final_state import FinalState, describe_state
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined
 
 SCHEMA_VERSION = 3
 """Of `to_json`; incremented when a reader of the old form would misread the new one."""
@@ -169,8 +171,8 @@ class RunEnding:
     @property
     def in_words(self) -> str:
         """How it ended, in a line: errors, state, and what is wrong with them."""
-        errors = [f"{name} raised {error}" for name, error in self.errors.items()]
-        return "; ".join([*errors, self.end, self.reason or "right"])
+        errors = [_("{actor} raised {error}", actor=name, error=error) for name, error in self.errors.items()]
+        return joined([*errors, self.end, self.reason or _("right")], "; ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

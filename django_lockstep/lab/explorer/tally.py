@@ -19,7 +19,8 @@ from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.schedules import parse_schedule, serial_order
 from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession
-from django_lockstep.lab.wording import counted
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined, message_of, ngettext
 
 TracedResult = tuple[RunResult, Trace]
 """How a run ended, and how it went."""
@@ -198,48 +199,63 @@ class ExplorationTally:
     def _verdict(
         self, strategy: AnySearch, failure: Run | None, trouble: Nondeterminism | Stuck | None
     ) -> tuple[Verdict, str]:
-        schedules = counted(self.runs, "schedule")
+        schedules = _schedules(self.runs)
         if trouble is not None:
-            return ("stuck" if isinstance(trouble, Stuck) else "nondeterministic"), str(trouble)
+            return ("stuck" if isinstance(trouble, Stuck) else "nondeterministic"), message_of(trouble)
         if failure is not None:
             return self._broken(failure)
         if self.missed:
             return "missed", self.missed
         if strategy.left:
-            return "incomplete", f"{schedules} ended right; at least {strategy.left} more are left"
+            text = _(
+                "{schedules} ended right; at least {number} more are left", schedules=schedules, number=strategy.left
+            )
+            return "incomplete", text
         if self.unsteerable and strategy.exhaustive:
-            moves = counted(self.unsteerable, "move")
-            return "incomplete", f"In {moves} the server alone decided the order of the waiters"
+            return "incomplete", ngettext(
+                "In {number:,} move the server alone decided the order of the waiters",
+                "In {number:,} moves the server alone decided the order of the waiters",
+                self.unsteerable,
+            )
         if nothing_raced := self._nothing_raced():
             return "vacuous", nothing_raced
         if not strategy.exhaustive:
-            return "nothing found", f"nothing found in {schedules}"
+            return "nothing found", _("nothing found in {schedules}", schedules=schedules)
         return self._proved(schedules)
 
     def _proved(self, schedules: str) -> tuple[Verdict, str]:
-        deadlocks, fair = self._possible_deadlocks(), "fair " if self.observed.yields else ""
-        audited = f"; {counted(self.audited, 'other')} at random {'agrees' if self.audited == 1 else 'agree'}"
-        proof = f"Every {fair}interleaving was explored, in {schedules}{audited if self.audited else ''}"
+        deadlocks = self._possible_deadlocks()
         if deadlocks and self.options.session.no_deadlock:
-            return "incomplete", f"{schedules} ended right, but {deadlocks}"
-        return "holds", f"{proof}. Not explored: {deadlocks}" if deadlocks else proof
+            return "incomplete", _("{schedules} ended right, but {why}", schedules=schedules, why=deadlocks)
+        proof = _("Every interleaving was explored, in {schedules}", schedules=schedules)
+        if self.observed.yields:
+            proof = _("Every fair interleaving was explored, in {schedules}", schedules=schedules)
+        if self.audited:
+            agreed = ngettext("{number:,} other at random agrees", "{number:,} others at random agree", self.audited)
+            proof = joined([proof, agreed], "; ")
+        if deadlocks:
+            proof = _("{proof}. Not explored: {why}", proof=proof, why=deadlocks)
+        return "holds", proof
 
     def _possible_deadlocks(self) -> str:
         """Return what is not explored, in words: within one statement the server alone decides who is first."""
         for name, table in sorted(self.observed.unordered_locks):
             several = self.observed.several_locks
             if others := sorted(actor for actor, locked in several if locked == table and actor != name):
-                return (
-                    f"{name} locks several rows of {table} in one statement, in an order that the server chooses, so "
-                    f"that it may deadlock with {others[0]}; lock_rows() and update_in_order() lock by key"
+                return _(
+                    "{actor} locks several rows of {table} in one statement, in an order that the server chooses, so "
+                    "that it may deadlock with {other}; lock_rows() and update_in_order() lock by key",
+                    actor=name,
+                    table=table,
+                    other=others[0],
                 )
         return ""
 
     def _broken(self, failure: Run) -> tuple[Verdict, str]:
         if not failure.schedule and (nothing_raced := self._nothing_raced()):
             return "vacuous", nothing_raced  # the actors failed before their first statement
-        more = f". {self.missed}" if self.missed else ""
-        return "broken", f"Schedule {failure.schedule}: {failure.reason}{more}"
+        text = _("Schedule {schedule}: {end}", schedule=failure.schedule, end=failure.reason)
+        return "broken", joined([text, self.missed], ". ") if self.missed else text
 
     def _outcomes(self) -> dict[tuple[object, ...], Outcome]:
         outcomes = {
@@ -251,22 +267,40 @@ class ExplorationTally:
     def _nothing_raced(self) -> str:
         """Return why the race is vacuous, in a sentence; empty if it is not: code that never ran holds everywhere."""
         if len(self.names) == 1:
-            return f"nothing was raced: {self.names[0]} is the only actor"
+            return _("nothing was raced: {actor} is the only actor", actor=self.names[0])
         observed = self.observed
-        everywhere = "the only schedule" if self.runs == 1 else f"all {counted(self.runs, 'schedule')}"
+        everywhere = _("the only schedule")
+        if self.runs > 1:
+            everywhere = _("all {schedules}", schedules=_schedules(self.runs))
         for name in self.names:
             raised = {kind: count for (actor, kind), count in observed.raised.items() if actor == name}
             if raised and sum(raised.values()) == self.runs:
                 errors = Counter({observed.first_errors[name, kind]: count for kind, count in raised.items()})
+                text = _(
+                    "nothing was raced: {actor} raised {errors} in {schedules}",
+                    actor=name,
+                    errors=_listed(errors),
+                    schedules=everywhere,
+                )
                 hint = next((hint for part, hint in _HINTS.items() if part in " ".join(errors)), "")
-                return f"nothing was raced: {name} raised {_listed(errors)} in {everywhere}{hint}"
+                return joined([text, hint], "; ") if hint else text
             if name not in observed.active:
-                return f"nothing was raced: {name} sent no statement in {everywhere}"
+                return _(
+                    "nothing was raced: {actor} sent no statement in {schedules}", actor=name, schedules=everywhere
+                )
         if not observed.changes:
-            return "nothing was raced: no actor wrote or locked anything"
+            return _("nothing was raced: no actor wrote or locked anything")
         if self.runs and not observed.succeeded:
-            return f"nothing was raced: no actor succeeded: they raised {_listed(observed.failed)} in {everywhere}"
+            return _(
+                "nothing was raced: no actor succeeded: they raised {errors} in {schedules}",
+                errors=_listed(observed.failed),
+                schedules=everywhere,
+            )
         return ""
+
+
+def _schedules(number: int) -> str:
+    return ngettext("{number:,} schedule", "{number:,} schedules", number)
 
 
 def _simplicity(run: Run) -> tuple[int, int, str]:
@@ -323,7 +357,7 @@ def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None
 
 
 # Celery's word for running in a task is one for the process, so an eager task of another actor counts as well.
-_HINTS = {"Never call result.get() within a task": "; with eager tasks of Celery, leave out .get() in the actors"}
+_HINTS = {"Never call result.get() within a task": _("with eager tasks of Celery, leave out .get() in the actors")}
 _MOST_ERRORS = 4
 """Errors that a sentence names."""
 
@@ -332,4 +366,7 @@ def _listed(errors: Counter[str]) -> str:
     """Return the most common errors, with counts if there are several."""
     if len(errors) == 1:
         return next(iter(errors))
-    return "; ".join(f"{text} ({count} times)" for text, count in errors.most_common(_MOST_ERRORS))
+    return joined(
+        [_("{error} ({number} times)", error=text, number=count) for text, count in errors.most_common(_MOST_ERRORS)],
+        "; ",
+    )

@@ -25,10 +25,12 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django_lockstep.errors import LockstepError
 from django_lockstep.lab import conf
 from django_lockstep.lab.pages.store import LiveRun, RunProgress, Store
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import message_of
 
 _PERIOD = 0.25
 """Seconds between two reports of how far it is."""
-_BUSY = "Another page is running a race. Try again when it has finished."
+_BUSY = _("Another page is running a race. Try again when it has finished.")
 _LOCK = "SELECT pg_try_advisory_lock(hashtextextended('lockstep.lab.pages', 0))"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('lockstep.lab.pages', 0))"
 
@@ -49,7 +51,8 @@ def exclusive_run(connection: Any) -> Iterator[None]:
     and on databases other than PostgreSQL.
     """
     if connection.vendor != "postgresql":
-        raise RunRefused(f"Races need PostgreSQL; this database is {connection.vendor}.", status=409)
+        text = _("Races need PostgreSQL; this database is {vendor}.", vendor=connection.vendor)
+        raise RunRefused(text, status=409)
     with connection.cursor() as cursor:
         # Tried, not awaited: a request that waits would keep a thread of the server busy for as long as the race runs.
         cursor.execute(_LOCK)
@@ -124,7 +127,7 @@ class LiveProcess:
                 self._alone = True
                 self._request.run(self)
         except (LockstepError, RunRefused) as refused:
-            self.note(str(refused))
+            self.note(message_of(refused))
         except Exception as error:  # noqa: BLE001 - whatever it is, the page says so
             traceback.print_exc()
             self.note(f"{type(error).__name__}: {error}")
@@ -175,7 +178,8 @@ def start_run(store: Store, request: LiveRequest) -> None:
     Raises `RunRefused` where the settings or the database do not allow it, and while a page runs something.
     """
     if not conf.runs_in_pages():
-        raise RunRefused("Races do not run from this page: LOCKSTEP_LAB_RUNS_IN_PAGES is off.", status=403)
+        text = _("Races do not run from this page: {setting} is off.", setting="LOCKSTEP_LAB_RUNS_IN_PAGES")
+        raise RunRefused(text, status=403)
     if (run := store.run()) is not None and run.active:
         raise RunRefused(_BUSY, status=409)
     with exclusive_run(connection):  # tried here, so that most refusals come at once; the process takes it for itself
@@ -184,9 +188,12 @@ def start_run(store: Store, request: LiveRequest) -> None:
     try:
         store.create()
     except OSError as error:
-        raise RunRefused(
-            f"Races do not run from this page: {error}. LOCKSTEP_LAB_LIVE_FOLDER names a folder for them.", status=503
-        ) from error
+        text = _(
+            "Races do not run from this page: {error}. {setting} names a folder for them.",
+            error=error,
+            setting="LOCKSTEP_LAB_LIVE_FOLDER",
+        )
+        raise RunRefused(text, status=503) from error
     store.watch()
     store.publish(LiveRun(token=token, state="starting", progress=request.initial), for_seconds=_START)
     process = _start_python(_MAIN)

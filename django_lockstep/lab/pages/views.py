@@ -38,6 +38,8 @@ from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.store import ShownRace, Store, open_store
 from django_lockstep.lab.races import Race, named_races, registered_races, replay_test
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import localized, message_of
 
 NARROW_LANE = 176
 """Pixels of a lane that is drawn for a phone, or for a third of a page."""
@@ -89,7 +91,7 @@ def races_context(request: HttpRequest) -> dict[str, Any]:
     store, words = open_store(), request.GET.get("q", "").lower().split()
     registered, results, stories = registered_races(), store.results(), dict[str, list[Any]]()
     for name, race in registered.items():
-        if all(word in f"{name} {race.text}".lower() for word in words):
+        if all(word in f"{name} {race.text} {localized(race.text)}".lower() for word in words):
             stories.setdefault(name.partition(":")[0], []).append((race, results.get(name)))
     number = sum(map(len, stories.values()))
     return {"stories": stories, "number": number, "words": " ".join(words), **live_context(request, store, registered)}
@@ -135,7 +137,7 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
             context |= {"report": report, "cards": outcome_cards(report), "rows": report.rows(), "drawings": drawings}
             context["last"] = shown.result
     except RunRefused as refused:
-        context["refusal"], status = str(refused), refused.status
+        context["refusal"], status = refused.args[0], refused.status
     return render(request, "lockstep_lab/race.html", {**context, **live_context(request, store, [name])}, status=status)
 
 
@@ -199,11 +201,12 @@ def _clean_schedule(schedule: str, race: Race) -> str:
     """Return the schedule in capitals. Raises `RunRefused` if this race cannot have it."""
     schedule = schedule.strip().upper()
     if len(schedule) > LONGEST:
-        raise RunRefused(f"A schedule of {len(schedule)} moves is too long; the limit is {LONGEST}", status=400)
+        text = _("A schedule of {number} moves is too long; the limit is {limit}", number=len(schedule), limit=LONGEST)
+        raise RunRefused(text, status=400)
     try:
         parse_schedule(schedule, actors=len(race.scenario.actors))
     except ExplorerError as error:
-        raise RunRefused(str(error), status=400) from error
+        raise RunRefused(message_of(error), status=400) from error
     return schedule
 
 
@@ -223,7 +226,7 @@ def start(request: HttpRequest) -> HttpResponse:
     try:
         start_races(open_store(), list(registered) if request.POST.get("all") else [named])
     except RunRefused as refused:
-        context = {**races_context(request), "refusal": str(refused)}
+        context = {**races_context(request), "refusal": refused.args[0]}
         return render(request, "lockstep_lab/races.html", context, status=refused.status)
     return HttpResponseRedirect(reverse("lockstep_lab:races"))
 

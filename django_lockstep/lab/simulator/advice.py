@@ -7,7 +7,8 @@ from itertools import groupby
 
 from django_lockstep.lab.simulator.load_plan import Sweep
 from django_lockstep.lab.simulator.report import LoadRow
-from django_lockstep.lab.wording import listed
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined, listed
 
 _NEAR = 0.9
 """From this share of the fastest rate on, another strategy counts as equally fast: runs differ by as much."""
@@ -18,7 +19,7 @@ _DROP = 0.75
 def advice_on_load(rows: Sequence[LoadRow]) -> tuple[str, ...]:
     """Return which of the rows' strategies to use for this load, in a few sentences; none if nothing was measured."""
     broken = (
-        f"{row.strategy} claims to be safe, but {row.verdict.loss}: do not use it."
+        _("{strategy} claims to be safe, but {loss}: do not use it.", strategy=row.strategy, loss=row.verdict.loss)
         for row in rows
         if row.safe and row.wrong
     )
@@ -35,26 +36,38 @@ def advice_on_sweep(sweep: Sweep, rows: Sequence[LoadRow]) -> tuple[str, ...]:
 def _choice(rows: Sequence[LoadRow]) -> Iterator[str]:
     if best := _best_of(rows):
         right = sum(row.safe and row.status == "correct" for row in rows)
-        why = f"the shortest p99 among the fastest of the {right}" if best[1:] else f"the fastest of the {right}"
-        why = f"{why} that are right" if right > 1 else "the only one measured that is right"
-        yield f"For this load use {best[0].strategy}: {figures(best[0])}, {why}."
+        if right == 1:
+            why = _("the only one measured that is right")
+        elif best[1:]:
+            why = _("the shortest p99 among the fastest of the {number} that are right", number=right)
+        else:
+            why = _("the fastest of the {number} that are right", number=right)
+        yield _(
+            "For this load use {strategy}: {figures}, {why}.",
+            strategy=best[0].strategy,
+            figures=figures(best[0]),
+            why=why,
+        )
     elif any(row.safe for row in rows):
-        yield "No strategy that claims to be safe proved correct in this run, so there is none to recommend."
+        yield _("No strategy that claims to be safe proved correct in this run, so there is none to recommend.")
     elif rows:
-        yield "Use none of these: all of them are unprotected. Measure one that claims to be safe, too."
+        yield _("Use none of these: all of them are unprotected. Measure one that claims to be safe, too.")
 
 
 def _unprotected(rows: Sequence[LoadRow]) -> Iterator[str]:
     """Say which of those that claim nothing were wrong, and which had luck."""
-    if wrong := [f"{row.strategy} {row.verdict.loss}" for row in rows if row.wrong and not row.safe]:
-        yield f"{listed(wrong)}."
+    if wrong := [joined([row.strategy, row.verdict.loss], " ") for row in rows if row.wrong and not row.safe]:
+        yield joined([listed(wrong), ""], ".")
     if lucky := [row.strategy for row in rows if row.status == "correct" and not row.safe]:
-        yield f"{listed(lucky)} came out right this time, but nothing guarantees it: more load would show."
+        yield _(
+            "{strategies} came out right this time, but nothing guarantees it: more load would show.",
+            strategies=listed(lucky),
+        )
 
 
 def _choices(sweep: Sweep, chosen: dict[int, LoadRow]) -> Iterator[str]:
     # Neighbouring sizes with the same choice become one sentence.
-    for _, group in groupby(chosen.items(), key=lambda item: item[1].strategy):
+    for _strategy, group in groupby(chosen.items(), key=lambda item: item[1].strategy):
         *smaller, (last, row) = group
         if smaller:
             yield f"With {smaller[0][0]:,} to {sweep.describe(last)} use {row.strategy}: {figures(row)} with {last:,}."

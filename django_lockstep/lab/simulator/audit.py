@@ -20,7 +20,8 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from django_lockstep.lab.simulator.tally import Acknowledged
-from django_lockstep.lab.wording import counted, listed
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import listed
 
 AuditStatus = Literal["correct", "lost", "overdrawn", "inconsistent", "untested"]
 
@@ -115,18 +116,24 @@ class AuditVerdict:
     @property
     def loss(self) -> str:
         """What went wrong, as the rest of a sentence about the strategy."""
-        updates = counted(self.entries + self.missing, "update")
+        lost, overdrawn = self.lost_updates, f"{self.overdrawn_by:,.2f}"
+        total = self.entries + self.missing
         parts = [
-            words
-            for number, words in (
-                (self.lost_updates, f"lost {self.lost_updates:,} of {updates}"),
-                (self.overdrawn_accounts, f"paid out {self.overdrawn_by:,.2f} more than was covered"),
-                (self.money_lost, f"left the balance wrong by {self.money_lost:,.2f}"),
-                (self.unexpected, f"left {self.unexpected:,} entries of changes that were not acknowledged"),
+            sentence
+            for number, sentence in (
+                (lost, _("lost {number:,} of {total:,} updates", number=lost, total=total)),
+                (self.overdrawn_accounts, _("paid out {amount} more than was covered", amount=overdrawn)),
+                (self.money_lost, _("left the balance wrong by {amount}", amount=f"{self.money_lost:,.2f}")),
+                (
+                    self.unexpected,
+                    _("left {number:,} entries of changes that were not acknowledged", number=self.unexpected),
+                ),
             )
             if number
         ]
-        broken = f"left {self.broken_links:,} entries whose balance does not follow from the one before"
+        broken = _(
+            "left {number:,} entries whose balance does not follow from the one before", number=self.broken_links
+        )
         return listed(parts or [broken])
 
 

@@ -31,6 +31,8 @@ from django_lockstep.lab.explorer.render.visibility import (
 )
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
 from django_lockstep.lab.explorer.tables.final_state import REMOVED
+from django_lockstep.lab.wording import Sentence, joined, listed
+from django_lockstep.lab.wording import gettext as _
 
 _BLOCKED_BY = re.compile(r"^(.+) waits for .+; blocked by (.+)\.$", re.MULTILINE)
 
@@ -49,7 +51,9 @@ class Explanation:
     @property
     def mark(self) -> str:
         """The label of that step in timelines."""
-        return "deadlock, ended here" if self.kind == "deadlock" else f"here it breaks: {self.kind}"
+        return (
+            _("deadlock, ended here") if self.kind == "deadlock" else _("here it breaks: {anomaly}", anomaly=self.kind)
+        )
 
 
 def explain(run: Run) -> str:
@@ -63,7 +67,7 @@ def explain(run: Run) -> str:
 def find_explanation(run: Run) -> Explanation:
     """Return what happened, and at which step; see `explain`."""
     anomalies = (
-        Explanation(kind=kind, text=f"{kind}: {sentence}", step=step)
+        Explanation(kind=kind, text=_("{anomaly}: {sentence}", anomaly=kind, sentence=sentence), step=step)
         for kind, find in (() if run.holds else _ANOMALIES)
         for step, sentence in find(run)
     )
@@ -75,9 +79,15 @@ def find_explanation(run: Run) -> Explanation:
     for deadlock in run.deadlocks:
         return _deadlock(run, deadlock)
     for step in [] if run.holds else [step for step in run.steps if step.constraint]:
-        refused = f"{step.constraint} refused {step.actor}'s {summarize(step).verb} {summarize(step).table}".rstrip()
-        return Explanation(kind="constraint violation", text=f"constraint violation: {refused}", step=step)
-    kind = "" if run.holds else "unexplained"
+        change = f"{summarize(step).verb} {summarize(step).table}".rstrip()
+        text = _(
+            "constraint violation: {constraint} refused {actor}'s {change}",
+            constraint=step.constraint,
+            actor=step.actor,
+            change=change,
+        )
+        return Explanation(kind=_("constraint violation"), text=text, step=step)
+    kind = "" if run.holds else _("unexplained")
     return Explanation(kind=kind, text=kind)
 
 
@@ -92,11 +102,21 @@ def _lost_update(run: Run) -> _Found:
         both = [name for name in mine if name in sets and not is_time(mine[name]) and theirs.get(name) != row[name]]
         # Columns that both set differently first.
         for name in sorted(both, key=lambda name: mine[name] == theirs.get(name)):
-            changed = f"to {_value(theirs[name])}" if name in theirs else f"({name} = {sets[name]})"
-            basis = "as it had read it" if mine[name] == row[name] else f"computed from {_value(row[name])}"
-            sentence = (
-                f"{write.actor} wrote {name} {_value(mine[name])} {basis}, which {between.actor} had changed {changed} "
-                f"in between{_at(source, write)}"
+            changed = _("to {value}", value=_value(theirs[name])) if name in theirs else f"({name} = {sets[name]})"
+            basis = (
+                _("as it had read it")
+                if mine[name] == row[name]
+                else _("computed from {value}", value=_value(row[name]))
+            )
+            sentence = _(
+                "{actor} wrote {column} {value} {basis}, which {other} had changed {changed} in between{steps}",
+                actor=write.actor,
+                column=name,
+                value=_value(mine[name]),
+                basis=basis,
+                other=between.actor,
+                changed=changed,
+                steps=_at(source, write),
             )
             yield write, sentence
 
@@ -118,9 +138,15 @@ def _stale_choice(run: Run) -> _Found:
         chosen, sets = _conditions(source, write), summarize(between).sets
         for name in sorted((chosen.keys() & sets) - summarize(write).keys.keys()):
             if sets[name] not in chosen[name]:
-                sentence = (
-                    f"{write.actor} chose {_rows(write)} by {name} = {'|'.join(map(_value, sorted(chosen[name])))}, "
-                    f"and {between.actor} had changed {name} when {write.actor} wrote it{_at(source, write)}"
+                sentence = _(
+                    "{actor} chose {rows} by {column} = {values}, and {other} had changed {column} when {actor} wrote "
+                    "it{steps}",
+                    actor=write.actor,
+                    rows=_rows(write),
+                    column=name,
+                    values="|".join(map(_value, sorted(chosen[name]))),
+                    other=between.actor,
+                    steps=_at(source, write),
                 )
                 yield write, sentence
 
@@ -145,9 +171,15 @@ def _stale_lock(run: Run) -> _Found:
             sets = summarize(write).sets
             for name in [name for name in sets if name in summarize(between).sets and name in before.keys() & locked]:
                 if before[name] != locked[name]:
-                    sentence = (
-                        f"{write.actor} read {name} {_value(before[name])} before it locked the row{_at(source, lock)};"
-                        f" {between.actor} had changed it in between, and {write.actor} wrote {name} = {sets[name]}"
+                    sentence = _(
+                        "{actor} read {column} {value} before it locked the row{steps}; {other} had changed it in "
+                        "between, and {actor} wrote {column} = {new}",
+                        actor=write.actor,
+                        column=name,
+                        value=_value(before[name]),
+                        steps=_at(source, lock),
+                        other=between.actor,
+                        new=sets[name],
                     )
                     yield write, sentence
 
@@ -162,10 +194,15 @@ def _vain_write(run: Run) -> _Found:
             :1
         ]:
             if step in writes(run):
-                sentence = (
-                    f"{write.actor} read {_rows(source)}, and {between.actor} had changed it when {write.actor}'s "
-                    f"{summarize(write).verb} found no row{_at(source, write)}; {write.actor} went on with "
-                    f"{summarize(step).verb} {summarize(step).table} all the same"
+                sentence = _(
+                    "{actor} read {rows}, and {other} had changed it when {actor}'s {verb} found no row{steps}; "
+                    "{actor} went on with {next} all the same",
+                    actor=write.actor,
+                    rows=_rows(source),
+                    other=between.actor,
+                    verb=summarize(write).verb,
+                    steps=_at(source, write),
+                    next=f"{summarize(step).verb} {summarize(step).table}",
                 )
                 yield write, sentence
 
@@ -180,9 +217,15 @@ def _stale_check(run: Run) -> _Found:
         for name in sorted(summary.sets.keys() & summarize(between).sets.keys() & row.keys() - summary.plain):
             # A WHERE that names the column checks it again, on the row as it is.
             if not re.search(rf"\b{re.escape(name)}\b", summary.where):
-                sentence = (
-                    f"{write.actor} read {name} {_value(row[name])}, and {between.actor} had changed it when "
-                    f"{write.actor} wrote {name} = {summary.sets[name]}{_at(source, write)}"
+                sentence = _(
+                    "{actor} read {column} {value}, and {other} had changed it when {actor} wrote {column} = {new}"
+                    "{steps}",
+                    actor=write.actor,
+                    column=name,
+                    value=_value(row[name]),
+                    other=between.actor,
+                    new=summary.sets[name],
+                    steps=_at(source, write),
                 )
                 yield write, sentence
 
@@ -202,10 +245,16 @@ def _unrepeatable_read(run: Run) -> _Found:
         for old, new in zip(first.values, second.values, strict=False):
             before, after = relevant_columns(old, first, run), relevant_columns(new, second, run)
             for name in (name for name in before if before[name] != after.get(name)):
-                sentence = (
-                    f"{second.actor} read {name} {_value(before[name])} at step {first.begun + 1} and "
-                    f"{_value(after.get(name))} at step {second.begun + 1} of one transaction, because "
-                    f"{between.actor} had changed it in between"
+                sentence = _(
+                    "{actor} read {column} {value} at step {first} and {other_value} at step {second} of one "
+                    "transaction, because {other} had changed it in between",
+                    actor=second.actor,
+                    column=name,
+                    value=_value(before[name]),
+                    first=first.begun + 1,
+                    other_value=_value(after.get(name)),
+                    second=second.begun + 1,
+                    other=between.actor,
                 )
                 yield second, sentence
 
@@ -213,12 +262,19 @@ def _unrepeatable_read(run: Run) -> _Found:
 def _phantom(run: Run) -> _Found:
     """Find a search that a transaction made twice, with other rows the second time (P3)."""
     for first, second, between in read_twice(run):
-        verb = {"INSERT": "inserted", "DELETE": "deleted"}.get(summarize(between).verb, "changed")
+        verb = {"INSERT": _("inserted"), "DELETE": _("deleted")}.get(summarize(between).verb, _("changed"))
         results = [" ".join(map(str, *s.values[0].items())) if _single(s) else s.rows for s in (first, second)]
-        sentence = (
-            f"{second.actor} looked for {summarize(second).table} {summarize(second).where}".rstrip()
-            + f" twice in one transaction and found {results[0]} at step {first.begun + 1} and {results[1]} at step "
-            f"{second.begun + 1}, because {between.actor} had {verb} a row in between"
+        sentence = _(
+            "{actor} looked for {rows} twice in one transaction and found {before} at step {first} and {after} at step "
+            "{second}, because {other} had {changed} a row in between",
+            actor=second.actor,
+            rows=f"{summarize(second).table} {summarize(second).where}".rstrip(),
+            before=results[0],
+            first=first.begun + 1,
+            after=results[1],
+            second=second.begun + 1,
+            other=between.actor,
+            changed=verb,
         )
         yield second, sentence
 
@@ -238,10 +294,17 @@ def _duplicate_insert(run: Run) -> _Found:
             blind = all(_found_none(step) for step in (first, search) if summarize(step).verb == "SELECT")
             if twice and blind and misses(run, search, earlier):
                 row = ", ".join(f"{name}={_value(value)}" for name, value in keys.items())
-                none = "found none" if all(map(_found_none, (first, search))) else "did not see the other one's"
-                sentence = (
-                    f"{' and '.join(sorted([earlier.actor, later.actor]))} both looked for a row of "
-                    f"{summarize(earlier).table} with {row}, {none}, and inserted it{_at(search, later)}"
+                one, other = sorted([earlier.actor, later.actor])
+                sentence = _(
+                    "{actor} and {other} both looked for a row of {table} with {row}, {none}, and inserted it{steps}",
+                    actor=one,
+                    other=other,
+                    table=summarize(earlier).table,
+                    row=row,
+                    none=_("found none")
+                    if all(map(_found_none, (first, search)))
+                    else _("did not see the other one's"),
+                    steps=_at(search, later),
                 )
                 yield later, sentence
 
@@ -265,9 +328,13 @@ def _read_skew(run: Run, *, autocommit: bool = False) -> _Found:
         meanwhile = list(changes_between(run, first, second))
         for before in (step for step in meanwhile if may_see(first, step)):
             if any(may_see(second, after) and before.actor == after.actor for after in meanwhile):
-                sentence = (
-                    f"{first.actor} read {_rows(first)} before, and {_rows(second)} after {before.actor} changed "
-                    f"both{_at(first, second)}"
+                sentence = _(
+                    "{actor} read {first} before, and {second} after {other} changed both{steps}",
+                    actor=first.actor,
+                    first=_rows(first),
+                    second=_rows(second),
+                    other=before.actor,
+                    steps=_at(first, second),
                 )
                 yield second, sentence
 
@@ -281,10 +348,15 @@ def _out_of_order(run: Run) -> _Found:
         for look in [step for step in reads(run) if re.search("ORDER BY| > ", step.sql)]:
             committed = look.actor == high.actor or visible_from(run, high) <= look.begun
             if committed and look.begun > high.ended and may_see(look, high) and misses(run, look, low):
-                sentence = (
-                    f"{look.actor} read {summarize(high).table} with the key {keys[high.begun]} before {low.actor} "
-                    f"committed the lower key {keys[low.begun]}{_at(look, low)}; a reader that goes on after the "
-                    "highest key misses it"
+                sentence = _(
+                    "{actor} read {table} with the key {high} before {other} committed the lower key {low}{steps}; a "
+                    "reader that goes on after the highest key misses it",
+                    actor=look.actor,
+                    table=summarize(high).table,
+                    high=keys[high.begun],
+                    other=low.actor,
+                    low=keys[low.begun],
+                    steps=_at(look, low),
                 )
                 yield look, sentence
 
@@ -302,10 +374,15 @@ def _write_skew(run: Run) -> _Found:
             if misses(run, look, change)
         ]
         if len(missed) == 2:
-            tables = " and ".join(dict.fromkeys(summarize(look).table for look in missed))
-            sentence = (
-                f"{first.actor} and {second.actor} each read {tables} before the other one's change was committed, and "
-                f"based their writes on that: {_change(first)} and {_change(second)}{_at(first, second)}"
+            sentence = _(
+                "{actor} and {other} each read {tables} before the other one's change was committed, and based their "
+                "writes on that: {first} and {second}{steps}",
+                actor=first.actor,
+                other=second.actor,
+                tables=listed(dict.fromkeys(summarize(look).table for look in missed)),
+                first=_change(first),
+                second=_change(second),
+                steps=_at(first, second),
             )
             yield second, sentence
 
@@ -316,31 +393,39 @@ def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:
     for actor, blocker in _BLOCKED_BY.findall(deadlock.detail):
         waiting = [step for step in run.steps if step.actor == actor and step.waited_for]
         step = next(iter(closing if closing and actor == deadlock.victim else waiting), None)
-        waits.append(f"{actor} waited for {blocker}" + (f" to release {step.waited_on or _rows(step)}" if step else ""))
-    cycle = ", ".join(waits) or f"{', '.join(deadlock.actors)} waited for each other"
-    text = f"deadlock: {cycle}; the server ended {deadlock.victim}'s transaction"
-    return Explanation(kind="deadlock", text=text, step=closing[0] if closing else None)
+        if step is None:
+            waits.append(_("{actor} waited for {other}", actor=actor, other=blocker))
+        else:
+            lock = step.waited_on or _rows(step)
+            waits.append(_("{actor} waited for {other} to release {lock}", actor=actor, other=blocker, lock=lock))
+    together = _("{actors} waited for each other", actors=", ".join(deadlock.actors))
+    text = _(
+        "deadlock: {cycle}; the server ended {actor}'s transaction",
+        cycle=joined(waits, ", ") if waits else together,
+        actor=deadlock.victim,
+    )
+    return Explanation(kind=_("deadlock"), text=text, step=closing[0] if closing else None)
 
 
 _ANOMALIES: Sequence[tuple[str, Callable[[Run], _Found]]] = (
-    ("duplicate insert", _duplicate_insert),
-    ("stale check", _stale_choice),
-    ("lost update", _lost_update),
-    ("stale read under a lock", _stale_lock),
-    ("non-repeatable read", _unrepeatable_read),
-    ("phantom", _phantom),
-    ("read skew", _read_skew),
-    ("write skew", _write_skew),
-    ("stale check", _stale_check),
-    ("stale check", _vain_write),
-    ("read skew", functools.partial(_read_skew, autocommit=True)),
-    ("out-of-order commit", _out_of_order),
+    (_("duplicate insert"), _duplicate_insert),
+    (_("stale check"), _stale_choice),
+    (_("lost update"), _lost_update),
+    (_("stale read under a lock"), _stale_lock),
+    (_("non-repeatable read"), _unrepeatable_read),
+    (_("phantom"), _phantom),
+    (_("read skew"), _read_skew),
+    (_("write skew"), _write_skew),
+    (_("stale check"), _stale_check),
+    (_("stale check"), _vain_write),
+    (_("read skew"), functools.partial(_read_skew, autocommit=True)),
+    (_("out-of-order commit"), _out_of_order),
 )
 """The finders of anomalies; the more specific anomalies come first, and those that a text tells least surely last."""
 
 
-def _at(*steps: Step) -> str:
-    return f" (steps {' and '.join(str(step.begun + 1) for step in steps)})"
+def _at(first: Step, second: Step) -> Sentence:
+    return _(" (steps {first} and {second})", first=first.begun + 1, second=second.begun + 1)
 
 
 def _rows(step: Step) -> str:

@@ -11,6 +11,8 @@ from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step
 from django_lockstep.lab.explorer.render.timelines import actor_title, actors_of, describe_wait
 from django_lockstep.lab.explorer.results import Run, Step, Swap
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import localized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,7 @@ def moves_of(run: Run) -> Iterator[ShownMove]:
             lane=letters.index(letter),
             actor=names.get(letter, letter),
             step=step,
-            text=describe_step(step, run) if step else "goes on first, which the server decides",
+            text=describe_step(step, run) if step else _("goes on first, which the server decides"),
             result=describe_result(step, run) if step else "",
             wait=describe_wait(step) if step and step.waited_for else "",
             woken=tuple(ended.actor for ended in run.steps if ended.begun < number == ended.ended),
@@ -75,7 +77,7 @@ def _seen(run: Run, move: int) -> dict[str, str]:
     for sight in run.seen:
         if sight.move == move:
             rows = "; ".join(", ".join(f"{name}={value}" for name, value in row.items()) for row in sight.rows)
-            texts.setdefault(sight.actor, []).append(f"{sight.table}: {rows or 'no row'}")
+            texts.setdefault(sight.actor, []).append(f"{sight.table}: {rows or localized(_('no row'))}")
     return {actor_title(actor, run) if actor else "": "\n".join(lines) for actor, lines in texts.items()}
 
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from django_lockstep.lab.explorer.effects.statement_text import StatementText, read_parts
 from django_lockstep.lab.explorer.results import Run, Step
-from django_lockstep.lab.wording import counted
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import ngettext
 
 _MOST = 6
 """Columns shown of a row."""
@@ -81,7 +82,7 @@ def _in_short(summary: StatementText, unchanged: frozenset[str]) -> str:
 def describe_result(step: Step, run: Run | None = None) -> str:
     """Return the step's result: the error, the values read, or the number of rows."""
     if step.sqlstate is not None:
-        return f"error {step.sqlstate}"
+        return _("error {sqlstate}", sqlstate=step.sqlstate)
     verb = summarize(step).verb
     if verb == "INSERT" and step.rows == 1:
         return ""
@@ -89,7 +90,7 @@ def describe_result(step: Step, run: Run | None = None) -> str:
         rows = (_listed(relevant_columns(row, step, run)) for row in step.values)
         if values := "; ".join(filter(None, rows)):
             return values
-    return "" if step.rows is None else counted(step.rows, "row")
+    return "" if step.rows is None else ngettext("{number:,} row", "{number:,} rows", step.rows)
 
 
 def relevant_columns(row: Mapping[str, str | None], step: Step, run: Run | None) -> dict[str, str | None]:

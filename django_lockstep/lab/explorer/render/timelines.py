@@ -17,6 +17,7 @@ from django_lockstep.lab.explorer.render.summaries import (
     wrap,
 )
 from django_lockstep.lab.explorer.results import Run, Step
+from django_lockstep.lab.wording import gettext as _
 
 _WIDTH = 44
 _MARGIN = 6
@@ -38,7 +39,7 @@ def timeline(run: Run, *, width: int = _WIDTH) -> str:
     lines.append("----  " + "".join(_pad("-" * (width - 2), width) for _ in names).rstrip())
     lines += _moves(run, names, width)
     sources = [] if is_long(run) else _lines_of_code(run)
-    return "\n".join([*lines, "", _LEGEND, *sources, *describe_end(run)])
+    return "\n".join([*lines, "", _LEGEND, *sources, *map(clean, describe_end(run))])
 
 
 def _moves(run: Run, names: Sequence[str], width: int) -> Iterator[str]:
@@ -61,31 +62,37 @@ def fitting_width(columns: int, run: Run) -> int:
     return max(_WIDTH, (columns - _MARGIN - beside) // max(1, len(actors_of(run))))
 
 
-_LOCK_FIRST = "lock the row before reading it (select_for_update() in atomic())"
-_ONE_SNAPSHOT = "read it all in one statement, or at REPEATABLE READ"
+_LOCK_FIRST = _("lock the row before reading it (select_for_update() in atomic())")
+_ONE_SNAPSHOT = _("read it all in one statement, or at REPEATABLE READ")
 _REMEDIES = {
-    "duplicate insert": "add a unique constraint, or lock a row that both actors share before looking",
-    "lost update": f"{_LOCK_FIRST}, or compute in the UPDATE (F())",
-    "stale read under a lock": "use the values that the locking SELECT returns, and check them again",
-    "non-repeatable read": f"{_LOCK_FIRST}, or {_ONE_SNAPSHOT}",
+    "duplicate insert": _("add a unique constraint, or lock a row that both actors share before looking"),
+    "lost update": _("{remedy}, or compute in the UPDATE (F())", remedy=_LOCK_FIRST),
+    "stale read under a lock": _("use the values that the locking SELECT returns, and check them again"),
+    "non-repeatable read": _("{remedy}, or {other}", remedy=_LOCK_FIRST, other=_ONE_SNAPSHOT),
     "phantom": _ONE_SNAPSHOT,
     "read skew": _ONE_SNAPSHOT,
-    "write skew": "lock what both actors read, or a row that they share, before reading; or use SERIALIZABLE and retry",
-    "stale check": f"{_LOCK_FIRST}, or repeat the condition in the UPDATE and look at the number of rows",
-    "out-of-order commit": "lock a row that all writers share before the INSERT, so that they commit one after another",
-    "deadlock": "lock rows in one order everywhere, for example by primary key",
-    "constraint violation": "handle the IntegrityError, for example by get_or_create()",
+    "write skew": _(
+        "lock what both actors read, or a row that they share, before reading; or use SERIALIZABLE and retry"
+    ),
+    "stale check": _(
+        "{remedy}, or repeat the condition in the UPDATE and look at the number of rows", remedy=_LOCK_FIRST
+    ),
+    "out-of-order commit": _(
+        "lock a row that all writers share before the INSERT, so that they commit one after another"
+    ),
+    "deadlock": _("lock rows in one order everywhere, for example by primary key"),
+    "constraint violation": _("handle the IntegrityError, for example by get_or_create()"),
 }
 
 
 def describe_end(run: Run) -> list[str]:
-    """Return in lines how the run ended, and why."""
-    raised = [f"{name} raised {_error(run, name)}" for name in run.errors]
-    returned = [f"{name} returned {result}" for name, result in run.results.items()]
+    """Return how the run ended, and why, a text for each thing to say."""
+    raised = [_("{actor} raised {error}", actor=name, error=_error(run, name)) for name in run.errors]
+    returned = [_("{actor} returned {result}", actor=name, result=result) for name, result in run.results.items()]
     why = find_explanation(run)
     remedy = "" if run.holds else _REMEDIES.get(why.kind, "")
-    reasons = [run.reason, why.text, f"To prevent it: {remedy}" if remedy else ""]
-    return [clean(line) for line in (*raised, *returned, f"end: {run.end}", *filter(None, reasons))]
+    reasons = [run.reason, why.text, _("To prevent it: {remedy}", remedy=remedy) if remedy else ""]
+    return [*raised, *returned, _("end: {state}", state=run.end), *filter(None, reasons)]
 
 
 def _error(run: Run, name: str) -> str:
@@ -139,12 +146,15 @@ def transaction_spans(run: Run, actor: str) -> Iterator[tuple[int, int]]:
 
 def describe_wait(step: Step) -> str:
     """Return which actors the step waits for, and for which lock."""
-    return f"waits for {', '.join(step.waited_for)}" + (f" on {step.waited_on}" if step.waited_on else "")
+    others = ", ".join(step.waited_for)
+    if not step.waited_on:
+        return _("waits for {actors}", actors=others)
+    return _("waits for {actors} on {lock}", actors=others, lock=step.waited_on)
 
 
 def describe_wake(step: Step) -> str:
     """Return which other actor ended the step's wait."""
-    return "goes on" if step.woken_by in {None, step.actor} else f"woken by {step.woken_by}"
+    return _("goes on") if step.woken_by in {None, step.actor} else _("woken by {actor}", actor=step.woken_by)
 
 
 def _cell(run: Run, actor: str, *, move: int, why: Explanation, fold: Fold | None) -> Iterator[str]:
@@ -212,7 +222,7 @@ class Fold:
         """How many there are, and what they are about."""
         summaries = map(summarize, self.steps)
         kinds = dict.fromkeys(f"{summary.verb} {summary.table}".rstrip() for summary in summaries)
-        return f"{len(self.steps)} more statements: {', '.join(kinds)}"
+        return _("{number} more statements: {kinds}", number=len(self.steps), kinds=", ".join(kinds))
 
 
 def is_long(run: Run) -> bool:

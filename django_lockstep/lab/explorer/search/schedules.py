@@ -8,6 +8,7 @@ from string import ascii_uppercase
 
 from django_lockstep.lab.explorer.errors import ScheduleError
 from django_lockstep.lab.explorer.search.branches import Move, Schedule
+from django_lockstep.lab.wording import gettext as _
 
 
 def write_schedule(moves: Sequence[int]) -> str:
@@ -20,7 +21,15 @@ def parse_schedule(schedule: str, *, actors: int) -> tuple[int, ...]:
     letters = ascii_uppercase[:actors]
     for position, letter in enumerate(schedule, start=1):
         if letter not in letters:
-            raise ScheduleError(f"Schedule {schedule!r} has {letter!r} at step {position}; the actors are {letters}")
+            raise ScheduleError(
+                _(
+                    "Schedule {schedule} has {letter} at step {position}; the actors are {letters}",
+                    schedule=repr(schedule),
+                    letter=repr(letter),
+                    position=position,
+                    letters=letters,
+                )
+            )
     return tuple(map(letters.index, schedule))
 
 
@@ -48,7 +57,12 @@ class Follow(Schedule):
             if chosen not in enabled:
                 possible = write_schedule(sorted(enabled))
                 raise ScheduleError(
-                    f"Step {self._step + 1} is {ascii_uppercase[chosen]}, which waits or is done; {possible} could move"
+                    _(
+                        "Step {number} is {actor}, which waits or is done; {possible} could move",
+                        number=self._step + 1,
+                        actor=ascii_uppercase[chosen],
+                        possible=possible,
+                    )
                 )
         else:
             chosen = self._previous if self._previous in enabled else min(enabled)  # type: ignore[assignment]

@@ -10,6 +10,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from django_lockstep.lab.explorer.tables.canonical import canonical_text
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined
 
 StateRow = Mapping[str, Any]
 FinalState = str | Mapping[str, Sequence[StateRow]]
@@ -85,13 +87,14 @@ def describe_state(state: FinalState) -> str:
     """Return the state in a line."""
     if isinstance(state, str):
         return state
-    return "; ".join(f"{table}: {_rows(rows)}" for table, rows in state.items()) or "no table is changed"
+    texts = [joined([table, _rows(rows)], ": ") for table, rows in state.items()]
+    return joined(texts, "; ") if texts else _("no table is changed")
 
 
 def _rows(rows: Sequence[StateRow]) -> str:
     shown = [_row(row) for row in rows[:_MOST_ROWS]]
-    more = [f"and {len(rows) - _MOST_ROWS} more rows"] if len(rows) > _MOST_ROWS else []
-    return " | ".join([*shown, *more])
+    more = [_("and {number} more rows", number=len(rows) - _MOST_ROWS)] if len(rows) > _MOST_ROWS else []
+    return joined([*shown, *more], " | ")
 
 
 def _row(row: StateRow) -> str:
@@ -105,9 +108,9 @@ def _value(value: Any) -> str:
 def describe_difference(state: FinalState, expected: FinalState) -> list[str]:
     """Return in words how the state differs from the expected one, one text for each difference."""
     if isinstance(state, str) or isinstance(expected, str):
-        return [] if state == expected else [f"{describe_state(state)} instead of {describe_state(expected)}"]
+        return [] if state == expected else [_instead(describe_state(state), describe_state(expected))]
     return [
-        f"{table}: {text}"
+        joined([table, text], ": ")
         for table in sorted(state.keys() | expected.keys())
         for text in _table_difference(state.get(table, ()), expected.get(table, ()))
     ]
@@ -123,8 +126,8 @@ def _table_difference(rows: Sequence[StateRow], expected: Sequence[StateRow]) ->
         surplus.remove(ours)
         missing.remove(theirs)
         yield _row_difference(ours, theirs, alone=len(rows) == 1)
-    yield from (f"one row more, {_filled(row)}" for row in surplus)
-    yield from (f"one row less, {_filled(row)}" for row in missing)
+    yield from (_("one row more, {row}", row=_filled(row)) for row in surplus)
+    yield from (_("one row less, {row}", row=_filled(row)) for row in missing)
 
 
 def _filled(row: StateRow) -> str:
@@ -149,9 +152,15 @@ def _unlike(row: StateRow, second: StateRow) -> list[str]:
 
 def _row_difference(ours: StateRow, theirs: StateRow, *, alone: bool) -> str:
     names = _unlike(ours, theirs)
-    text = ", ".join(f"{name} {_value(ours[name])} instead of {_value(theirs.get(name))}" for name in names)
+    text = joined([_instead(f"{name} {_value(ours[name])}", _value(theirs.get(name))) for name in names], ", ")
     same = [name for name in ours if name not in names and ours[name] not in (None, "")][:2]
-    return text if alone or not same else f"{text} in the row with {_row({name: ours[name] for name in same})}"
+    if alone or not same:
+        return text
+    return _("{difference} in the row with {values}", difference=text, values=_row({name: ours[name] for name in same}))
+
+
+def _instead(value: str, expected: str) -> str:
+    return _("{value} instead of {expected}", value=value, expected=expected)
 
 
 # Keys of new rows.

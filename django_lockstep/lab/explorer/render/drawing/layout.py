@@ -1,4 +1,4 @@
-"""The layout of a drawn run: lanes side by side for actors, rows from top to bottom for moves.
+"""The layout of a drawn run: lanes side by side for actors, rows from top to bottom for moves; in the active language.
 
 Widths are calculated in columns of a fixed-width font, too large rather than too small, so that no text leaves its lane
 whatever font the reader has. Text stays out of the gutters above and below each row; arrows stay inside them.
@@ -22,6 +22,8 @@ from django_lockstep.lab.explorer.render.timelines import (
     transaction_spans,
 )
 from django_lockstep.lab.explorer.results import Run, Step
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import localized
 
 COLUMN = 7.6
 """Pixels of one column at 12 pixels; the widest common fixed-width fonts have 7.3."""
@@ -108,7 +110,7 @@ class Layout:
     def footer(self) -> list[str]:
         """Return how the run ended, in lines of the drawing's width."""
         columns = int((self.width - _LEFT - _RIGHT) / COLUMN)
-        return [line for text in describe_end(self.run) for line in wrap(text, columns, most=4)]
+        return [line for text in describe_end(self.run) for line in wrap(localized(text), columns, most=4)]
 
     def title(self) -> str:
         """Return the heading, truncated to the drawing's width."""
@@ -163,19 +165,19 @@ class Layout:
 
     def _bar(self, step: Step, why: Explanation, fold: Fold | None) -> Bar:
         if fold:
-            lines = [(line, "faint") for line in wrap(fold.text, self._columns, most=3)]
+            lines = [(line, "faint") for line in wrap(localized(fold.text), self._columns, most=3)]
             return Bar(step=step, classes="step other", lines=lines, folded=fold.steps)
         kind = _KINDS.get(summarize(step).verb, "other")
         classes = f"step {kind}{' error' if step.sqlstate else ''}{' breaking' if step is why.step else ''}"
         begun, end = self._wrapped(describe_step(step, self.run), "said"), list[Line]()
         if result := describe_result(step, self.run):
-            end += self._wrapped(f"→ {result}", "result")
+            end += self._wrapped(f"→ {localized(result)}", "result")
         if step is why.step:
-            end.append((truncate(f"▲ {why.mark}", self._columns), "verdict"))
+            end.append((truncate(f"▲ {localized(why.mark)}", self._columns), "verdict"))
         if step.ended == step.begun:
             return Bar(step=step, classes=classes, lines=[*begun, *end])
-        woken: Line = (truncate(describe_wake(step), self._columns), "faint")
-        waits = truncate(describe_wait(step), self._columns)
+        woken: Line = (truncate(localized(describe_wake(step)), self._columns), "faint")
+        waits = truncate(localized(describe_wait(step)), self._columns)
         return Bar(step=step, classes=classes, lines=begun, waits=waits, tail_lines=[woken, *end])
 
     def _wrapped(self, text: str, kind: str) -> list[Line]:
@@ -187,5 +189,6 @@ class Layout:
 
 
 def heading(run: Run) -> str:
-    """Return the run's title: its schedule, and whether it ended right."""
-    return f"Schedule {run.schedule}: {'right' if run.holds else 'WRONG'}"
+    """Return the run's title in the active language: its schedule, and whether it ended right."""
+    end = _("right") if run.holds else _("WRONG")
+    return localized(_("Schedule {schedule}: {end}", schedule=run.schedule, end=end))

@@ -12,20 +12,22 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from django_lockstep.lab.explorer.render.drawing.layout import LINE, PAD, Bar, Box, Layout, Line, heading
-from django_lockstep.lab.explorer.render.summaries import clean, describe_result, describe_step
+from django_lockstep.lab.explorer.render.summaries import clean, describe_result, describe_step, display_width
 from django_lockstep.lab.explorer.render.timelines import describe_end, describe_wait
 from django_lockstep.lab.explorer.results import Run, Step
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined, localized
 
 _LEGEND = (
-    ("step read", "reads"),
-    ("step write", "writes"),
-    ("step end", "ends a transaction"),
-    ("step other", "other"),
-    ("step error", "fails"),
-    ("transaction", "transaction"),
-    ("wait", "waits"),
-    ("arrow", "waits for"),
-    ("wake", "wakes"),
+    ("step read", _("reads")),
+    ("step write", _("writes")),
+    ("step end", _("ends a transaction")),
+    ("step other", _("other")),
+    ("step error", _("fails")),
+    ("transaction", _("transaction")),
+    ("wait", _("waits")),
+    ("arrow", _("waits for")),
+    ("wake", _("wakes")),
 )
 
 
@@ -49,7 +51,8 @@ class _Drawing:
 
     def render(self, *, styled: bool) -> str:
         """Return the drawing as text."""
-        legend = list(_positioned(_LEGEND, self._layout.width))
+        words = [(kind, localized(word)) for kind, word in _LEGEND]
+        legend = list(_positioned(words, self._layout.width))
         footer = self._layout.footer()
         under = self._layout.bottom + 28
         height = under + len(footer) * LINE + 20 + (legend[-1][3] + 1) * 22
@@ -186,7 +189,7 @@ def _positioned(items: Sequence[tuple[str, str]], width: float) -> Iterator[tupl
     """Yield the items with their positions, in as many rows as the width requires."""
     x, row = float(MARGIN), 0
     for kind, word in items:
-        needed = 26 + 8 * len(word) + 18
+        needed = 26 + 8 * display_width(word) + 18
         if x + needed > width - MARGIN and x > MARGIN:
             x, row = float(MARGIN), row + 1
         yield kind, word, x, row
@@ -197,12 +200,14 @@ def _description(run: Run) -> str:
     """Return what the drawing shows, for screen readers."""
     parts = []
     for step in run.steps:
-        waited = f", {describe_wait(step)}, until step {step.ended + 1}" if step.ended > step.begun else ""
-        result = describe_result(step, run)
+        said = [describe_step(step, run)]
+        if step.ended > step.begun:
+            said += [describe_wait(step), _("until step {number}", number=step.ended + 1)]
+        said += filter(None, [describe_result(step, run)])
         parts.append(
-            f"Step {step.begun + 1}, {step.actor}: {describe_step(step, run)}{waited}{f', {result}' if result else ''}."
+            _("Step {number}, {actor}: {text}", number=step.begun + 1, actor=step.actor, text=joined(said, ", "))
         )
-    return " ".join([*parts, *(f"{line}." for line in describe_end(run))])
+    return " ".join(f"{localized(text)}." for text in [*parts, *describe_end(run)])
 
 
 STYLE = Path(__file__).parents[3] / "static" / "lockstep_lab" / "timeline.css"
