@@ -7,7 +7,7 @@ its template, which is what catalogs translate, and the values in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from django.utils import translation
@@ -20,19 +20,28 @@ _Template = str | tuple[str, str]
 class Sentence(str):
     """English text, which a Django template shows in the active language; made by `gettext` and `ngettext`."""
 
-    __slots__ = ("_template", "_values")
-    _template: _Template
-    _values: dict[str, Any]
+    __slots__ = ("template", "values")
+    template: _Template
+    values: dict[str, Any]
 
     def __new__(cls, template: _Template, values: dict[str, Any]) -> Self:
         """``values`` may be sentences themselves."""
         chosen = template if isinstance(template, str) else template[values["number"] != 1]
         sentence = super().__new__(cls, chosen.format_map(values))
-        sentence._template, sentence._values = template, values
+        sentence.template, sentence.values = template, values
         return sentence
 
+    def with_values(self, change: Callable[[str], str]) -> Self:
+        """Return it with each text in it changed, but not what is between these."""
+        values = {name: change(value) if isinstance(value, str) else value for name, value in self.values.items()}
+        return type(self)(self.template, values)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._template, self._values)
+        return type(self), (self.template, self.values)
+
+    def __str__(self) -> str:
+        """Return itself, so that an error says the sentence that it was raised with."""
+        return self
 
     def __html__(self) -> str:
         """Return it as a template shows it."""
@@ -40,11 +49,11 @@ class Sentence(str):
 
     def in_active_language(self) -> str:
         """Return it in the language that is active, or in English where that has no translation."""
-        values = {name: localized(value) if isinstance(value, str) else value for name, value in self._values.items()}
-        if isinstance(self._template, str):
-            template = translation.gettext(self._template) if self._template else ""
+        values = {name: localized(value) if isinstance(value, str) else value for name, value in self.values.items()}
+        if isinstance(self.template, str):
+            template = translation.gettext(self.template) if self.template else ""
         else:
-            template = translation.ngettext(*self._template, values["number"])
+            template = translation.ngettext(*self.template, values["number"])
         return template.format_map(values)
 
 
@@ -66,15 +75,16 @@ def localized(text: str) -> str:
     return text.in_active_language() if isinstance(text, Sentence) else text
 
 
-def message_of(error: BaseException) -> str:
-    """Return what the error says, as the sentence that it was made of."""
-    return error.args[0] if len(error.args) == 1 and isinstance(error.args[0], Sentence) else str(error)
-
-
 def joined(texts: Iterable[str], by: str) -> Sentence:
     """Return the texts with something between them, each in its language."""
     values = {f"text{number}": text for number, text in enumerate(texts)}
     return Sentence(by.join(f"{{{name}}}" for name in values), values)
+
+
+def parts_of(text: str) -> tuple[str, ...]:
+    """Return the texts that `joined` has put together; any other text alone."""
+    is_joined = isinstance(text, Sentence) and "text0" in text.values
+    return tuple(text.values.values()) if is_joined else (text,)
 
 
 def listed(words: Iterable[str], *, most: int | None = None) -> Sentence:
@@ -89,3 +99,28 @@ def listed(words: Iterable[str], *, most: int | None = None) -> Sentence:
 def counted(number: int, thing: str, things: str | None = None) -> str:
     """Return the number with its noun, in English; ``things`` is the plural where it is not ``thing`` with an s."""
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
+# Kept in files as JSON, where a sentence would be read again as its English text.
+
+
+def as_data(value: Any) -> Any:
+    """Return plain lists and dictionaries with every sentence as its parts; `from_data` makes sentences of these."""
+    if isinstance(value, Sentence):
+        return {"template": value.template, "values": as_data(value.values)}
+    if isinstance(value, Mapping):
+        return {name: as_data(part) for name, part in value.items()}
+    return [as_data(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def from_data(data: Any) -> Any:
+    """Return the value that `as_data` has made plain."""
+    if isinstance(data, list):
+        return [from_data(part) for part in data]
+    if not isinstance(data, dict):
+        return data
+    parts = {name: from_data(part) for name, part in data.items()}
+    if parts.keys() != {"template", "values"}:
+        return parts
+    template = parts["template"]
+    return Sentence(template if isinstance(template, str) else tuple(template), parts["values"])

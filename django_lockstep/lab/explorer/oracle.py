@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import partial
 from typing import Any
+
+from django.utils.translation import gettext_noop
 
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
 from django_lockstep.lab.explorer.options import Errors
@@ -24,8 +25,7 @@ from django_lockstep.lab.explorer.tables.final_state import (
     without_columns,
 )
 from django_lockstep.lab.scenario import Scenario
-from django_lockstep.lab.wording import gettext as _
-from django_lockstep.lab.wording import joined
+from django_lockstep.lab.wording import gettext, joined
 
 _PLAIN = (bool, int, float, Decimal, str, Response)
 _IN_THE_WAY = frozenset({409, 423, 425, 429, 503})
@@ -92,19 +92,19 @@ class Comparable:
         (verb, value), (other_verb, due) = self._answer(name), expected._answer(name)
         if (verb, value) == (other_verb, due):
             return ""
-        return _ANSWERS[verb, other_verb](actor=name, answer=value, expected=due)
+        return gettext(_ANSWERS[verb, other_verb], actor=name, answer=value, expected=due)
 
     def _answer(self, name: str) -> tuple[str, str]:
         if name in self.errors:
             return "raised", self.errors[name]
-        return "returned", self.results.get(name, _("nothing"))
+        return "returned", self.results.get(name, gettext("nothing"))
 
 
 _ANSWERS = {
-    ("raised", "raised"): partial(_, "{actor} raised {answer} instead of {expected}"),
-    ("raised", "returned"): partial(_, "{actor} raised {answer} instead of returning {expected}"),
-    ("returned", "raised"): partial(_, "{actor} returned {answer} instead of raising {expected}"),
-    ("returned", "returned"): partial(_, "{actor} returned {answer} instead of {expected}"),
+    ("raised", "raised"): gettext_noop("{actor} raised {answer} instead of {expected}"),
+    ("raised", "returned"): gettext_noop("{actor} raised {answer} instead of returning {expected}"),
+    ("returned", "raised"): gettext_noop("{actor} returned {answer} instead of raising {expected}"),
+    ("returned", "returned"): gettext_noop("{actor} returned {answer} instead of {expected}"),
 }
 
 
@@ -215,12 +215,12 @@ class Oracle:
             others = self.comparable(replace(end, results=results, errors={}))
             if any(serial == others for serial in self._serial_ends(succeeded.difference(absent))):
                 return self._error_objection(end)
-        who = ", ".join(name for name in self._names if name in succeeded) or _("no actor")
+        who = ", ".join(name for name in self._names if name in succeeded) or gettext("no actor")
         if not candidates:
-            text = _("One after the other, the actors {actors} do not all succeed in any order", actors=who)
+            text = gettext("One after the other, the actors {actors} do not all succeed in any order", actors=who)
             return Objection(text, *mine.nearest(self._serial_ends(frozenset(self._names))))
         differences, expected = mine.nearest(candidates)
-        text = _(
+        text = gettext(
             "No order of {actors}, one after the other, ends like this: {differences}",
             actors=who,
             differences=joined(differences, "; "),
@@ -243,14 +243,14 @@ class Oracle:
         serial = {item for result in self._serial_ends(frozenset(self._names)) for item in result.errors.items()}
         for name, error in errors.items():
             if (name, error) not in serial:
-                text = _(
+                text = gettext(
                     "{actor} raised {error}, which it raises in no order one after the other",
                     actor=name,
                     error=describe_error(end.errors[name]),
                 )
                 kind = type(end.errors[name]).__name__
                 short = kind if kind == error else f"{kind} ({error})"
-                return Objection(text, (_("{actor} raised {error}", actor=name, error=short),))
+                return Objection(text, (gettext("{actor} raised {error}", actor=name, error=short),))
         return Objection()
 
     def _serial_ends(self, names: frozenset[str]) -> Iterator[Comparable]:

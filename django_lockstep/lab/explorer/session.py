@@ -266,7 +266,11 @@ class ExplorationSession:
             return ""
         cycle, victim, _ = trace.cycles[0]
         actors = ", ".join(self.names[index] for index in sorted(cycle))
-        return f"Deadlock of {actors}, in which the server ended the transaction of {self.names[victim]}"
+        return _(
+            "Deadlock of {actors}, in which the server ended the transaction of {actor}",
+            actors=actors,
+            actor=self.names[victim],
+        )
 
     def keep_values(self) -> None:
         """From now on keep the values read, the rows waited for, and the steps of runs that end right."""

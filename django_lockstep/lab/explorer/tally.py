@@ -20,7 +20,7 @@ from django_lockstep.lab.explorer.search.schedules import parse_schedule, serial
 from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.wording import gettext as _
-from django_lockstep.lab.wording import joined, message_of, ngettext
+from django_lockstep.lab.wording import joined, ngettext
 
 TracedResult = tuple[RunResult, Trace]
 """How a run ended, and how it went."""
@@ -201,7 +201,7 @@ class ExplorationTally:
     ) -> tuple[Verdict, str]:
         schedules = _schedules(self.runs)
         if trouble is not None:
-            return ("stuck" if isinstance(trouble, Stuck) else "nondeterministic"), message_of(trouble)
+            return ("stuck" if isinstance(trouble, Stuck) else "nondeterministic"), str(trouble)
         if failure is not None:
             return self._broken(failure)
         if self.missed:

@@ -6,7 +6,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from textwrap import shorten
 
+from django.utils.translation import gettext_noop
+
 from django_lockstep.lab.explorer.tables.final_state import REMOVED
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined
 
 CONSEQUENCES = (
     "numbers lost or doubled",
@@ -29,10 +33,11 @@ _MORE, _LESS = "one row more", "one row less"
 _MOST_SHOWN = 100
 """Characters of a row that a sentence shows."""
 _SURPLUS = {
-    "deleted-row-write": "A deleted {model} comes back",
-    "check-then-insert": "{model} may exist twice",
+    "deleted-row-write": gettext_noop("A deleted {model} comes back{row}."),
+    "check-then-insert": gettext_noop("{model} may exist twice{row}."),
 }
 """What one row more means, by the kind of the candidate."""
+_TOO_MANY = gettext_noop("There is one {model} too many{row}.")
 
 
 def consequence_of(differences: Iterable[str]) -> str:
@@ -68,29 +73,33 @@ def consequence_sentence(differences: Collection[str], *, kind: str, models: Map
     # What is missing at the end is what the transaction that was ended would have written.
     deadlock = next((text for text in now if kind == "lock-order" and _consequence(text) == "deadlocks"), "")
     if deadlock:
-        return f"{deadlock}."
+        return joined([deadlock, ""], ".")
     worst = min(now, key=lambda text: CONSEQUENCES.index(_consequence(text)))
     if _consequence(worst) in _IN_TABLES:
         return _table_sentence(worst, differences, kind=kind, models=models)
     if _consequence(worst) == "server errors":
-        return f"{worst}: an error that no order of the two, one after the other, ends with."
+        return _("{end}: an error that no order of the two, one after the other, ends with.", end=worst)
     is_accepted = _consequence(worst) == "other answers" and _ACCEPTED.match(worst)
-    return f"Both succeed, but one of the two must be refused: {worst}." if is_accepted else f"{worst}."
+    if is_accepted:
+        return _("Both succeed, but one of the two must be refused: {end}.", end=worst)
+    return joined([worst, ""], ".")
 
 
 def _table_sentence(worst: str, differences: Collection[str], *, kind: str, models: Mapping[str, str]) -> str:
-    table, _, text = worst.partition(": ")
+    table, _colon, text = worst.partition(": ")
     model = models.get(table.removesuffix(REMOVED).rpartition(".")[2]) or table
-    change, _, row = text.partition(", ")
+    change, _comma, row = text.partition(", ")
     shown = f" ({shorten(row, _MOST_SHOWN, placeholder=' ...')})" if row else ""
     # A row that is changed counts twice: as it was, and as it is now.
     is_of_change = any(text.startswith(f"{table}{REMOVED}: {change}") for text in differences)
     if change == _MORE:
         if table.endswith(REMOVED):
-            return f"One {model} is deleted that should stay{shown}."
+            return _("One {model} is deleted that should stay{row}.", model=model, row=shown)
         if is_of_change:
-            return f"One {model} is changed that should stay as it was{shown}."
-        return f"{_SURPLUS.get(kind, 'There is one {model} too many').format(model=model)}{shown}."
+            return _("One {model} is changed that should stay as it was{row}.", model=model, row=shown)
+        return _(_SURPLUS.get(kind, _TOO_MANY), model=model, row=shown)
     if change == _LESS:
-        return f"A change of one {model} is lost{shown}." if is_of_change else f"One {model} is missing{shown}."
-    return f"{model} ends with {text}."
+        if is_of_change:
+            return _("A change of one {model} is lost{row}.", model=model, row=shown)
+        return _("One {model} is missing{row}.", model=model, row=shown)
+    return _("{model} ends with {values}.", model=model, values=text)

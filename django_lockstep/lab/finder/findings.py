@@ -15,15 +15,17 @@ from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.recording import read_recording
 from django_lockstep.lab.finder.shares import Share
-from django_lockstep.lab.wording import counted
+from django_lockstep.lab.wording import as_data, from_data, ngettext
+from django_lockstep.lab.wording import gettext as _
 
 Verdict = Literal["confirmed", "not decided", "not confirmed", "not tried"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 Against = Literal["", "another user", "another object", "the other order", "a lower limit"]
 """How one is raced with itself: the same, by a copy of its user, for another row, with rows that it locks exchanged, or
 where the limit of what it counts is lowered for both."""
-TIME_OVER, NOT_REACHED = "the time was over", "its tests did not reach it"
+TIME_OVER, NOT_REACHED = _("the time was over"), _("its tests did not reach it")
 """Reasons why a candidate was not tried, which a further search may remove."""
+MORE_LEFT = _("more is left to try, with a larger budget")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,8 +164,12 @@ class Findings:
         finally:
             if collected:
                 gc.enable()
-        units = f"{counted(len(recorded.writers), 'unit')} of work that write, from {counted(recorded.tests, 'test')}"
-        summary = f"{counted(len(candidates), 'candidate')} in {units}"
+        summary = _(
+            "{candidates} in {units} of work that write, from {tests}",
+            candidates=ngettext("{number:,} candidate", "{number:,} candidates", len(candidates)),
+            units=ngettext("{number:,} unit", "{number:,} units", len(recorded.writers)),
+            tests=ngettext("{number:,} test", "{number:,} tests", recorded.tests),
+        )
         models = {name: table.model for name, table in recorded.tables.items() if table.model}
         findings = cls(findings_path(recording), candidates, summary=summary, notes=recorded.notes, models=models)
         findings.is_empty = not recorded.writers
@@ -174,7 +180,7 @@ class Findings:
         before = dict(self._found)
         for line in self.path.read_text("utf-8").splitlines() if self.path.exists() else ():
             with suppress(ValueError):  # of a run that was killed, or is still writing, a line may be incomplete
-                self._take(json.loads(line))
+                self._take(from_data(json.loads(line)))
         return [finding for name, finding in self._found.items() if before.get(name) != finding]
 
     def add(self, finding: Finding) -> None:
@@ -196,7 +202,7 @@ class Findings:
         # One write without a buffer: other processes append to the file, too.
         with self.path.open("ab", buffering=0) as file:
             # Each in a line of its own, also after one that was not finished.
-            file.write(f"\n{json.dumps(data)}\n".encode())
+            file.write(f"\n{json.dumps(as_data(data))}\n".encode())
 
     def mark_running(self, test: str) -> None:
         """Have the file say which test this process runs, empty for none: when it dies, it cannot."""
@@ -217,8 +223,11 @@ class Findings:
     @property
     def notes(self) -> tuple[str, ...]:
         """What could not be recorded, and the tests that ended a session."""
-        died = "the session that tries candidates died in it, and went on behind it"
-        return (*self._notes, *(f"{test}: {died}" for test in self.deaths))
+        died = [
+            _("{test}: the session that tries candidates died in it, and went on behind it", test=test)
+            for test in self.deaths
+        ]
+        return (*self._notes, *died)
 
     def undecided(self) -> list[Candidate]:
         """Return the share's candidates that are neither confirmed nor were tried in vain."""

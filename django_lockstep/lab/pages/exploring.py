@@ -18,7 +18,7 @@ from django_lockstep.lab.explorer.tables.scratch import scratch_databases
 from django_lockstep.lab.pages.process import LiveProcess, start_run
 from django_lockstep.lab.pages.store import LastResult, ShownRace, Store
 from django_lockstep.lab.races import ANOMALIES, Race, load_races
-from django_lockstep.lab.wording import joined, message_of
+from django_lockstep.lab.wording import joined
 
 _TIMEOUT = 15.0
 """Seconds after which a page's exploration starts no further schedule."""
@@ -110,7 +110,7 @@ class _RaceRun:
             else:
                 self._explore(race)
         except ExplorerError as refused:
-            self.process.note(joined([race.name, message_of(refused)], ": "))
+            self.process.note(joined([race.name, str(refused)], ": "))
         except Exception as error:  # noqa: BLE001 - of the race, which may raise anything
             traceback.print_exc()
             self.process.note(f"{race.name}: {type(error).__name__}: {error}")

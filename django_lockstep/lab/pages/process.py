@@ -26,7 +26,6 @@ from django_lockstep.errors import LockstepError
 from django_lockstep.lab import conf
 from django_lockstep.lab.pages.store import LiveRun, RunProgress, Store
 from django_lockstep.lab.wording import gettext as _
-from django_lockstep.lab.wording import message_of
 
 _PERIOD = 0.25
 """Seconds between two reports of how far it is."""
@@ -127,7 +126,7 @@ class LiveProcess:
                 self._alone = True
                 self._request.run(self)
         except (LockstepError, RunRefused) as refused:
-            self.note(message_of(refused))
+            self.note(str(refused))
         except Exception as error:  # noqa: BLE001 - whatever it is, the page says so
             traceback.print_exc()
             self.note(f"{type(error).__name__}: {error}")
@@ -190,7 +189,7 @@ def start_run(store: Store, request: LiveRequest) -> None:
     except OSError as error:
         text = _(
             "Races do not run from this page: {error}. {setting} names a folder for them.",
-            error=error,
+            error=str(error),
             setting="LOCKSTEP_LAB_LIVE_FOLDER",
         )
         raise RunRefused(text, status=503) from error

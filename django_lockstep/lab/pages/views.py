@@ -39,7 +39,7 @@ from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.store import ShownRace, Store, open_store
 from django_lockstep.lab.races import Race, named_races, registered_races, replay_test
 from django_lockstep.lab.wording import gettext as _
-from django_lockstep.lab.wording import localized, message_of
+from django_lockstep.lab.wording import localized
 
 NARROW_LANE = 176
 """Pixels of a lane that is drawn for a phone, or for a third of a page."""
@@ -206,7 +206,7 @@ def _clean_schedule(schedule: str, race: Race) -> str:
     try:
         parse_schedule(schedule, actors=len(race.scenario.actors))
     except ExplorerError as error:
-        raise RunRefused(message_of(error), status=400) from error
+        raise RunRefused(str(error), status=400) from error
     return schedule
 
 

@@ -18,6 +18,7 @@ from django.test import Client
 
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.record.interception import FORCED_USER
+from django_lockstep.lab.wording import gettext as _
 
 # More than that belongs to a tenant rather than a person, and copying it would use the budget up.
 _MOST_ROWS = 300
@@ -48,7 +49,7 @@ class UserClone:
                 for row in list(self._rows.values()):
                     self._copy(row)
         except DatabaseError as error:
-            raise CannotClone(f"a copy was refused: {error}") from error
+            raise CannotClone(_("a copy was refused: {error}", error=str(error))) from error
         self.user = self.copies[_key(user)]
 
     def _collect(self, user: models.Model) -> None:
@@ -59,7 +60,7 @@ class UserClone:
             todo = [row for key, row in belonging.items() if key not in self._rows]
             self._rows |= belonging
             if len(self._rows) > _MOST_ROWS:
-                raise CannotClone(f"more than {_MOST_ROWS} rows belong to the user")
+                raise CannotClone(_("more than {number} rows belong to the user", number=_MOST_ROWS))
 
     def _belonging(self, owner: models.Model) -> Iterator[models.Model]:
         relation: Any
@@ -75,7 +76,7 @@ class UserClone:
         model = type(row)
         # Its rows are in two tables, and bulk_create() refuses to write both.
         if len(model._meta.get_parent_list()):
-            raise CannotClone(f"{model._meta.label} inherits from another table")
+            raise CannotClone(_("{model} inherits from another table", model=model._meta.label))
         if self._rows.pop(_key(row), None) is None:  # it is copied, or rows refer to each other in a circle
             return
         values = ((field, getattr(row, field.attname)) for field in model._meta.concrete_fields)
@@ -99,7 +100,7 @@ class UserClone:
         if field.has_default():
             return field.get_default()
         if not isinstance(value, str):
-            raise CannotClone(f"{field} must be unique")
+            raise CannotClone(_("{field} must be unique", field=str(field)))
         return self.renamed.setdefault(value, renamed(value, field.max_length))
 
 
@@ -208,7 +209,7 @@ class KnownUser:
             with transaction.atomic():
                 user = self._copy()
         except DatabaseError as error:
-            raise CannotClone(f"a copy of its user was refused: {error}") from error
+            raise CannotClone(_("a copy of its user was refused: {error}", error=str(error))) from error
         client = Client()
         client.force_login(user)
         session = client.cookies[settings.SESSION_COOKIE_NAME].value

@@ -35,6 +35,7 @@ from django_lockstep.lab.finder.findings import (
     Place,
 )
 from django_lockstep.lab.finder.record.redaction import mask_message
+from django_lockstep.lab.wording import gettext as _
 
 MOST_TESTS = 4
 """Tests in which a candidate is tried before it counts as not confirmed."""
@@ -149,7 +150,9 @@ class Confirmation:
         for candidate in self._candidates:
             if candidate.id not in {*self._attempts, *before}:
                 failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
-                message = next((f"its test failed before it came to it: {text}" for text in failed if text), "")
+                message = next(
+                    (_("its test failed before it came to it: {message}", message=text) for text in failed if text), ""
+                )
                 reason = _obstacle(candidate) or message or (TIME_OVER if self._is_over else NOT_REACHED)
                 self._add(Finding(candidate=candidate, verdict="not tried", reason=reason))
 
@@ -340,7 +343,7 @@ class Confirmation:
 
     def _add(self, finding: Finding) -> None:
         # Without a reason, there was no try at its place.
-        reason = finding.reason or (TIME_OVER if self._is_over else "its partner was not reached there")
+        reason = finding.reason or (TIME_OVER if self._is_over else _("its partner was not reached there"))
         self._findings.add(replace(finding, reason=reason, spent=round(self._spent, 1)))
 
     def _keep(self, point: Point, shown: Sequence[tuple[Candidate, Witness]], related: Sequence[Candidate]) -> None:
@@ -386,5 +389,5 @@ def _raise_interrupt(error: BaseException) -> None:
 def _obstacle(candidate: Candidate) -> str:
     """Return why no fork can show the candidate; empty if one may."""
     if candidate.kind == "effect-before-commit":
-        return "what has left the process cannot be compared"
-    return "" if candidate.unit_kind in {"request", "call"} else "asynchronous requests are not raced"
+        return _("what has left the process cannot be compared")
+    return "" if candidate.unit_kind in {"request", "call"} else _("asynchronous requests are not raced")

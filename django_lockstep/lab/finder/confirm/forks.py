@@ -24,6 +24,8 @@ from django_lockstep.lab.explorer import Exploration, NotExplorable, Response, R
 from django_lockstep.lab.explorer.requests import location_of
 from django_lockstep.lab.finder.derive.candidates import Witness
 from django_lockstep.lab.finder.record.interception import Call, CallNext, buffer_body, intercept, intercept_calls
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined
 
 IGNORED = ("django_session.*", "django_admin_log.*", "auth_user.last_login")
 """Tables and columns that every request may write, and whose rows nobody counts."""
@@ -66,7 +68,8 @@ class RequestActor:
             match = resolve(path)
             hidden = {str(value) for value in (*match.args, *match.kwargs.values()) if not str(value).isdecimal()}
             path = "/".join("…" if part in hidden else part for part in path.split("/"))
-        return f"{self.environ['REQUEST_METHOD']} {path}{' by another user' if self.is_copy else ''}"
+        title = f"{self.environ['REQUEST_METHOD']} {path}"
+        return _("{request} by another user", request=title) if self.is_copy else title
 
     def __call__(self, fixture: object) -> Response:
         raised: list[str] = []
@@ -106,7 +109,7 @@ class Fork:
     @property
     def titles(self) -> tuple[str, ...]:
         """What each actor does, such as ``A: POST seats/7/book``, and what was changed for them."""
-        titles = [f"{name}: {actor.title}" for name, actor in self.actors.items() if isinstance(actor, Actor)]
+        titles = [joined([name, actor.title], ": ") for name, actor in self.actors.items() if isinstance(actor, Actor)]
         return (*titles, *filter(None, [self.circumstance]))
 
     def explore(
@@ -151,7 +154,7 @@ class Fork:
 def require_committed() -> None:
     """Raise `NotExplorable` in a transaction of the test: others would wait for its locks, and not see its rows."""
     if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
-        raise NotExplorable("the test has opened a transaction around the request or call")
+        raise NotExplorable(_("the test has opened a transaction around the request or call"))
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from django.utils import translation
+
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, svg, timeline
 from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.lab.explorer.render.reports import run_data
@@ -20,9 +22,9 @@ from django_lockstep.lab.finder.confirm.pairings import Pairing
 from django_lockstep.lab.finder.confirm.remedies import ends_as, try_lock, try_patches
 from django_lockstep.lab.finder.consequences import CONSEQUENCES, consequence_of, subjects_of
 from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
-from django_lockstep.lab.finder.findings import Finding, Opponent, Place, Verdict
+from django_lockstep.lab.finder.findings import MORE_LEFT, Finding, Opponent, Place, Verdict
 from django_lockstep.lab.finder.record.redaction import hide_strings, redact
-from django_lockstep.lab.wording import counted, listed
+from django_lockstep.lab.wording import gettext, joined, listed, ngettext
 
 _Try = tuple[Place | None, Pairing]
 """Where something is raced, and with what; with a request of another test it is tried once, wherever."""
@@ -159,10 +161,11 @@ class Attempts:
         """Return what is known so far; ``is_left`` says that more can be tried."""
         common: dict[str, Any] = {**asdict(place), "candidate": self.candidate}
         common |= {"schedules": self.schedules, "seconds": round(self.seconds, 3)}
-        common["obstacles"] = tuple(f"{pairing}: {why}" for pairing, why in self._obstacles.items())
+        common["obstacles"] = tuple(joined([str(pairing), why], ": ") for pairing, why in self._obstacles.items())
         if self.confirmed is None:
             tried: Verdict = "not decided" if is_left else "not confirmed"
-            reason = self._reason(is_left) or "; ".join(f"not {obstacle}" for obstacle in common["obstacles"])
+            nots = [gettext("not {what}", what=obstacle) for obstacle in common["obstacles"]]
+            reason = self._reason(is_left) or joined(nots, "; ")
             return Finding(verdict=tried if self.schedules else "not tried", reason=reason, **common)
         pairing, outcome, run = self.confirmed
         breaking, write = find_explanation(run).step, self.candidate.write
@@ -179,7 +182,7 @@ class Attempts:
             patch=self._patch,
             run=run_data(run),
             timeline=timeline(run),
-            drawing=svg(run, ident=f"race-{self.candidate.id}", styled=False),
+            drawing=_drawing(run, ident=f"race-{self.candidate.id}"),
             **{field.name: getattr(pairing, field.name) for field in fields(Opponent)},
             **common,
         )
@@ -188,12 +191,24 @@ class Attempts:
         totals: Counter[str] = Counter()
         for (_, pairing), count in self._schedules.items():
             totals[str(pairing)] += count
-        counts = [f"{counted(count, 'schedule')} ({pairing})" for pairing, count in totals.items() if count]
-        right = [f"{listed(counts)} leave in {self.candidate.table} what serial orders do"] if counts else []
-        wrong = [f"what differs is another finding: {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
-        skipped = [_PASSED_OVER] if self._passed_over else []
-        left = ["more is left to try, with a larger budget"] if is_left and counts else []
-        return "; ".join([*right, *wrong, *skipped, *left])
+        counts = [
+            ngettext("{number:,} schedule ({pairing})", "{number:,} schedules ({pairing})", count, pairing=pairing)
+            for pairing, count in totals.items()
+            if count
+        ]
+        said = []
+        if counts:
+            table = self.candidate.table
+            said.append(
+                gettext("{schedules} leave in {table} what serial orders do", schedules=listed(counts), table=table)
+            )
+        if self._elsewhere:
+            said.append(
+                gettext("what differs is another finding: {subjects}", subjects=listed(sorted(self._elsewhere)))
+            )
+        said += [_PASSED_OVER] if self._passed_over else []
+        said += [MORE_LEFT] if is_left and counts else []
+        return joined(said, "; ")
 
     def _is_in_data(self, end: RunEnding) -> bool:
         subjects = subjects_of(end.differences)
@@ -221,6 +236,12 @@ class Attempts:
         return None if is_passed_over else run
 
 
+def _drawing(run: Run, *, ident: str) -> str:
+    # As the timeline: what is kept is in English.
+    with translation.override("en"):
+        return svg(run, ident=ident, styled=False)
+
+
 def subject_of(candidate: Candidate) -> str:
     """Return what of a wrong end is always the candidate's: its table, or deadlocks."""
     return "deadlocks" if candidate.kind == "lock-order" else candidate.table
@@ -245,8 +266,8 @@ def is_known(end: RunEnding, exploration: Exploration) -> bool:
     return end.holds and not is_refused and ends_as(end, exploration)
 
 
-_ONE_USER = "one after the other they leave the same rows as one user's two do"
-_PASSED_OVER = (
+_ONE_USER = gettext("one after the other they leave the same rows as one user's two do")
+_PASSED_OVER = gettext(
     "ends with rows that SKIP LOCKED passed over, because another transaction had locked them, are no serial order's "
     "and prove nothing"
 )

@@ -26,6 +26,7 @@ from django.test import override_settings
 from django_lockstep.lab.finder.confirm.forks import Actor, answer_alone
 from django_lockstep.lab.finder.confirm.row_updates import is_on
 from django_lockstep.lab.finder.errors import CannotClone
+from django_lockstep.lab.wording import gettext as _
 
 _COUNT = re.compile(r"SELECT COUNT\(", re.IGNORECASE)
 _DJANGO = str(Path(django.__file__).parent)
@@ -68,7 +69,7 @@ def find_limit(actor: Actor) -> Limit:
     answer_alone(actor, note)
     if not limits:
         raise CannotClone(
-            "what is counted is compared with no larger constant or setting: have it count up to one below the limit"
+            _("what is counted is compared with no larger constant or setting: have it count up to one below the limit")
         )
     return limits[0]
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from django.utils.translation import gettext_noop
+
 from django_lockstep.lab.finder.confirm.clones import clone_user, session_of, session_user
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.confirm.forks import Actor, Fork, Point, RequestActor, require_committed
@@ -19,6 +21,7 @@ from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.findings import Against, Opponent
 from django_lockstep.lab.finder.record.interception import Call, current_request
+from django_lockstep.lab.wording import gettext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +37,19 @@ class Pairing(Opponent):
 
     def __str__(self) -> str:
         if self.partner:
-            return f"`{self.unit}` with `{self.partner}` of another test"
+            return gettext("`{unit}` with `{partner}` of another test", unit=self.unit, partner=self.partner)
         if self.after is None:
-            return AGAINST[self.against].words.format(self.kind)
-        earlier = "call" if self.after_call else "request"
-        return f"the {self.kind} and {'one' if earlier == self.kind else f'a {earlier}'} before it in the test"
+            return gettext(AGAINST[self.against].words, kind=_KINDS[self.kind])
+        return _BEFORE[self.kind, "call" if self.after_call else "request"]
+
+
+_KINDS = {"request": gettext("request"), "call": gettext("call")}
+_BEFORE = {
+    ("request", "request"): gettext("the request and one before it in the test"),
+    ("request", "call"): gettext("the request and a call before it in the test"),
+    ("call", "call"): gettext("the call and one before it in the test"),
+    ("call", "request"): gettext("the call and a request before it in the test"),
+}
 
 
 class Earlier(NamedTuple):
@@ -69,7 +80,7 @@ def with_another_user(request: RequestActor) -> Iterator[Fork]:
         with _tried_alone(request):
             user = getattr(current_request(), "user", None)
     if user is None or user.pk is None:
-        raise CannotClone("the request has no user")
+        raise CannotClone(gettext("the request has no user"))
     with put_back():
         environ = clone_user(request.environ, user)
         yield Fork({"A": request, "B": replace(request, environ=environ, is_copy=True)})
@@ -117,9 +128,9 @@ def with_moved(move: Callable[[Any, DryRun], Actor], actor: Actor) -> Iterator[F
             partner = DryRun.of(moved)
         # Refused in every schedule, it would make all of them end alike.
         if not partner.is_accepted:
-            raise CannotClone(f"alone it is answered with {partner.answer} here")
+            raise CannotClone(gettext("alone it is answered with {answer} here", answer=str(partner.answer)))
         if not partner.interferes_with(trial) and not trial.interferes_with(partner):
-            raise CannotClone("alone it changes nothing here that the other one reads")
+            raise CannotClone(gettext("alone it changes nothing here that the other one reads"))
         yield Fork({"A": actor, "B": moved})
 
 
@@ -137,7 +148,7 @@ class Variant:
     """How a request or a call is raced with itself."""
 
     words: str
-    """With ``{}`` for request or call."""
+    """With ``{kind}`` for request or call."""
     pair: Callable[[Any], AbstractContextManager[Fork]]
     kinds: Collection[str]
     """The kinds of candidates that it may show."""
@@ -145,22 +156,22 @@ class Variant:
 
 
 AGAINST: Mapping[Against, Variant] = {
-    "": Variant("the {} twice", with_itself, kinds=REMEDIES),
-    "another user": Variant("the {} by two users", with_another_user, kinds=REMEDIES, of_calls=False),
+    "": Variant(gettext_noop("the {kind} twice"), with_itself, kinds=REMEDIES),
+    "another user": Variant(gettext_noop("the {kind} by two users"), with_another_user, kinds=REMEDIES, of_calls=False),
     "another object": Variant(
-        "the {} for two objects",
+        gettext_noop("the {kind} for two objects"),
         partial(with_moved, for_another_object),
         # They may be about how many objects a user may have, or all objects count for one row.
         kinds=("check-then-insert", "write-skew", "read-modify-write", "check-then-act"),
     ),
     "the other order": Variant(
-        "the {} twice, with the rows that it locks exchanged",
+        gettext_noop("the {kind} twice, with the rows that it locks exchanged"),
         partial(with_moved, in_other_order),
         kinds=("lock-order",),
         of_calls=False,
     ),
     "a lower limit": Variant(
-        "the {} twice, with the limit of what is counted lowered",
+        gettext_noop("the {kind} twice, with the limit of what is counted lowered"),
         with_lower_limit,
         kinds=("check-then-insert", "check-then-act", "write-skew"),
     ),

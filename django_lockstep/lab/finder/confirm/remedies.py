@@ -32,22 +32,23 @@ from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.row_updates import Edit, edited, end_of, is_on, offset, row_update
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.record.recording import Site
-from django_lockstep.lab.wording import counted
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import ngettext
 
-_LOCK = "lock the row with select_for_update() before it is read, in the transaction that writes it"
-_CONDITION = "compute and check in the UPDATE itself: filter(pk=..., field__gte=n).update(field=F('field') - n)"
-_VERSION = "put the version that was read into the WHERE clause of the write, and refuse or retry if no row is left"
-_UNIQUE = "a unique constraint, and get_or_create() or an IntegrityError that is handled"
-_FIELDS = "write only what was changed: save(update_fields=[...]), or filter(pk=...).update(...)"
-_PARENT = "lock the row that the new ones belong to before they are looked for"
+_LOCK = _("lock the row with select_for_update() before it is read, in the transaction that writes it")
+_CONDITION = _("compute and check in the UPDATE itself: filter(pk=..., field__gte=n).update(field=F('field') - n)")
+_VERSION = _("put the version that was read into the WHERE clause of the write, and refuse or retry if no row is left")
+_UNIQUE = _("a unique constraint, and get_or_create() or an IntegrityError that is handled")
+_FIELDS = _("write only what was changed: save(update_fields=[...]), or filter(pk=...).update(...)")
+_PARENT = _("lock the row that the new ones belong to before they are looked for")
 REMEDIES = {
     "read-modify-write": (_CONDITION, _LOCK, _VERSION),
     "check-then-act": (_CONDITION, _LOCK, _VERSION),
     "check-then-insert": (_UNIQUE, _PARENT),
     "whole-row-write": (_FIELDS, _LOCK, _VERSION),
     "deleted-row-write": (_FIELDS, _LOCK),
-    "write-skew": (_PARENT, "SERIALIZABLE transactions, retried when the server refuses one"),
-    "lock-order": ("lock several rows in one order everywhere, such as that of their primary keys",),
+    "write-skew": (_PARENT, _("SERIALIZABLE transactions, retried when the server refuses one")),
+    "lock-order": (_("lock several rows in one order everywhere, such as that of their primary keys"),),
     "late-lock": (_LOCK,),
     "effect-before-commit": ("transaction.on_commit()",),
 }
@@ -99,7 +100,11 @@ def try_patches(candidate: Candidate, run: Run, fork: Fork, *, exploration: Expl
             with patch.applied() as is_applied:
                 fork.remedies[key] = _right_schedules(candidate, fork, exploration) if is_applied else 0
         if schedules := fork.remedies[key]:
-            return patch.diff, f"with this change {counted(schedules, 'schedule')} end as serial orders do"
+            return patch.diff, ngettext(
+                "with this change {number:,} schedule ends as serial orders do",
+                "with this change {number:,} schedules end as serial orders do",
+                schedules,
+            )
     return "", ""
 
 
@@ -113,9 +118,14 @@ def try_lock(candidate: Candidate, run: Run, fork: Fork, *, exploration: Explora
             actors = {name: LockFirst(model, pk, actor) for name, actor in fork.actors.items()}
             fork.remedies[lock] = _right_schedules(candidate, replace(fork, actors=actors), exploration)
         if schedules := fork.remedies[lock]:
-            return (
-                f"with the row {pk} of {model._meta.label} locked first, in the same transaction, "
-                f"{counted(schedules, 'schedule')} end as serial orders do"
+            return ngettext(
+                "with the row {pk} of {model} locked first, in the same transaction, {number:,} schedule ends as "
+                "serial orders do",
+                "with the row {pk} of {model} locked first, in the same transaction, {number:,} schedules end as "
+                "serial orders do",
+                schedules,
+                pk=str(pk),
+                model=model._meta.label,
             )
     return ""
 

@@ -31,6 +31,7 @@ from django_lockstep.lab.finder.record.interception import Call
 from django_lockstep.lab.finder.record.reader import StatementReader, instances, is_of_interest
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Table, Unit
 from django_lockstep.lab.finder.record.units import Transactions
+from django_lockstep.lab.wording import gettext as _
 
 Identity = Mapping[str, str]
 """What a row can be found by: the values of its columns that are unique, the primary key among them."""
@@ -178,13 +179,13 @@ def in_other_order(request: RequestActor, trial: DryRun) -> RequestActor:
     """
     pairs = (pair for pair in lock_pairs(trial.history) if pair.tables[0] == pair.tables[1])
     if (pair := next(pairs, None)) is None:
-        raise CannotClone("alone it locks no two rows of one table in turn here")
+        raise CannotClone(_("alone it locks no two rows of one table in turn here"))
     table = pair.tables[0]
     first, second = (key.removeprefix("=") for _, key in pair.rows)
     keys = _Keys({first: [(table, second)], second: [(table, first)]}, {table: _names(table, trial)})
     exchanged = _with_keys(request, keys)
     if _is_same(exchanged, request):
-        raise CannotClone(f"it does not name the rows of {table} that it locks")
+        raise CannotClone(_("it does not name the rows of {table} that it locks", table=table))
     return exchanged
 
 
@@ -199,7 +200,7 @@ def for_another_object(actor: Actor, trial: DryRun) -> Actor:
         plain = {column: str(int(value) + 1) if value.isdigit() else f"{value}2" for column, value in identity.items()}
         if not _is_same(_for_row(actor, trial, row, plain), actor) and (other := _other_row(trial, row)):
             return _for_row(actor, trial, row, other)
-    raise CannotClone("it names no row of a table that has another one, or of which a copy can be made")
+    raise CannotClone(_("it names no row of a table that has another one, or of which a copy can be made"))
 
 
 def _for_row(actor: Actor, trial: DryRun, row: Row, other: Identity) -> Actor:
@@ -242,7 +243,7 @@ def _with_keys(request: RequestActor, keys: _Keys) -> RequestActor:
     body = _body(request.body, str(environ.get("CONTENT_TYPE", "")), keys)
     moved = RequestActor({**environ, "CONTENT_LENGTH": str(len(body))}, body, request.call)
     if moved.name != request.name:
-        raise CannotClone(f"its path would become one of {moved.name or 'nothing'}")
+        raise CannotClone(_("its path would become one of {name}", name=moved.name or _("nothing")))
     return moved
 
 
@@ -282,7 +283,7 @@ class _Keys:
         """Return what stands for an argument of a path. Raises `CannotClone` for a row without counterpart."""
         table, counterpart = self._best(name, value)
         if counterpart is None:
-            raise CannotClone(f"its row of {table} has no counterpart here")
+            raise CannotClone(_("its row of {table} has no counterpart here", table=table))
         return counterpart
 
     def field(self, name: str, value: str) -> str:
@@ -296,7 +297,7 @@ class _Keys:
         table = instance._meta.db_table
         keys = (key for owner, key in self.counterparts.get(str(instance.pk), ()) if owner == table)
         if (key := next(keys, None)) is None:
-            raise CannotClone(f"its row of {table} has no counterpart here")
+            raise CannotClone(_("its row of {table} has no counterpart here", table=table))
         return type(instance)._base_manager.using(instance._state.db).get(pk=key)
 
     def _best(self, name: str, value: str) -> tuple[str, str | None]:

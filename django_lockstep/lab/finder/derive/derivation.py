@@ -14,7 +14,7 @@ from django_lockstep.lab.finder.derive.history import History, Hit, UnitStep
 from django_lockstep.lab.finder.derive.pair_races import lock_orders, messages_before_commit, write_skews
 from django_lockstep.lab.finder.derive.row_races import insert_races, row_races, whole_row_races
 from django_lockstep.lab.finder.record.recording import PASSED_ROW, Recording, Table, Unit
-from django_lockstep.lab.wording import listed
+from django_lockstep.lab.wording import gettext, listed
 
 _MOST_WITNESSES = 5
 _MOST_ALIKE = 20
@@ -138,7 +138,7 @@ def _candidate(
             for name, units in partners.items()
         ),
         rank=first.rank,
-        sentence=_sentence(first, columns, tables, next(iter(partners), "another unit")),
+        sentence=_sentence(first, columns, tables, next(iter(partners), gettext("another unit"))),
     )
 
 
@@ -199,11 +199,11 @@ def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], par
     owner = (table.model if table else "") or hit.table
     name = listed(f"{owner}.{column}" for column in columns) if columns and hit.kind != "write-skew" else owner
     be = "are" if len(columns) > 1 else "is"
-    return hit.sentence.format(name=name, be=be, read=_at(hit.read), write=_at(hit.write), partner=partner)
+    return gettext(hit.sentence, name=name, be=be, read=_at(hit.read), write=_at(hit.write), partner=partner)
 
 
 def _at(step: UnitStep | None) -> str:
     site = step.statement.site if step else None
     if step and site and step.statement.sql == PASSED_ROW:
-        return f" by the caller of {site.function}()"
-    return f" at {site}" if site else ""
+        return gettext(" by the caller of {function}()", function=site.function)
+    return gettext(" at {place}", place=str(site)) if site else ""

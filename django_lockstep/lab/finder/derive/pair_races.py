@@ -7,22 +7,35 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from django.utils.translation import gettext_noop
+
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.record.recording import Unit
 from django_lockstep.lab.finder.record.senders import SENT_HTTP, SENT_MAIL, SENT_TASK
 
 RANK_SKEW, RANK_SKEW_ACROSS, RANK_ORDER, RANK_EFFECT = 40, 55, 50, 60
-_SKEW = (
+_SKEW = gettext_noop(
     "Rows of {name} are read{read} without a lock, and one of them is changed{write}: two transactions can each change "
     "another row, and together break what both have checked."
 )
-_SKEW_ACROSS = "Rows are read{read} without a lock, then {name} is changed{write}, while {partner} does the reverse."
-_ORDER = "Rows of {name} are locked{read} and then{write} in an order that another transaction may reverse: a deadlock."
-_EFFECT = "{what} sent{{write}} inside of the transaction that changes {{name}}: {so} if that is rolled back."
+_SKEW_ACROSS = gettext_noop(
+    "Rows are read{read} without a lock, then {name} is changed{write}, while {partner} does the reverse."
+)
+_ORDER = gettext_noop(
+    "Rows of {name} are locked{read} and then{write} in an order that another transaction may reverse: a deadlock."
+)
 _EFFECTS = {
-    SENT_MAIL: _EFFECT.format(what="E-mail is", so="it stays sent"),
-    SENT_HTTP: _EFFECT.format(what="An HTTP request is", so="it stays sent"),
-    SENT_TASK: _EFFECT.format(what="A task is", so="a worker may begin it before the COMMIT, and it stays sent"),
+    SENT_MAIL: gettext_noop(
+        "E-mail is sent{write} inside of the transaction that changes {name}: it stays sent if that is rolled back."
+    ),
+    SENT_HTTP: gettext_noop(
+        "An HTTP request is sent{write} inside of the transaction that changes {name}: it stays sent if that is rolled "
+        "back."
+    ),
+    SENT_TASK: gettext_noop(
+        "A task is sent{write} inside of the transaction that changes {name}: a worker may begin it before the COMMIT, "
+        "and it stays sent if that is rolled back."
+    ),
 }
 """By what was sent."""
 

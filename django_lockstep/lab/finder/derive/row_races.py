@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from django.utils.translation import gettext_noop
+
 from django_lockstep.lab.explorer.effects.statement_text import Value
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.record.recording import PASSED_ROW, RowRead, Unit
@@ -18,22 +20,28 @@ _DATES = frozenset({"date", "timestamp with time zone", "timestamp without time 
 RANK_NUMBER, RANK_IN_PLACE, RANK_DATE, RANK_STATE, RANK_LATE, RANK_REREAD, RANK_EDIT = 10, 15, 25, 30, 35, 70, 90
 RANK_DELETED, RANK_UNREAD, RANK_WHOLE, RANK_AGAIN, RANK_DELETED_TWICE = 30, 65, 33, 34, 95
 
-_COMPUTED = (
+_COMPUTED = gettext_noop(
     "{name} {be} read{read} without a lock, and written{write} with another value: what another transaction commits in "
     "between is lost."
 )
-_IN_PLACE = (
+_IN_PLACE = gettext_noop(
     "{name} {be} read{read} without a lock, and changed in place{write} with no condition on it: two transactions can "
     "pass the same check."
 )
-_STATE = "{name} {be} read{read} without a lock, and set{write}: two transactions can both see the old value and go on."
-_EDIT = "{name} {be} written{write} from the input, over what was read{read}: the last writer wins."
-_DELETED = "A row of {name} is read{read} without a lock, and deleted{write}: two transactions can both use it."
-_UNREAD = (
+_STATE = gettext_noop(
+    "{name} {be} read{read} without a lock, and set{write}: two transactions can both see the old value and go on."
+)
+_EDIT = gettext_noop("{name} {be} written{write} from the input, over what was read{read}: the last writer wins.")
+_DELETED = gettext_noop(
+    "A row of {name} is read{read} without a lock, and deleted{write}: two transactions can both use it."
+)
+_UNREAD = gettext_noop(
     "{name} {be} read{read} without a lock, and changed{write} on a condition: two transactions can both go on, unless "
     "the count of changed rows is looked at."
 )
-_LATE = "{name} {be} read{read} before its row is locked, and written{write}: what was read may no longer be true."
+_LATE = gettext_noop(
+    "{name} {be} read{read} before its row is locked, and written{write}: what was read may no longer be true."
+)
 
 
 def row_races(history: History) -> Iterator[Hit]:
@@ -231,19 +239,21 @@ def _unchanged(history: History, write: UnitStep) -> frozenset[str]:
 # looked for refuses the second one.
 
 RANK_DOUBLED, RANK_COUNTED, RANK_LISTED, RANK_REFUSED = 20, 22, 45, 60
-_NONE_FOUND = (
+_NONE_FOUND = gettext_noop(
     "No row of {name} is found{read}, then one is inserted{write}: no unique index and no lock keeps two transactions "
     "from inserting one each."
 )
-_COUNTED = (
+_COUNTED = gettext_noop(
     "Rows of {name} are counted or ordered{read}, then one is inserted{write}: two transactions can count the same "
     "rows, and together exceed what was allowed."
 )
-_REFUSED = (
+_REFUSED = gettext_noop(
     "Rows of {name} are looked for{read}, then one is inserted{write}: of two transactions a unique index refuses one, "
     "which is a server error if that is not handled."
 )
-_LISTED = "Rows of {name} are read{read}, then another is inserted{write}: what they add up to may no longer be true."
+_LISTED = gettext_noop(
+    "Rows of {name} are read{read}, then another is inserted{write}: what they add up to may no longer be true."
+)
 
 
 def insert_races(history: History) -> Iterator[Hit]:

@@ -44,6 +44,7 @@ from django_lockstep.lab.finder.record.units import (
     plain_values,
     request_inputs,
 )
+from django_lockstep.lab.wording import gettext as _
 
 _request: ContextVar[Draft | None] = ContextVar("_request", default=None)
 """The request that this thread or task handles."""
@@ -125,7 +126,7 @@ class Recorder:
             return note(*arguments)
         except Exception as error:  # noqa: BLE001  # a fault of the recorder must not fail a test of the project
             why = f"{type(error).__name__}: {mask_message(str(error))}"
-            self.notes[f"Some statements could not be recorded: {why}"] = None
+            self.notes[_("Some statements could not be recorded: {why}", why=why)] = None
 
     # Statements
 
@@ -160,12 +161,12 @@ class Recorder:
         name, why = repr(connection.alias), ""
         if not hasattr(connection.connection, "pgconn"):
             driver = f"{connection.display_name} with {connection.Database.__name__}"
-            why = f"that needs PostgreSQL with psycopg 3, and it is {driver}"
+            why = _("that needs PostgreSQL with psycopg 3, and it is {driver}", driver=driver)
         elif not is_test_database(connection):
             name += f" ({connection.settings_dict['NAME']})"
-            why = "Django has not made it for these tests"
+            why = _("Django has not made it for these tests")
         if why:
-            self.notes[f"Database {name} was not recorded: {why}"] = None
+            self.notes[_("Database {name} was not recorded: {why}", name=name, why=why)] = None
         return not why
 
     def _note_sent(self, what: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from django_lockstep.lab.explorer.effects.catalog import ForeignKey, UniqueIndex
 from django_lockstep.lab.finder.errors import FinderError
+from django_lockstep.lab.wording import as_data, from_data
 
 PASSED_ROW = "PASSED ROW"
 """Stands where SQL would, for a row that a call is passed as a model's instance: its caller has read it."""
@@ -164,7 +165,7 @@ class RecordingWriter:
     def close(self, *, tests: int, notes: Iterable[str] = ()) -> None:
         """Append what is known at the end, and close the file."""
         with self._lock, self._file:
-            self._write({"end": {"tests": tests, "notes": list(notes)}})
+            self._write({"end": {"tests": tests, "notes": as_data(list(notes))}})
 
     def _statement(self, statement: RecordedStatement) -> dict[str, Any]:
         short = {**_set_fields(statement), "sql": self._number("sql", statement.sql, statement.sql)}
@@ -221,7 +222,7 @@ def read_recording(path: Path) -> Recording:
                 tables[table["name"]] = Table(**table)
             case {"end": end}:
                 tests += end["tests"]
-                notes |= dict.fromkeys(end["notes"])
+                notes |= dict.fromkeys(from_data(end["notes"]))
     return Recording(tables=tables, units=tuple(units), tests=tests, notes=tuple(notes))
 
 

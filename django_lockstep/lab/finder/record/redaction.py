@@ -16,6 +16,7 @@ from typing import Any
 from django_lockstep.lab.explorer import Outcome, Run, Step
 from django_lockstep.lab.explorer.results import Raised
 from django_lockstep.lab.explorer.tables.final_state import FinalState
+from django_lockstep.lab.wording import Sentence
 
 _LONG = 20
 """Characters that a string may have and still be shown."""
@@ -81,6 +82,8 @@ class _Names:
 
     def hide(self, text: str) -> str:
         """Return the text with a name for each known string in it, as it is or as Python writes it."""
+        if isinstance(text, Sentence):
+            return text.with_values(self.hide)
         # Longer ones first: a string may contain another one.
         for value in sorted(self._names, key=len, reverse=True):
             for written in (repr(value)[1:-1], value):

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from django_lockstep.lab.finder.consequences import consequence_sentence
 from django_lockstep.lab.finder.errors import FinderError
-from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
-from django_lockstep.lab.wording import counted, listed
+from django_lockstep.lab.finder.findings import MORE_LEFT, VERDICTS, Finding, Findings
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined, listed, ngettext, parts_of
 
 MOST_UNITS = 4
 """Requests, functions and tests that are named in a row."""
@@ -66,7 +67,7 @@ class Report:
         """
         results = {finding.candidate.id: finding for finding in store.in_order()} if tried else {}
         rest = (
-            Finding(candidate=candidate, verdict="not tried", reason="nothing was tried yet")
+            Finding(candidate=candidate, verdict="not tried", reason=_("nothing was tried yet"))
             for name, candidate in store.candidates.items()
             if name not in results
         )
@@ -128,13 +129,22 @@ class Report:
     def obstacle(self) -> str:
         """What was not looked at, in a line; empty if a further search of these candidates finds no more."""
         if self.store.is_empty:
-            return " ".join(["NOTHING WAS LOOKED AT: nothing that a test writes was recorded.", *self.store.notes])
-        candidates = counted(len(self.findings), "candidate")
+            nothing = _("NOTHING WAS LOOKED AT: nothing that a test writes was recorded.")
+            return joined([nothing, *self.store.notes], " ")
+        candidates = ngettext("{number:,} candidate", "{number:,} candidates", len(self.findings))
         if self.is_untried:
-            ((reason, _),) = Counter(finding.reason for finding in self.findings).most_common(1)
-            return f"NOTHING WAS LOOKED AT: none of {candidates} was tried: {reason}"
+            ((reason, _count),) = Counter(finding.reason for finding in self.findings).most_common(1)
+            return _(
+                "NOTHING WAS LOOKED AT: none of {candidates} was tried: {reason}", candidates=candidates, reason=reason
+            )
         left = sum(finding.is_left for finding in self.findings)
-        return f"NOT ALL WAS LOOKED AT: {left} of {candidates} left for a longer search" if left else ""
+        if not left:
+            return ""
+        return _(
+            "NOT ALL WAS LOOKED AT: {number} of {candidates} left for a longer search",
+            number=left,
+            candidates=candidates,
+        )
 
     @property
     def exit_status(self) -> int:
@@ -148,13 +158,14 @@ class Report:
 
 def _reasons(finding: Finding) -> Iterable[str]:
     if finding.verdict == "not decided":
-        return ["more is left to try, with a larger budget"]
+        return [MORE_LEFT]
     # The names of both requests, which a pairing with another test begins with, would keep like reasons apart.
-    pairs = (obstacle.partition(": ") for obstacle in finding.obstacles)
-    reasons = [f"not {'with another test' if pair.startswith('`') else pair}: {reason}" for pair, _, reason in pairs]
-    return dict.fromkeys(reasons) or [
-        finding.reason if finding.verdict == "not tried" else "all that was to be raced was raced"
+    reasons = [
+        _("not {what}: {why}", what=_("with another test") if pairing.startswith("`") else pairing, why=why)
+        for pairing, why in map(parts_of, finding.obstacles)
     ]
+    everything = _("all that was to be raced was raced")
+    return dict.fromkeys(reasons) or [finding.reason if finding.verdict == "not tried" else everything]
 
 
 def _suppressed(finding: Finding, suppressions: Mapping[str, str]) -> Finding:

@@ -8,7 +8,8 @@ function filter() {
     race.hidden = Boolean((status.value && race.dataset.status !== status.value)
       || (kind.value && !race.dataset.kind.split(" ").includes(kind.value)) || !race.textContent.toLowerCase().includes(words));
   }
-  form.querySelector("output").value = `${races.filter((race) => !race.hidden).length} of ${races.length} shown`;
+  const shown = races.filter((race) => !race.hidden).length;
+  form.querySelector("output").value = form.dataset.shown.replace("{shown}", shown).replace("{number}", races.length);
 }
 form.hidden = races.length < 2;
 form.addEventListener("input", filter);
@@ -20,10 +21,10 @@ for (const button of document.querySelectorAll(".copy")) {
     const test = button.parentElement.nextElementSibling, said = button.nextElementSibling;
     try {
       await navigator.clipboard.writeText(test.textContent);
-      said.textContent = "Copied.";
+      said.textContent = said.dataset.copied;
     } catch {  // not every browser lets a page from a file do that
       getSelection().selectAllChildren(test);
-      said.textContent = "Selected: copy it with your keyboard.";
+      said.textContent = said.dataset.selected;
     }
   });
 }

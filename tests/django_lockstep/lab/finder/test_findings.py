@@ -12,6 +12,7 @@ from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordedStatement
 from django_lockstep.lab.finder.report.races import Report
 from django_lockstep.lab.finder.report.text import as_text, in_a_line
+from django_lockstep.lab.wording import joined
 from tests.django_lockstep.lab.finder.builders import site
 
 
@@ -261,8 +262,8 @@ def test_the_rest_stands_by_reason_and_first_what_can_be_changed(tmp_path: Path)
     store = findings(tmp_path, *"abcde")
     for name, obstacles in {
         "a": (),
-        "b": ("two users: it has no user",),
-        "c": ("two users: it has no user", "x: y"),
+        "b": (joined(["two users", "it has no user"], ": "),),
+        "c": (joined(["two users", "it has no user"], ": "), joined(["x", "y"], ": ")),
     }.items():
         store.add(
             Finding(candidate=candidate(name), verdict="not confirmed", reason="4 schedules", obstacles=obstacles)
