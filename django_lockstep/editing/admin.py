@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 
 from django_lockstep.admin.read_only import ReadOnly
@@ -11,19 +13,17 @@ from django_lockstep.editing.models import CheckOut, EditLock
 __all__ = ["CheckOutAdmin", "EditLockAdmin", "EditLockAdminMixin"]
 
 
+def _of(name: str) -> Any:
+    """Return the column of a field of the check-out. By its path alone Django would head it in English."""
+    heading = admin.display(description=CheckOut._meta.get_field(name).verbose_name, ordering=f"check_out__{name}")
+    return heading(lambda lock: getattr(lock.check_out, name, None))
+
+
 @admin.register(EditLock)
 class EditLockAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     """The current locks, expired or not. Only the app's operations write rows."""
 
-    list_display = (
-        "__str__",
-        "status",
-        "check_out__editor",
-        "locked_by",
-        "check_out__since",
-        "check_out__expires_at",
-        "check_out__note",
-    )
+    list_display = ("__str__", "status", _of("editor"), "locked_by", _of("since"), _of("expires_at"), _of("note"))
     list_filter = ("status", "model")
     list_select_related = ("check_out__editor",)
     search_fields = ("model", "=object_pk")

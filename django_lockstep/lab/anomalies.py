@@ -268,7 +268,7 @@ def _race(anomaly: Anomaly, level: str) -> Race:
         if others:
             raise AssertionError(f"transactions failed with {others}")
         if anomaly.shown_by(results, items_at_the_end()):
-            raise AssertionError(f"{anomaly.name}, {anomaly.title}: {anomaly.text}")
+            raise AssertionError(joined([joined([anomaly.name, anomaly.title], ", "), anomaly.text], ": "))
 
     return Race(
         name=race_name(anomaly.name, level),

@@ -97,7 +97,8 @@ class Scenario:
             # Without a message, its line of code. Addresses, which pytest's messages name, differ between runs; what
             # two runs say of one schedule must not.
             frame = traceback.extract_tb(error.__traceback__)[-1]
-            message = _ADDRESS.sub("", str(error)) or frame.line or type(error).__name__
+            said = str(error)
+            message = (_ADDRESS.sub("", said) if _ADDRESS.search(said) else said) or frame.line or type(error).__name__
             return _("The invariant does not hold: {message}", message=message)
         return "" if held is None or held else _("The invariant does not hold")
 

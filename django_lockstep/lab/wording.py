@@ -25,9 +25,9 @@ class Sentence(str):
     values: dict[str, Any]
 
     def __new__(cls, template: _Template, values: dict[str, Any]) -> Self:
-        """``values`` may be sentences themselves."""
+        """``values`` may be sentences themselves; whole numbers are written with commas."""
         chosen = template if isinstance(template, str) else template[values["number"] != 1]
-        sentence = super().__new__(cls, chosen.format_map(values))
+        sentence = super().__new__(cls, chosen.format_map(_written(values)))
         sentence.template, sentence.values = template, values
         return sentence
 
@@ -49,12 +49,16 @@ class Sentence(str):
 
     def in_active_language(self) -> str:
         """Return it in the language that is active, or in English where that has no translation."""
-        values = {name: localized(value) if isinstance(value, str) else value for name, value in self.values.items()}
+        values = _written(self.with_values(localized).values)
         if isinstance(self.template, str):
             template = translation.gettext(self.template) if self.template else ""
         else:
-            template = translation.ngettext(*self.template, values["number"])
+            template = translation.ngettext(*self.template, self.values["number"])
         return template.format_map(values)
+
+
+def _written(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: f"{value:,}" if isinstance(value, int) else value for name, value in values.items()}
 
 
 # Named as Django's functions, whose calls are what `makemessages` looks for.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from django.utils.translation import gettext as _
+
 from django_lockstep.monitor.report import Session, Wait
 from django_lockstep.monitor.trees import Node, trees
 from django_lockstep.monitor.wording import describe_lock, duration, printable, session_name, shortened
@@ -90,8 +92,10 @@ def _line(waiter: GraphBox, blocker: GraphBox) -> str:
 def _lines(node: Node) -> Iterator[str]:
     session, wait = node.session, node.wait
     if wait is not None:
-        details = (f"waits {duration(wait.seconds)} for", describe_lock(wait))
+        details = (_("waits %(time)s for") % {"time": duration(wait.seconds)}, describe_lock(wait))
     else:
-        since = f" for {duration(session.seconds)}" if session.seconds is not None else ""
-        details = (f"{session.state or 'state unknown'}{since}", f"{node.behind} behind it")
+        state = session.state or _("state unknown")
+        if session.seconds is not None:
+            state = _("%(state)s for %(time)s") % {"state": state, "time": duration(session.seconds)}
+        details = (state, _("%(number)s behind it") % {"number": node.behind})
     yield from (printable(shortened(line, room=_LETTERS)) for line in (session_name(session), *details))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
 from django_lockstep.monitor.report import AdvisoryLock, LockReport, Session, Wait
 from django_lockstep.monitor.trees import Node, trees
 from django_lockstep.monitor.wording import (
@@ -17,7 +20,6 @@ from django_lockstep.monitor.wording import (
     situation,
 )
 
-_LIMITED = "State and statement of some sessions of other roles are hidden; members of pg_read_all_stats see them."
 _STEP = "    "
 
 
@@ -27,29 +29,35 @@ def text(report: LockReport, *, width: int = 100) -> str:
     for root in trees(report.waits):
         lines += ["", *_root(root, width=width)]
     if report.advisory_locks:
-        lines += ["", "Advisory locks:", *(_STEP + _advisory(lock) for lock in report.advisory_locks)]
+        lines += ["", _("Advisory locks:"), *(_STEP + _advisory(lock) for lock in report.advisory_locks)]
     if report.limited:
-        lines += ["", _LIMITED]
+        hidden = _("State and statement of some sessions of other roles are hidden; members of %(role)s see them.")
+        lines += ["", hidden % {"role": "pg_read_all_stats"}]
     return "\n".join(printable(line) for line in lines)
 
 
 def _headline(report: LockReport) -> str:
-    place = f'{clock(report.taken_at)}, database "{report.database}":'
+    place = _('%(time)s, database "%(name)s":') % {"time": clock(report.taken_at), "name": report.database}
     count = len(report.waits)
     if not count:
-        return f"{place} no session waits for a lock."
-    longest = max(wait.seconds for wait in report.waits)
-    return f"{place} {count} session{'s wait' if count > 1 else ' waits'}, the longest for {duration(longest)}."
+        return place + " " + _("no session waits for a lock.")
+    said = ngettext(
+        "%(number)s session waits, the longest for %(time)s.",
+        "%(number)s sessions wait, the longest for %(time)s.",
+        count,
+    )
+    return f"{place} {said % {'number': count, 'time': duration(max(wait.seconds for wait in report.waits))}}"
 
 
 def _root(node: Node, *, width: int) -> Iterator[str]:
-    client = f" from {node.session.client}" if node.session.client else ""
-    role = f" (role {node.session.user}{client})" if node.session.user else ""
-    yield f"{session_name(node.session)}{role}: {_behind(node.behind)}"
-    yield _STEP + (f"{_waiting(node, node.wait)}, in a cycle: a deadlock" if node.wait else situation(node.session))
+    role = _("role %(name)s from %(client)s") if node.session.client else _("role %(name)s")
+    role = " (" + role % {"name": node.session.user, "client": node.session.client} + ")"
+    yield f"{session_name(node.session)}{role if node.session.user else ''}: {_behind(node.behind)}"
+    cycle = _("%(waits)s, in a cycle: a deadlock")
+    yield _STEP + (cycle % {"waits": _waiting(node, node.wait)} if node.wait else situation(node.session))
     yield from _statement(node.session, indent=_STEP, width=width)
     if command := remedy(node.session):
-        yield f"{_STEP}to end it, losing what it has not committed: {command}"
+        yield _STEP + _("to end it, losing what it has not committed:") + f" {command}"
     yield from _children(node, indent=_STEP, width=width)
 
 
@@ -63,24 +71,26 @@ def _children(node: Node, *, indent: str, width: int) -> Iterator[str]:
 
 
 def _waiting(node: Node, wait: Wait) -> str:
-    also = [f"{node.ahead} ahead in the queue"] if node.ahead else []
-    also += [f"also waits for {session_name(blocker)}" for blocker in node.more_blockers]
-    return ", ".join([f"waits {duration(wait.seconds)} for {describe_lock(wait)}", *also])
+    also = [_("%(number)s ahead in the queue") % {"number": node.ahead}] if node.ahead else []
+    also += [_("also waits for %(session)s") % {"session": session_name(blocker)} for blocker in node.more_blockers]
+    waits = _("waits %(time)s for %(lock)s") % {"time": duration(wait.seconds), "lock": describe_lock(wait)}
+    return ", ".join([waits, *also])
 
 
 def _statement(session: Session, *, indent: str, width: int) -> Iterator[str]:
     if session.statement:
-        label = f"{indent}last statement: " if session.is_idle else f"{indent}"
+        label = indent + _("last statement:") + " " if session.is_idle else indent
         yield label + shortened(session.statement, room=width - len(label))
 
 
 def _behind(count: int) -> str:
-    return f"{count} wait behind it" if count != 1 else "1 waits behind it"
+    return ngettext("%(number)s waits behind it", "%(number)s wait behind it", count) % {"number": count}
 
 
 def _advisory(lock: AdvisoryLock) -> str:
-    waiters = f"; waited for by {_names(lock.waiters)}" if lock.waiters else ""
-    return f"{lock.key}: held by {_names(lock.holders) or 'no session any more'} ({lock.mode}){waiters}"
+    held = _("held by %(sessions)s") % {"sessions": _names(lock.holders) or _("no session any more")}
+    waiters = _("; waited for by %(sessions)s") % {"sessions": _names(lock.waiters)} if lock.waiters else ""
+    return f"{lock.key}: {held} ({lock.mode}){waiters}"
 
 
 def _names(sessions: Sequence[Session]) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from django_lockstep.monitor.report import Session, Wait
 
 _IDLE = {
-    "idle": "idle (a session-level lock)",
-    "prepared": "neither committed nor rolled back",
+    "idle": gettext_noop("idle (a session-level lock)"),
+    "prepared": gettext_noop("neither committed nor rolled back"),
 }
 """Explanations of the server's names of idle states that say too little."""
 
@@ -18,7 +20,7 @@ _IDLE = {
 def session_name(session: Session) -> str:
     """Return how the report names the session."""
     if session.pid is None:
-        return f"prepared transaction {session.gid!r}" if session.gid else "a prepared transaction"
+        return _("prepared transaction %(name)s") % {"name": repr(session.gid or "?")}
     kind = f" {session.backend}" if session.backend not in (None, "client backend") else ""
     application = f' "{session.application}"' if session.application else ""
     return f"pid {session.pid}{kind}{application}"
@@ -26,14 +28,18 @@ def session_name(session: Session) -> str:
 
 def situation(session: Session) -> str:
     """Return what a session that does not wait is doing, and whether it is the one to look at."""
-    since = f"since {clock(session.since)} ({duration(session.seconds)})" if session.since else ""
     if session.hidden:
-        return "does not wait; its state is hidden from this role"
+        return _("does not wait; its state is hidden from this role")
     if session.state is None:
-        return "has ended in the meantime"
+        return _("has ended in the meantime")
+    values = {"state": _(_IDLE.get(session.state, session.state)), "since": ""}
+    if session.since:
+        time = {"time": clock(session.since), "duration": duration(session.seconds)}
+        values["since"] = _("since %(time)s (%(duration)s)") % time
     if session.is_idle:
-        return f"LOOK HERE: does not wait and is {_IDLE.get(session.state, session.state)} {since}"
-    return f"does not wait and is {session.state} {since}; its transaction: {duration(session.transaction_seconds)}"
+        return _("LOOK HERE: does not wait and is %(state)s %(since)s") % values
+    values["duration"] = duration(session.transaction_seconds)
+    return _("does not wait and is %(state)s %(since)s; its transaction: %(duration)s") % values
 
 
 def remedy(session: Session) -> str | None:
@@ -51,16 +57,18 @@ def describe_lock(wait: Wait) -> str:
     if wait.kind == "row":
         return _row(wait) + mode
     if wait.kind == "advisory":
-        return f"advisory lock {wait.key}{mode}"
+        return _("advisory lock %(key)s") % {"key": wait.key} + mode
     if wait.kind == "transaction":
-        return "the end of an earlier transaction"
-    return f"{wait.kind} {_place(wait) or '(name unknown)'}{mode}"
+        return _("the end of an earlier transaction")
+    place = _place(wait) or _("(name unknown)")
+    return f"{wait.kind} {place}{mode}"
 
 
 def _row(wait: Wait) -> str:
     if wait.pk_unknown is None:
         return f"{_place(wait)} pk={repr(wait.pk) if isinstance(wait.pk, str) else wait.pk}"
-    return f"a row or unique value of {_place(wait) or 'an unknown table'} ({wait.pk_unknown})"
+    table = _place(wait) or _("an unknown table")
+    return _("a row or unique value of %(table)s") % {"table": table} + f" ({_(wait.pk_unknown)})"
 
 
 def _place(wait: Wait) -> str | None:
@@ -70,7 +78,7 @@ def _place(wait: Wait) -> str | None:
 def duration(seconds: float | None) -> str:
     """Return a duration for people to read; below a minute to a tenth of a second."""
     if seconds is None:
-        return "for an unknown time"
+        return _("for an unknown time")
     return f"{max(seconds, 0):.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
 
 

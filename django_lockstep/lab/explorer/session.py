@@ -40,6 +40,8 @@ from django_lockstep.lab.explorer.tables.databases import (
 from django_lockstep.lab.explorer.tables.final_state import StateRow, label_text
 from django_lockstep.lab.explorer.watches import Watch
 from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.wording import gettext as _
+from django_lockstep.lab.wording import joined
 
 _Result = TypeVar("_Result")
 
@@ -234,7 +236,7 @@ class ExplorationSession:
         deadlocked = self._deadlocked(trace)
         reason = objection.text or deadlocked
         if reason and leftovers:
-            reason = f"{reason}. {leftovers}"
+            reason = joined([reason, leftovers], ". ")
         masker = Masker()
         detailed = bool(reason) or self._detailed
         steps = build_steps(trace, self.names, masker) if detailed else ()
@@ -264,7 +266,7 @@ class ExplorationSession:
         """Return what is wrong if deadlocks are not allowed and there was one; otherwise nothing."""
         if not (self.options.no_deadlock and trace.cycles):
             return ""
-        cycle, victim, _ = trace.cycles[0]
+        cycle, victim, _detail = trace.cycles[0]
         actors = ", ".join(self.names[index] for index in sorted(cycle))
         return _(
             "Deadlock of {actors}, in which the server ended the transaction of {actor}",

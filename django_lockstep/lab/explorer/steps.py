@@ -20,6 +20,7 @@ from django_lockstep.lab.explorer.results import Raised, Step, Swap
 from django_lockstep.lab.explorer.search.dpor import Races
 from django_lockstep.lab.explorer.search.schedules import write_schedule
 from django_lockstep.lab.explorer.tables.final_state import FinalState
+from django_lockstep.lab.wording import Sentence
 
 
 def build_raised(errors: Mapping[str, BaseException], masker: Masker) -> dict[str, Raised]:
@@ -159,6 +160,8 @@ class Masker:
 
     def mask(self, text: str) -> str:
         """Return the text with its secrets masked."""
+        if isinstance(text, Sentence):
+            return text.with_values(self.mask)
         if text in self._known:
             return MASK
         # Longer ones first: a secret may contain another one.

@@ -213,8 +213,8 @@ class ExplorationTally:
             return "incomplete", text
         if self.unsteerable and strategy.exhaustive:
             return "incomplete", ngettext(
-                "In {number:,} move the server alone decided the order of the waiters",
-                "In {number:,} moves the server alone decided the order of the waiters",
+                "In {number} move the server alone decided the order of the waiters",
+                "In {number} moves the server alone decided the order of the waiters",
                 self.unsteerable,
             )
         if nothing_raced := self._nothing_raced():
@@ -231,7 +231,7 @@ class ExplorationTally:
         if self.observed.yields:
             proof = _("Every fair interleaving was explored, in {schedules}", schedules=schedules)
         if self.audited:
-            agreed = ngettext("{number:,} other at random agrees", "{number:,} others at random agree", self.audited)
+            agreed = ngettext("{number} other at random agrees", "{number} others at random agree", self.audited)
             proof = joined([proof, agreed], "; ")
         if deadlocks:
             proof = _("{proof}. Not explored: {why}", proof=proof, why=deadlocks)
@@ -300,7 +300,7 @@ class ExplorationTally:
 
 
 def _schedules(number: int) -> str:
-    return ngettext("{number:,} schedule", "{number:,} schedules", number)
+    return ngettext("{number} schedule", "{number} schedules", number)
 
 
 def _simplicity(run: Run) -> tuple[int, int, str]:

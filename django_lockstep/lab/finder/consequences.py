@@ -10,7 +10,7 @@ from django.utils.translation import gettext_noop
 
 from django_lockstep.lab.explorer.tables.final_state import REMOVED
 from django_lockstep.lab.wording import gettext as _
-from django_lockstep.lab.wording import joined
+from django_lockstep.lab.wording import joined, parts_of
 
 CONSEQUENCES = (
     "numbers lost or doubled",
@@ -102,4 +102,6 @@ def _table_sentence(worst: str, differences: Collection[str], *, kind: str, mode
         if is_of_change:
             return _("A change of one {model} is lost{row}.", model=model, row=shown)
         return _("One {model} is missing{row}.", model=model, row=shown)
-    return _("{model} ends with {values}.", model=model, values=text)
+    # As the sentence that it is, where it was not masked.
+    parts = parts_of(worst)
+    return _("{model} ends with {values}.", model=model, values=text if parts == (worst,) else parts[-1])

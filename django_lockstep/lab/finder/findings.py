@@ -15,7 +15,7 @@ from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.recording import read_recording
 from django_lockstep.lab.finder.shares import Share
-from django_lockstep.lab.wording import as_data, from_data, ngettext
+from django_lockstep.lab.wording import as_data, from_data, joined, ngettext
 from django_lockstep.lab.wording import gettext as _
 
 Verdict = Literal["confirmed", "not decided", "not confirmed", "not tried"]
@@ -110,7 +110,7 @@ class Finding(Place, Opponent):
     @property
     def difference(self) -> str:
         """What differs from every serial end."""
-        return "; ".join(self.differences)
+        return joined(self.differences, "; ")
 
     @property
     def is_left(self) -> bool:
@@ -166,9 +166,9 @@ class Findings:
                 gc.enable()
         summary = _(
             "{candidates} in {units} of work that write, from {tests}",
-            candidates=ngettext("{number:,} candidate", "{number:,} candidates", len(candidates)),
-            units=ngettext("{number:,} unit", "{number:,} units", len(recorded.writers)),
-            tests=ngettext("{number:,} test", "{number:,} tests", recorded.tests),
+            candidates=ngettext("{number} candidate", "{number} candidates", len(candidates)),
+            units=ngettext("{number} unit", "{number} units", len(recorded.writers)),
+            tests=ngettext("{number} test", "{number} tests", recorded.tests),
         )
         models = {name: table.model for name, table in recorded.tables.items() if table.model}
         findings = cls(findings_path(recording), candidates, summary=summary, notes=recorded.notes, models=models)

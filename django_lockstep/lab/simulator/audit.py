@@ -121,19 +121,17 @@ class AuditVerdict:
         parts = [
             sentence
             for number, sentence in (
-                (lost, _("lost {number:,} of {total:,} updates", number=lost, total=total)),
+                (lost, _("lost {number} of {total} updates", number=lost, total=total)),
                 (self.overdrawn_accounts, _("paid out {amount} more than was covered", amount=overdrawn)),
                 (self.money_lost, _("left the balance wrong by {amount}", amount=f"{self.money_lost:,.2f}")),
                 (
                     self.unexpected,
-                    _("left {number:,} entries of changes that were not acknowledged", number=self.unexpected),
+                    _("left {number} entries of changes that were not acknowledged", number=self.unexpected),
                 ),
             )
             if number
         ]
-        broken = _(
-            "left {number:,} entries whose balance does not follow from the one before", number=self.broken_links
-        )
+        broken = _("left {number} entries whose balance does not follow from the one before", number=self.broken_links)
         return listed(parts or [broken])
 
 

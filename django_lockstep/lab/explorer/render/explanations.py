@@ -353,9 +353,9 @@ def _out_of_order(run: Run) -> _Found:
                     "reader that goes on after the highest key misses it",
                     actor=look.actor,
                     table=summarize(high).table,
-                    high=keys[high.begun],
+                    high=str(keys[high.begun]),
                     other=low.actor,
-                    low=keys[low.begun],
+                    low=str(keys[low.begun]),
                     steps=_at(look, low),
                 )
                 yield look, sentence

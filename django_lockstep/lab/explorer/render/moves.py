@@ -74,10 +74,11 @@ def moves_of(run: Run) -> Iterator[ShownMove]:
 
 def _seen(run: Run, move: int) -> dict[str, str]:
     texts: dict[str, list[str]] = {}
+    none = localized(_("no row"))
     for sight in run.seen:
         if sight.move == move:
             rows = "; ".join(", ".join(f"{name}={value}" for name, value in row.items()) for row in sight.rows)
-            texts.setdefault(sight.actor, []).append(f"{sight.table}: {rows or localized(_('no row'))}")
+            texts.setdefault(sight.actor, []).append(f"{sight.table}: {rows or none}")
     return {actor_title(actor, run) if actor else "": "\n".join(lines) for actor, lines in texts.items()}
 
 

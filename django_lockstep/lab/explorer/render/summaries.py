@@ -90,7 +90,7 @@ def describe_result(step: Step, run: Run | None = None) -> str:
         rows = (_listed(relevant_columns(row, step, run)) for row in step.values)
         if values := "; ".join(filter(None, rows)):
             return values
-    return "" if step.rows is None else ngettext("{number:,} row", "{number:,} rows", step.rows)
+    return "" if step.rows is None else ngettext("{number} row", "{number} rows", step.rows)
 
 
 def relevant_columns(row: Mapping[str, str | None], step: Step, run: Run | None) -> dict[str, str | None]:

@@ -59,9 +59,9 @@ def tree_rows(exploration: Exploration) -> Iterator[TreeRow]:
 
 def _row(line: TreeLine, exploration: Exploration, *, cuts: int | None) -> TreeRow:
     outcomes = {end + 1: exploration.outcomes[end] for end in line.ends if end is not None}
+    right, wrong, title = _("right"), _("wrong"), _("Outcome %(number)s")
     ends = [
-        f"{_('right') if outcome.holds else _('wrong')} ({_('Outcome %(number)s') % {'number': number}})"
-        for number, outcome in outcomes.items()
+        f"{right if outcome.holds else wrong} ({title % {'number': number}})" for number, outcome in outcomes.items()
     ]
     text = ", ".join(ends) or _("abandoned: an equivalent schedule was run")
     if line.fork:

@@ -192,7 +192,7 @@ class Attempts:
         for (_, pairing), count in self._schedules.items():
             totals[str(pairing)] += count
         counts = [
-            ngettext("{number:,} schedule ({pairing})", "{number:,} schedules ({pairing})", count, pairing=pairing)
+            ngettext("{number} schedule ({pairing})", "{number} schedules ({pairing})", count, pairing=pairing)
             for pairing, count in totals.items()
             if count
         ]

@@ -101,8 +101,8 @@ def try_patches(candidate: Candidate, run: Run, fork: Fork, *, exploration: Expl
                 fork.remedies[key] = _right_schedules(candidate, fork, exploration) if is_applied else 0
         if schedules := fork.remedies[key]:
             return patch.diff, ngettext(
-                "with this change {number:,} schedule ends as serial orders do",
-                "with this change {number:,} schedules end as serial orders do",
+                "with this change {number} schedule ends as serial orders do",
+                "with this change {number} schedules end as serial orders do",
                 schedules,
             )
     return "", ""
@@ -119,9 +119,9 @@ def try_lock(candidate: Candidate, run: Run, fork: Fork, *, exploration: Explora
             fork.remedies[lock] = _right_schedules(candidate, replace(fork, actors=actors), exploration)
         if schedules := fork.remedies[lock]:
             return ngettext(
-                "with the row {pk} of {model} locked first, in the same transaction, {number:,} schedule ends as "
+                "with the row {pk} of {model} locked first, in the same transaction, {number} schedule ends as "
                 "serial orders do",
-                "with the row {pk} of {model} locked first, in the same transaction, {number:,} schedules end as "
+                "with the row {pk} of {model} locked first, in the same transaction, {number} schedules end as "
                 "serial orders do",
                 schedules,
                 pk=str(pk),

@@ -14,7 +14,7 @@ from django_lockstep.lab.finder.derive.history import History, Hit, UnitStep
 from django_lockstep.lab.finder.derive.pair_races import lock_orders, messages_before_commit, write_skews
 from django_lockstep.lab.finder.derive.row_races import insert_races, row_races, whole_row_races
 from django_lockstep.lab.finder.record.recording import PASSED_ROW, Recording, Table, Unit
-from django_lockstep.lab.wording import gettext, listed
+from django_lockstep.lab.wording import gettext, listed, ngettext
 
 _MOST_WITNESSES = 5
 _MOST_ALIKE = 20
@@ -198,8 +198,9 @@ def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], par
     table = tables.get(hit.table)
     owner = (table.model if table else "") or hit.table
     name = listed(f"{owner}.{column}" for column in columns) if columns and hit.kind != "write-skew" else owner
-    be = "are" if len(columns) > 1 else "is"
-    return gettext(hit.sentence, name=name, be=be, read=_at(hit.read), write=_at(hit.write), partner=partner)
+    subject = ngettext("{name} is", "{name} are", max(1, len(columns)), name=name)
+    read, write = _at(hit.read), _at(hit.write)
+    return gettext(hit.sentence, name=name, subject=subject, read=read, write=write, partner=partner)
 
 
 def _at(step: UnitStep | None) -> str:

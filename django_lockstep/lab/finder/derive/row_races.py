@@ -21,26 +21,26 @@ RANK_NUMBER, RANK_IN_PLACE, RANK_DATE, RANK_STATE, RANK_LATE, RANK_REREAD, RANK_
 RANK_DELETED, RANK_UNREAD, RANK_WHOLE, RANK_AGAIN, RANK_DELETED_TWICE = 30, 65, 33, 34, 95
 
 _COMPUTED = gettext_noop(
-    "{name} {be} read{read} without a lock, and written{write} with another value: what another transaction commits in "
+    "{subject} read{read} without a lock, and written{write} with another value: what another transaction commits in "
     "between is lost."
 )
 _IN_PLACE = gettext_noop(
-    "{name} {be} read{read} without a lock, and changed in place{write} with no condition on it: two transactions can "
+    "{subject} read{read} without a lock, and changed in place{write} with no condition on it: two transactions can "
     "pass the same check."
 )
 _STATE = gettext_noop(
-    "{name} {be} read{read} without a lock, and set{write}: two transactions can both see the old value and go on."
+    "{subject} read{read} without a lock, and set{write}: two transactions can both see the old value and go on."
 )
-_EDIT = gettext_noop("{name} {be} written{write} from the input, over what was read{read}: the last writer wins.")
+_EDIT = gettext_noop("{subject} written{write} from the input, over what was read{read}: the last writer wins.")
 _DELETED = gettext_noop(
     "A row of {name} is read{read} without a lock, and deleted{write}: two transactions can both use it."
 )
 _UNREAD = gettext_noop(
-    "{name} {be} read{read} without a lock, and changed{write} on a condition: two transactions can both go on, unless "
+    "{subject} read{read} without a lock, and changed{write} on a condition: two transactions can both go on, unless "
     "the count of changed rows is looked at."
 )
 _LATE = gettext_noop(
-    "{name} {be} read{read} before its row is locked, and written{write}: what was read may no longer be true."
+    "{subject} read{read} before its row is locked, and written{write}: what was read may no longer be true."
 )
 
 
@@ -189,7 +189,7 @@ def _consequence(
 # Candidates of save(), which writes all columns: those that were not changed as they were read, over what another unit
 # has written in between; and if the row was deleted, by an INSERT.
 
-_WHOLE = "{name} {be} read{read} and written back{write} as before: what {partner} writes in between is lost."
+_WHOLE = "{subject} read{read} and written back{write} as before: what {partner} writes in between is lost."
 _AGAIN = "A row of {name} is read{read} and saved as a whole{write}: if {partner} deletes it in between, it comes back."
 
 _SAVES = {True: ("whole-row-write", RANK_WHOLE, _WHOLE), False: ("deleted-row-write", RANK_AGAIN, _AGAIN)}

@@ -131,7 +131,7 @@ class Report:
         if self.store.is_empty:
             nothing = _("NOTHING WAS LOOKED AT: nothing that a test writes was recorded.")
             return joined([nothing, *self.store.notes], " ")
-        candidates = ngettext("{number:,} candidate", "{number:,} candidates", len(self.findings))
+        candidates = ngettext("{number} candidate", "{number} candidates", len(self.findings))
         if self.is_untried:
             ((reason, _count),) = Counter(finding.reason for finding in self.findings).most_common(1)
             return _(

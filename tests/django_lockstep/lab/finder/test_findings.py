@@ -280,10 +280,13 @@ def test_the_rest_stands_by_reason_and_first_what_can_be_changed(tmp_path: Path)
     assert list(rest) == ["not tried", "not decided", "not confirmed"]
 
 
+PRICE = joined(["a", "price 1 instead of 2"], ": ")
+
+
 @pytest.mark.parametrize(
     ("kind", "differences", "sentence"),
     [
-        ("x", ["b: name x instead of y", "a: price 1 instead of 2"], "box.A ends with price 1 instead of 2."),
+        ("x", ["b: name x instead of y", PRICE], "box.A ends with price 1 instead of 2."),
         ("x", ["A returned 1 instead of 2", "a: one row more, x=1"], "There is one box.A too many (x=1)."),
         ("check-then-insert", ["other.a: one row more, x=1"], "box.A may exist twice (x=1)."),
         ("deleted-row-write", ["a: one row more, x=1"], "A deleted box.A comes back (x=1)."),

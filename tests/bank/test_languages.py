@@ -1,0 +1,149 @@
+"""Each page of the demo in Japanese and in Arabic, with the demo's data and with races that were run: no English."""
+
+import re
+from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from accounts.models import Account
+from bank.demo_data import create_demo_data
+from bank.models import Article
+from django_lockstep.editing.models import CheckOut
+from django_lockstep.lab.pages.exploring import start_races
+from django_lockstep.lab.pages.store import Store, open_store
+from tests.support.sessions import PATIENCE, until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LANGUAGES = ("ja", "ar")
+PAGES = (
+    "/",
+    "/lab/",
+    "/lab/?q=nothing",
+    "/lab/anomalies/",
+    "/lab/found/",
+    "/arena/",
+    "/overdrafts/",
+    "/editing/",
+    "/admin/accounts/account/",
+    "/admin/accounts/account/add/",
+    "/admin/bank/article/",
+    "/admin/lockstep_editing/editlock/",
+    "/admin/lockstep_monitor/lock/",
+    "/admin/lockstep_leases/lease/",
+)
+RACES = (
+    "front:without",
+    "front:pessimistic",
+    "front:optimistic",
+    "overdraft:naive",
+    "transfers:unordered",
+    "get-or-create:unique",
+    "write-skew:unlocked",
+    "anomaly:P4:read-committed",
+    "anomaly:PMP:read-committed",
+    "anomaly:G2-item:serializable",
+)
+"""One that holds and one that is broken of each kind, with and without an invariant, a deadlock, a refused INSERT."""
+_CODE = {"code", "pre", "script", "style", "textarea"}
+_ATTRIBUTES = ("alt", "aria-label", "placeholder", "title")
+_WORD = r"[A-Za-z]*[a-z]{2,}'?[a-z]*"
+_SENTENCE = re.compile(rf"(?<![\w.(/=]){_WORD}(?:[,;:.]? {_WORD}(?![\w(=_])){{2,}}")
+
+
+class Texts(HTMLParser):
+    """Collects what a page says, but for code and what is marked as English."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self._skipped: list[str] = []
+        """The elements around it since the first that is left out."""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        if tag in _VOID:
+            pass
+        elif self._skipped or tag in _CODE or values.get("lang") == "en" or values.get("data-step"):
+            self._skipped.append(tag)
+        if not self._skipped:
+            self.texts += [values[name] for name in _ATTRIBUTES if name in values]
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._skipped and tag not in _VOID:
+            self._skipped.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not self._skipped:
+            self.texts.append(" ".join(data.split()))
+
+
+_VOID = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"}
+
+
+def english_in(page: str, data: set[str]) -> Iterator[str]:
+    """Yield three words of English or more in a row, which the project's data does not have."""
+    parser = Texts()
+    parser.feed(page)
+    for text in parser.texts:
+        for found in _SENTENCE.findall(text):
+            if not any(found in value for value in data):
+                yield found
+
+
+@pytest.fixture
+def ada(settings: Any, tmp_path: Path) -> Client:
+    settings.LOCKSTEP_LAB_LIVE_FOLDER = tmp_path
+    settings.LOCKSTEP_LAB_RUNS_IN_PAGES = True
+    client = Client()
+    client.force_login(User.objects.create_superuser("ada"))
+    return client
+
+
+def english_on(client: Client, path: str, *, said: Iterable[str] = ()) -> dict[str, list[str]]:
+    """Return what is English there by language; ``said`` is what neither the project nor the lab has said."""
+    data = {text for article in Article.objects.all() for text in (article.title, article.text)}
+    data |= {*said, *CheckOut.objects.values_list("note", flat=True)}
+    answers = {language: client.get(path, headers={"accept-language": language}) for language in LANGUAGES}
+    assert {answer.status_code for answer in answers.values()} == {200}, path
+    pages = {language: list(english_in(answer.content.decode(), data)) for language, answer in answers.items()}
+    return {f"{path} in {language}": texts for language, texts in pages.items() if texts}
+
+
+def test_pages_with_the_demos_data(ada: Client) -> None:
+    create_demo_data()
+    account, article = Account.objects.earliest("pk"), Article.objects.earliest("pk")
+    own = (
+        *(f"/admin/accounts/account/{account.pk}/{page}/" for page in ("change", "history")),
+        f"/admin/bank/article/{article.pk}/change/",
+    )
+    assert [english for path in (*PAGES, *own) if (english := english_on(ada, path))] == []
+
+
+def test_races_that_were_run(ada: Client) -> None:
+    store = open_store()
+    start_races(store, RACES)
+    until(lambda: has_ended(store), "the races to end", patience=8 * PATIENCE)
+    assert store.results().keys() == set(RACES)
+    paths = ("/", "/lab/", *(f"/lab/{name}/" for name in RACES))
+    said = {message for name in RACES for message in raised_in(store, name)}
+    assert [english for path in paths if (english := english_on(ada, path, said=said))] == []
+
+
+def raised_in(store: Store, name: str) -> Iterator[str]:
+    """Yield the messages of the errors that the server and the code under test have raised."""
+    shown = store.shown(name)
+    assert shown is not None
+    for run in (*shown.report.runs, *shown.report.serial):
+        yield from (str(raised) for raised in run.raised.values())
+
+
+def has_ended(store: Store) -> bool:
+    store.watch()
+    run = store.run()
+    return run is not None and not run.active
