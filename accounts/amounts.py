@@ -4,6 +4,9 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from accounts.errors import InsufficientFunds, InvalidAmount
 
 MAX_DIGITS = 19
@@ -29,17 +32,17 @@ def parse_amount(value: object) -> Decimal:
     rule, for anything else, and unless it is finite, greater than zero, with at most two places and seventeen digits
     before the point.
     """
-    return _parse(value, lambda amount: amount > 0, "an amount must be greater than zero")
+    return _parse(value, lambda amount: amount > 0, gettext_noop("an amount must be greater than zero"))
 
 
 def parse_limit(value: object) -> Decimal:
     """Return the amount as `parse_amount` does; it may be zero."""
-    return _parse(value, lambda amount: amount >= 0, "an amount must not be less than zero")
+    return _parse(value, lambda amount: amount >= 0, gettext_noop("an amount must not be less than zero"))
 
 
 def parse_signed_amount(value: object) -> Decimal:
     """Return the amount as `parse_amount` does; a withdrawal is negative, and zero is refused."""
-    return _parse(value, bool, "an amount must not be zero")
+    return _parse(value, bool, gettext_noop("an amount must not be zero"))
 
 
 def changed_balance(balance: Decimal, amount: Decimal, *, overdraft_limit: Decimal, account: str) -> Decimal:
@@ -50,29 +53,28 @@ def changed_balance(balance: Decimal, amount: Decimal, *, overdraft_limit: Decim
     """
     changed = balance + amount
     if amount < 0 and changed < -overdraft_limit:
-        raise InsufficientFunds(
-            f"{account} has {balance} and an overdraft limit of {overdraft_limit}: not enough for {-amount}",
-            balance=balance,
-            overdraft_limit=overdraft_limit,
-            amount=-amount,
-        )
+        text = _("%(account)s has %(balance)s and an overdraft limit of %(overdraft_limit)s: not enough for %(amount)s")
+        values = {"balance": balance, "overdraft_limit": overdraft_limit, "amount": -amount}
+        raise InsufficientFunds(text % {"account": account, **values}, **values)
     if changed >= TOO_LARGE:
-        rule = f"a balance has at most {MAX_DIGITS - PLACES} digits before the point"
-        raise InvalidAmount(f"Invalid amount {amount}: {rule}", value=amount, rule=rule)
+        raise _invalid(
+            amount, _("a balance has at most %(number)s digits before the point"), number=MAX_DIGITS - PLACES
+        )
     return changed
 
 
 def _parse(value: object, is_allowed: Callable[[Decimal], bool], rule: str) -> Decimal:
     amount = _to_decimal(value)
     if not amount.is_finite():
-        raise _invalid(value, "an amount must be finite")
+        raise _invalid(value, _("an amount must be finite"))
     if not is_allowed(amount):
-        raise _invalid(value, rule)
+        raise _invalid(value, _(rule))
     # More places are refused, not rounded: the caller would not know which amount was booked.
     if int(amount.as_tuple().exponent) < -PLACES:
-        raise _invalid(value, f"an amount has at most {PLACES} decimal places")
+        raise _invalid(value, _("an amount has at most %(number)s decimal places"), number=PLACES)
     if not -TOO_LARGE < amount < TOO_LARGE:
-        raise _invalid(value, f"an amount has at most {MAX_DIGITS - PLACES} digits before the point")
+        digits = _("an amount has at most %(number)s digits before the point")
+        raise _invalid(value, digits, number=MAX_DIGITS - PLACES)
     return amount.quantize(QUANTUM)
 
 
@@ -84,14 +86,16 @@ def _to_decimal(value: object) -> Decimal:
         return Decimal(value)
     if isinstance(value, str) and _DECIMAL_STRING.fullmatch(value):
         return Decimal(value)
-    raise _invalid(value, "an amount is a Decimal, an int or a decimal string such as '12.50'")
+    raise _invalid(value, _("an amount is a Decimal, an int or a decimal string such as '12.50'"))
 
 
-def _invalid(value: object, rule: str) -> InvalidAmount:
+def _invalid(value: object, rule: str, **values: int) -> InvalidAmount:
+    rule = rule % values if values else rule
     try:
         text = repr(value)
     except ValueError:  # an int beyond sys.get_int_max_str_digits()
         text = f"<{type(value).__name__} too long to print>"
     if len(text) > _MAX_SHOWN:
         text = f"{text[:_MAX_SHOWN]}..."
-    return InvalidAmount(f"Invalid amount {text}: {rule}", value=value, rule=rule)
+    message = _("Invalid amount %(value)s: %(rule)s") % {"value": text, "rule": rule}
+    return InvalidAmount(message, value=value, rule=rule)

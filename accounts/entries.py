@@ -10,6 +10,7 @@ from django.core.checks import CheckMessage
 from django.db import models
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from accounts.amounts import MAX_DIGITS, PLACES
@@ -38,8 +39,11 @@ def validate_key(key: str | None) -> str | None:
 
 def key_reused_error(account: object, key: str | None, *, amount: Decimal) -> IdempotencyKeyReused:
     """Return the error for a key that was used for another operation; ``amount`` is that operation's."""
+    text = gettext(
+        "The idempotency key %(key)s of account %(account)s belongs to another operation, with amount %(amount)s"
+    )
     return IdempotencyKeyReused(
-        f"The idempotency key {key!r} of account {account!r} belongs to another operation, with amount {amount}",
+        text % {"key": repr(key), "account": repr(account), "amount": amount},
         idempotency_key=key,
         recorded=amount,
     )

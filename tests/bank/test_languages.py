@@ -1,13 +1,14 @@
 """Each page of the demo in Japanese and in Arabic, with the demo's data and with races that were run: no English."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models import F
 from django.test import Client
 
 from accounts.models import Account
@@ -16,7 +17,9 @@ from bank.models import Article
 from django_lockstep.editing.models import CheckOut
 from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.store import Store, open_store
-from tests.support.sessions import PATIENCE, until
+from tests.django_lockstep.admin.browsing import fill
+from tests.support.factories import AccountFactory
+from tests.support.sessions import PATIENCE, Session, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,6 +53,8 @@ RACES = (
     "anomaly:G2-item:serializable",
 )
 """One that holds and one that is broken of each kind, with and without an invariant, a deadlock, a refused INSERT."""
+STATES = ("idle in transaction",)
+"""The server's own words."""
 _CODE = {"code", "pre", "script", "style", "textarea"}
 _ATTRIBUTES = ("alt", "aria-label", "placeholder", "title")
 _WORD = r"[A-Za-z]*[a-z]{2,}'?[a-z]*"
@@ -105,14 +110,20 @@ def ada(settings: Any, tmp_path: Path) -> Client:
     return client
 
 
-def english_on(client: Client, path: str, *, said: Iterable[str] = ()) -> dict[str, list[str]]:
-    """Return what is English there by language; ``said`` is what neither the project nor the lab has said."""
+def english_on(client: Client, path: str, *, said: Iterable[str] = (), sent: Any = None) -> dict[str, list[str]]:
+    """Return what is English there by language; ``said`` is what neither the project nor the lab has said.
+
+    ``sent`` is a form to send; one that is refused.
+    """
     data = {text for article in Article.objects.all() for text in (article.title, article.text)}
     data |= {*said, *CheckOut.objects.values_list("note", flat=True)}
-    answers = {language: client.get(path, headers={"accept-language": language}) for language in LANGUAGES}
-    assert {answer.status_code for answer in answers.values()} == {200}, path
-    pages = {language: list(english_in(answer.content.decode(), data)) for language, answer in answers.items()}
-    return {f"{path} in {language}": texts for language, texts in pages.items() if texts}
+    pages = {}
+    for language in LANGUAGES:
+        headers = {"accept-language": language}
+        answer = client.get(path, headers=headers) if sent is None else client.post(path, sent, headers=headers)
+        assert answer.status_code in ((200,) if sent is None else (200, 409)), path
+        pages[f"{path} in {language}"] = list(english_in(answer.content.decode(), data))
+    return {name: texts for name, texts in pages.items() if texts}
 
 
 def test_pages_with_the_demos_data(ada: Client) -> None:
@@ -123,6 +134,37 @@ def test_pages_with_the_demos_data(ada: Client) -> None:
         f"/admin/bank/article/{article.pk}/change/",
     )
     assert [english for path in (*PAGES, *own) if (english := english_on(ada, path))] == []
+
+
+def test_what_is_refused(ada: Client) -> None:
+    account = AccountFactory.create(balance=100)
+    terms, deposit, withdraw = (
+        f"/admin/accounts/account/{account.pk}/{page}/" for page in ("change", "deposit", "withdraw")
+    )
+    changed = fill(ada.get(terms), overdraft_limit="5")
+    stale = fill(ada.get(deposit), amount="5", locking="optimistic")
+    forms = {
+        withdraw: fill(ada.get(withdraw), amount="101", locking="pessimistic"),
+        deposit: fill(ada.get(deposit), amount="-1", locking="pessimistic"),
+        terms: fill(ada.get(terms), overdraft_limit="much"),
+    }
+    assert [english for path, form in forms.items() if (english := english_on(ada, path, sent=form))] == []
+    Account.deposit(account.pk, 7)
+    Account.objects.filter(pk=account.pk).update(overdraft_limit=1, version=F("version") + 1)
+    assert [
+        english
+        for path, form in {terms: changed, deposit: stale}.items()
+        if (english := english_on(ada, path, sent=form))
+    ] == []
+
+
+def test_sessions_that_wait(ada: Client, open_session: Callable[[], Session]) -> None:
+    account, holder, waiter = AccountFactory.create(), open_session(), open_session()
+    with holder.holding(Account.deposit, account.pk, 7):
+        waiting = waiter.start(Account.deposit, account.pk, 7)
+        waiter.wait_until_blocked()
+        assert english_on(ada, "/admin/lockstep_monitor/lock/", said=STATES) == {}
+    waiting.result(PATIENCE)
 
 
 def test_races_that_were_run(ada: Client) -> None:
