@@ -13,7 +13,7 @@ from tests.support.pages import ROOT
 
 PACKAGES = ("django_lockstep", "django_lockstep/lab", "accounts", "bank")
 LANGUAGES = ("ar", "ja")
-PLACEHOLDER = re.compile(r"%\(\w+\)[sd]|%[sd]")
+PLACEHOLDER = re.compile(r"%\(\w+\)[sd]|%[sd]|\{\w+\}")
 needs_gettext = pytest.mark.skipif(not shutil.which("msgattrib"), reason="GNU gettext is not installed")
 
 

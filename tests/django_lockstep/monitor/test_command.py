@@ -112,18 +112,9 @@ def test_watch_looks_again_until_it_is_interrupted(db: None, monkeypatch: pytest
     assert len({document["taken_at"] for document in documents}) == 3
 
 
-def test_on_a_terminal_only_as_much_is_shown_as_fits() -> None:
-    assert command._fitting(["a", "b", "c"], rows=3) == ["a", "b", "c"]
-    assert command._fitting(["a", "b", "c", "d"], rows=3) == [
-        "a",
-        "b",
-        "... and 2 more lines, which are shown without --watch",
-    ]
-
-
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "inf"])
 def test_an_interval_is_a_time(seconds: str) -> None:
-    with pytest.raises(CommandError, match="must be a positive number of seconds"):
+    with pytest.raises(CommandError, match="--watch"):
         call_command("lock_report", "--watch", seconds)
 
 

@@ -1,8 +1,7 @@
 """``manage.py lock_report``: prints which sessions wait for which others right now."""
 
-import math
 import shutil
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from contextlib import suppress
 from time import sleep
 from typing import Any
@@ -11,9 +10,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, OperationalError
 from django.utils.connection import ConnectionDoesNotExist
 
+from django_lockstep.locking.durations import seconds
 from django_lockstep.monitor import LockReport, as_json, lock_report, text
-
-_CLEAR = "\033[H\033[2J"
 
 
 class Command(BaseCommand):
@@ -26,7 +24,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         watch = "repeat every SECONDS (default: 2) until Ctrl-C"
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
-        parser.add_argument("--watch", nargs="?", const=2.0, type=_interval, metavar="SECONDS", help=watch)
+        parser.add_argument("--watch", nargs="?", const=2.0, type=float, metavar="SECONDS", help=watch)
         parser.add_argument(
             "--format",
             choices=["text", "json"],
@@ -35,26 +33,25 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        watched = options["watch"] is not None
+        try:
+            pause = None if options["watch"] is None else seconds(options["watch"], name="--watch")
+        except ValueError as error:
+            raise CommandError(str(error), returncode=2) from error
         with suppress(KeyboardInterrupt):
             while True:
                 report = _report(options["database"])
                 if options["format"] == "json":
                     self.stdout.write(as_json(report))
                 else:
-                    self._print(report, afresh=watched and self.stdout.isatty())
+                    self._print(report)
                 self.stdout.flush()
-                if not watched:
+                if pause is None:
                     return
-                sleep(options["watch"])
+                sleep(pause)
 
-    def _print(self, report: LockReport, *, afresh: bool) -> None:
-        """Print the text; ``afresh``: on a cleared screen, and only what fits, as the first lines matter most."""
-        columns, rows = shutil.get_terminal_size((100, 24))
-        headline, *lines = text(report, width=columns).splitlines()
-        if afresh:
-            self.stdout.write(_CLEAR, ending="")
-            lines = _fitting(lines, rows=rows - 2)
+    def _print(self, report: LockReport) -> None:
+        # The first line is a summary.
+        headline, *lines = text(report, width=shutil.get_terminal_size((100, 24)).columns).splitlines()
         self.stdout.write(headline, self.style.WARNING if report.waits else self.style.SUCCESS)
         self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
 
@@ -66,19 +63,3 @@ def _report(using: str) -> LockReport:
         raise CommandError(str(error), returncode=2) from error
     except OperationalError as error:
         raise CommandError(f"Database {using!r} does not answer: {error}") from error
-
-
-def _fitting(lines: list[str], *, rows: int) -> list[str]:
-    if len(lines) <= rows:
-        return lines
-    return [*lines[: rows - 1], f"... and {len(lines) - rows + 1} more lines, which are shown without --watch"]
-
-
-def _interval(value: str) -> float:
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = 0.0
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise ArgumentTypeError(f"must be a positive number of seconds, not {value!r}")
-    return seconds
