@@ -74,6 +74,11 @@ def ngettext(singular: str, plural: str, number: int, /, **values: Any) -> Sente
     return Sentence((singular, plural), {"number": number, **values})
 
 
+def gettext_noop(text: str) -> str:
+    """Return the text, a template for `gettext`; unlike Django's function it asks for no settings."""
+    return text
+
+
 def localized(text: str) -> str:
     """Return a sentence in the active language; any other text, such as what the code under test says, as it is."""
     return text.in_active_language() if isinstance(text, Sentence) else text

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
 
 from django_lockstep.monitor.report import Session, Wait
 
+gettext_noop = str  # marks texts that are translated where they are shown
 _IDLE = {
     "idle": gettext_noop("idle (a session-level lock)"),
     "prepared": gettext_noop("neither committed nor rolled back"),

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from django.utils.translation import gettext_noop
-
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
 from django_lockstep.lab.explorer.options import Errors
 from django_lockstep.lab.explorer.requests import Response
@@ -25,7 +23,7 @@ from django_lockstep.lab.explorer.tables.final_state import (
     without_columns,
 )
 from django_lockstep.lab.scenario import Scenario
-from django_lockstep.lab.wording import gettext, joined
+from django_lockstep.lab.wording import gettext, gettext_noop, joined
 
 _PLAIN = (bool, int, float, Decimal, str, Response)
 _IN_THE_WAY = frozenset({409, 423, 425, 429, 503})

@@ -6,11 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from textwrap import shorten
 
-from django.utils.translation import gettext_noop
-
 from django_lockstep.lab.explorer.tables.final_state import REMOVED
 from django_lockstep.lab.wording import gettext as _
-from django_lockstep.lab.wording import joined, parts_of
+from django_lockstep.lab.wording import gettext_noop, joined, parts_of
 
 CONSEQUENCES = (
     "numbers lost or doubled",

@@ -3,9 +3,10 @@
 Whichever actor inserts first gets the lower key, so keys tell ends apart that are the same; but which row refers to
 which is part of an end. Two ends are the same if one becomes the other when keys of new rows are exchanged: an
 isomorphism of graphs, whose vertices are these keys. It is decided as programs for graphs do: vertices get colors by
-the texts that mention them, until these tell no more of them apart; where some are still alike, one of them gets a
-color of its own (McKay and Piperno, "Practical graph isomorphism, II", 2014). Where no isomorphism exchanges those that
-were alike, the same end may have two texts, never two ends one.
+the texts that mention them, until these tell no more of them apart; where some are still alike, each in turn gets a
+color of its own, and the one with the smallest text keeps it (McKay and Piperno, "Practical graph isomorphism, II",
+2014). What no key connects is decided apart. Of graphs so regular that this tells nothing apart, the same end may have
+two texts, never two ends one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ Text = tuple[str, ...]
 """A text split at the keys in it: each second part is a key."""
 _MOST_ALIKE = 40
 """Keys that are told apart one by one; among more than these, the same end may have two texts."""
+_MOST_TRIED = 12
+"""As many of those that are alike get a color of their own, in turn."""
 
 
 def canonical_text(texts: Iterable[Text], labels: Mapping[str, str]) -> str:
@@ -24,7 +27,24 @@ def canonical_text(texts: Iterable[Text], labels: Mapping[str, str]) -> str:
 
     ``labels`` has what a key is called that no row has any more, and that is not exchanged.
     """
-    texts = list(texts)
+    return repr(sorted(_canonical(connected, labels) for connected in _connected(texts)))
+
+
+def _connected(texts: Iterable[Text]) -> Iterable[list[Text]]:
+    """Return the texts in groups that no key connects."""
+    groups: dict[str, list[Text]] = {}
+    alone = []
+    for text in texts:
+        keys = text[1::2]
+        joined = [text]
+        for group in {id(groups[key]): groups[key] for key in keys if key in groups}.values():
+            joined += group
+        groups |= {key: joined for part in joined for key in part[1::2]}
+        alone += [] if keys else [joined]
+    return [*alone, *{id(group): group for group in groups.values()}.values()]
+
+
+def _canonical(texts: list[Text], labels: Mapping[str, str]) -> list[Text]:
     mentions: dict[str, list[tuple[Text, int]]] = defaultdict(list)
     for text in texts:
         for place in range(1, len(text), 2):
@@ -34,14 +54,19 @@ def canonical_text(texts: Iterable[Text], labels: Mapping[str, str]) -> str:
     colors = _refined({key: labels.get(key, "") for key in mentions}, shared)
     for _ in range(_MOST_ALIKE):
         sizes = Counter(colors[key] for key in shared)
-        alike = [(colors[key], int(key)) for key in shared if sizes[colors[key]] > 1]
-        if not alike:
+        color = min((color for color, size in sizes.items() if size > 1), default=None)
+        if color is None:
             break
-        color, first = min(alike)
-        colors = _refined({**colors, str(first): f"{color} first"}, shared)
+        alike = sorted((key for key in shared if colors[key] == color), key=int)
+        choices = (_refined({**colors, key: f"{color} first"}, shared) for key in alike[:_MOST_TRIED])
+        colors = min(choices, key=lambda chosen: _written(texts, chosen))
     else:
         colors = {**colors, **{key: f"{colors[key]} {rank}" for rank, key in enumerate(sorted(shared, key=int))}}
-    return repr(sorted(_colored(text, colors) for text in texts))
+    return _written(texts, colors)
+
+
+def _written(texts: Iterable[Text], colors: Mapping[str, str]) -> list[Text]:
+    return sorted(_colored(text, colors) for text in texts)
 
 
 def _refined(colors: Mapping[str, str], shared: Mapping[str, list[tuple[Text, int]]]) -> Mapping[str, str]:

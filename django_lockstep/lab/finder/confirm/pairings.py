@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from django.utils.translation import gettext_noop
-
 from django_lockstep.lab.finder.confirm.clones import clone_user, session_of, session_user
 from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.confirm.forks import Actor, Fork, Point, RequestActor, require_committed
@@ -21,7 +19,7 @@ from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.findings import Against, Opponent
 from django_lockstep.lab.finder.record.interception import Call, current_request
-from django_lockstep.lab.wording import gettext
+from django_lockstep.lab.wording import gettext, gettext_noop
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from django.utils.translation import gettext_noop
-
 from django_lockstep.lab.explorer.effects.statement_text import Value
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.record.recording import PASSED_ROW, RowRead, Unit
+from django_lockstep.lab.wording import gettext_noop
 
 _NUMBERS = frozenset({"smallint", "integer", "bigint", "numeric", "real", "double precision"})
 _DATES = frozenset({"date", "timestamp with time zone", "timestamp without time zone"})
