@@ -15,7 +15,8 @@ __all__ = ["CheckOutAdmin", "EditLockAdmin", "EditLockAdminMixin"]
 
 def _of(name: str) -> Any:
     """Return the column of a field of the check-out. By its path alone Django would head it in English."""
-    heading = admin.display(description=CheckOut._meta.get_field(name).verbose_name, ordering=f"check_out__{name}")
+    field: Any = CheckOut._meta.get_field(name)
+    heading = admin.display(description=field.verbose_name, ordering=f"check_out__{name}")
     return heading(lambda lock: getattr(lock.check_out, name, None))
 
 

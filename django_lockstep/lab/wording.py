@@ -92,8 +92,7 @@ def joined(texts: Iterable[str], by: str) -> Sentence:
 
 def parts_of(text: str) -> tuple[str, ...]:
     """Return the texts that `joined` has put together; any other text alone."""
-    is_joined = isinstance(text, Sentence) and "text0" in text.values
-    return tuple(text.values.values()) if is_joined else (text,)
+    return tuple(text.values.values()) if isinstance(text, Sentence) and "text0" in text.values else (text,)
 
 
 def listed(words: Iterable[str], *, most: int | None = None) -> Sentence:
