@@ -122,14 +122,14 @@ def _kept(response: Any) -> dict[str, Any]:
     if not isinstance(response, HttpResponseBase):  # django-ninja: a value, or a Status with one
         status, value = getattr(response, "status_code", None), getattr(response, "value", response)
         return {"status": status, "value": value.model_dump(mode="json") if hasattr(value, "model_dump") else value}
-    kept = {"status": response.status_code, "headers": dict(response.headers)}
-    if hasattr(response, "data") and not getattr(response, "is_rendered", True):  # Django REST framework
-        return {**kept, "data": response.data}
+    if hasattr(response, "data") and not hasattr(response, "accepted_renderer"):  # inside of a REST framework view
+        return {"status": response.status_code, "headers": dict(response.headers), "data": response.data}
     if response.streaming:
         raise TypeError("a streaming response cannot be kept for an idempotency key")
     if not getattr(response, "is_rendered", True):
         cast("Any", response).render()
-    return {**kept, "body": base64.b64encode(cast("HttpResponse", response).content).decode()}
+    body = base64.b64encode(cast("HttpResponse", response).content).decode()
+    return {"status": response.status_code, "headers": dict(response.headers), "body": body}
 
 
 def _restored(kept: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI, Schema, Status
+from rest_framework.decorators import api_view
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
@@ -62,6 +63,12 @@ class Framework(APIView):  # type: ignore[misc]
         return Response({"seat": seat.pk, "guest": seat.guest, "at": timezone.now()}, status=201)
 
 
+@idempotent_view()
+@api_view(["POST"])  # type: ignore[untyped-decorator]
+def around(request: Any) -> Response:
+    return Response({"seat": Seat.objects.create().pk, "at": timezone.now()}, status=201)
+
+
 api = NinjaAPI(urls_namespace="idempotency")
 
 
@@ -93,6 +100,7 @@ urlpatterns = [
     path("required", required),
     path("stream", stream),
     path("framework", Framework.as_view()),
+    path("around", around),
     path("api/", api.urls),
 ]
 JSON = {"content_type": "application/json"}
@@ -100,6 +108,7 @@ REQUESTS: dict[str, tuple[Any, ...]] = {
     "plain": ("/plain", {"guest": "Eve"}, {}),
     "page": ("/page", {}, {}),
     "framework": ("/framework", '{"guest": "Eve"}', JSON),
+    "around a framework's": ("/around", "{}", JSON),
     "ninja's status": ("/api/status?guest=Eve", "", JSON),
     "ninja's value": ("/api/value?guest=Eve", "", JSON),
 }
