@@ -34,23 +34,19 @@ class Cluster:
         (port,) = set(_PORT.findall(log.read_text()))
         return f"tcp://127.0.0.1:{port}"
 
-    def start_worker(self, *, folder: Path | None = None, **environment: str) -> None:
+    def start_worker(self, **environment: str) -> None:
         log = self._folder / f"worker{len(self.workers)}.log"
         options = [self.address, "--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder)]
-        self.workers.append(self._start("worker", log, *options, folder=folder, **environment))
+        self.workers.append(self._start("worker", log, *options, **environment))
         # On a busy machine its imports take longer than an exploration waits for the first worker.
         until(lambda: "Registered to" in log.read_text(), "a worker to be registered", patience=5 * PATIENCE)
 
-    def _start(
-        self, program: str, log: Path, *options: str, folder: Path | None = None, **environment: str
-    ) -> "subprocess.Popen[bytes]":
+    def _start(self, program: str, log: Path, *options: str, **environment: str) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{program}", *options]
         local = ["--host", "127.0.0.1", "--no-dashboard"]
         env = {**os.environ, FILE: str(self.file), "DJANGO_SETTINGS_MODULE": "tests.settings", **environment}
         with log.open("wb") as output:
-            return subprocess.Popen(
-                [*command, *local], cwd=folder, env=env, stdout=output, stderr=output, start_new_session=True
-            )
+            return subprocess.Popen([*command, *local], env=env, stdout=output, stderr=output, start_new_session=True)
 
     def close(self) -> None:
         for process in (*self.workers, self.scheduler):

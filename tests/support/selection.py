@@ -42,7 +42,6 @@ PLACES = {
         "tests/django_lockstep/lab/finder/test_command.py",
         "tests/django_lockstep/lab/finder/test_find_races.py",
         "tests/django_lockstep/lab/finder/test_find_races_in_any_test.py",
-        "tests/django_lockstep/lab/finder/test_find_races_on_cluster.py",
         "tests/django_lockstep/lab/finder/test_partners.py",
         "tests/django_lockstep/lab/finder/test_plugin.py",
         "tests/django_lockstep/lab/finder/test_seeded_club.py",

@@ -35,7 +35,7 @@ from django_lockstep.lab.explorer.tables.databases import is_scratch
 from django_lockstep.lab.explorer.tables.scratch import enter_scratch, further_copies
 from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, judge_run
 from django_lockstep.lab.scenario import Scenario
-from django_lockstep.lab.workers.cluster import connect
+from django_lockstep.lab.workers.cluster import cluster_executor
 from django_lockstep.lab.workers.errors import ClusterUnavailable
 from django_lockstep.lab.workers.processes import process_context
 from django_lockstep.lab.workers.same_code import modules_of
@@ -192,15 +192,14 @@ def explorers_here(config: ExplorerConfig, size: int, learned: Learned) -> Itera
 
 @contextmanager
 def explorers_on_cluster(address: str, config: ExplorerConfig, learned: Learned) -> Iterator[tuple[Executor, int]]:
-    """Yield an executor of `play_branch`, and how many threads the cluster has; the databases are dropped afterwards.
+    """Yield the same on a cluster: an executor of `play_branch`, and how many threads that has.
 
     Raises `NotExplorable` if the cluster cannot be used, or if a worker would explore other code or on other versions.
     """
     prepare, (load, options) = functools.partial(_explorer_there, config, learned), config
     try:
-        with connect(address) as cluster:
-            executor = cluster.executor(prepare, alias=options.database, modules=modules_of(load()))
-            yield executor, sum(cluster.threads.values())
+        with cluster_executor(address, prepare, alias=options.database, modules=modules_of(load())) as executor:
+            yield executor
     except ClusterUnavailable as error:
         raise NotExplorable(str(error)) from error
 

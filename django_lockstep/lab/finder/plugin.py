@@ -26,7 +26,7 @@ def add_options(group: Any) -> None:
     for name, text in _FILES.items():
         group.addoption(name, type=Path, default=None, metavar="FILE", help=text)
     for name, (default, metavar, text) in _VALUES.items():
-        group.addoption(name, type=type(default or ""), default=default, metavar=metavar, help=text)
+        group.addoption(name, type=type(default), default=default, metavar=metavar, help=text)
     # What one of them has to try.
     group.addoption("--race-share", default=None, help=argparse.SUPPRESS)
 
@@ -43,10 +43,9 @@ _FILES = {
     "--race-candidates": "list the candidates of an earlier recording; no test is run",
     "--race-baseline": "an earlier report, ending in .json: the races that it confirms are accepted",
 }
-_VALUES: dict[str, tuple[Any, str, str]] = {
+_VALUES: dict[str, tuple[str | int, str, str]] = {
     "--race-budget": ("5m", "TIME", "time for these tries, such as 90s (default: 5m), the worst first; 0 only lists"),
     "--race-processes": (1, "N", "processes that try them, each with a test database of its own (default: 1)"),
-    "--race-cluster": (None, "tcp://HOST:PORT", "Dask scheduler; workers try shares, in the folder of their start"),
 }
 
 
@@ -85,15 +84,6 @@ def _require_usable(config: pytest.Config) -> dict[str, str]:
         parse_budget(config.getoption("--race-budget"))
     with _refused("--race-processes"):
         _require_processes(config)
-    # Not in each process that records, nor in those that the cluster runs.
-    if (cluster := config.getoption("--race-cluster")) and not (
-        hasattr(config, "workerinput") or config.getoption("--race-confirm")
-    ):
-        with _refused("--race-cluster"):
-            from django_lockstep.lab.workers.cluster import connect
-
-            with connect(cluster):
-                pass
     with _refused("--find-races"):
         import django
         from django.apps import apps
@@ -116,10 +106,7 @@ def _require_processes(config: pytest.Config) -> None:
     number = config.getoption("--race-processes")
     if number < 1:
         raise ValueError(f"there must be at least 1, not {number}")
-    cluster = config.getoption("--race-cluster")
-    if number > 1 and cluster:
-        raise ValueError(f"{number} try on this machine, and --race-cluster={cluster} elsewhere: name one")
-    if (number > 1 or cluster) and config.getoption("--race-confirm") and not config.getoption("--race-share"):
+    if number > 1 and config.getoption("--race-confirm") and not config.getoption("--race-share"):
         raise ValueError("several try candidates after --find-races only; --race-confirm goes on in one")
 
 

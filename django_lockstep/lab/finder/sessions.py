@@ -5,7 +5,6 @@ Without pytest: projects that use Django's test runner may not have it.
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -13,14 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
 from django_lockstep.lab.finder.report.text import in_a_line
 from django_lockstep.lab.finder.shares import Share
 from django_lockstep.lab.wording import counted
 
-LOOK_AGAIN = 0.3
+_LOOK_AGAIN = 0.3
 """Seconds between two looks at what the other session has found."""
 _MOST_SHOWN = 4000
 """Characters of its output that are shown if it fails."""
@@ -29,24 +27,8 @@ _MOST_SHOWN = 4000
 _ERASE = "\r\x1b[K"
 
 
-class Session(Protocol):
-    """A process that tries a share of the candidates."""
-
-    log: Path
-
-    @property
-    def status(self) -> int | None:
-        """Its exit status; None while it runs."""
-
-    def wait(self, seconds: float) -> None:
-        """Wait until it has ended or found something, for at most so long."""
-
-    def interrupt(self) -> None:
-        """Have it end after the try in hand."""
-
-
-class LocalSession:
-    """A session of this machine; its output goes into the log."""
+class Session:
+    """A process that tries a share of the candidates; its output goes into the log."""
 
     def __init__(self, command: Sequence[str], recording: Path, *, share: Share, folder: Path | None = None) -> None:
         self.log = share.log(recording)
@@ -89,13 +71,6 @@ class LocalSession:
         self._interrupted = True
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
-
-    def end(self, seconds: float) -> None:
-        """Have it end within so many seconds; then it is killed, with all that it has started."""
-        self.interrupt()
-        self.wait(seconds)
-        if self.status is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +146,6 @@ def _show(sessions: Sequence[Session], progress: Progress) -> None:
     running = list(sessions)
     while running:
         for session in running:
-            session.wait(LOOK_AGAIN / len(running))
+            session.wait(_LOOK_AGAIN / len(running))
         running = [session for session in running if session.status is None]
         progress.update(progress.findings.read())

@@ -18,24 +18,17 @@ class Share:
 
     number: int = 1
     count: int = 1
-    place: str = ""
-    """Where it is tried, with an underscore before it, if sessions elsewhere use the same server."""
 
     @classmethod
     def parse(cls, text: str) -> Share:
         """Return the share that the text names. Raises ``ValueError`` for another text."""
-        match = re.fullmatch(r"(\d+)/(\d+)(_\w+)?", text)
+        match = re.fullmatch(r"(\d+)/(\d+)", text)
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise ValueError(f"a share must be a text such as 1/2, not {text!r}")
-        return cls(int(match[1]), int(match[2]), match[3] or "")
+        return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
-
-    @property
-    def option(self) -> str:
-        """The text with the place, which `parse` reads as well."""
-        return f"{self}{self.place}"
 
     def of(self, candidates: Iterable[Candidate]) -> set[str]:
         """Return the ids of those of the candidates that belong to it; the same in every process.
@@ -60,8 +53,8 @@ class Share:
             test = connection.settings_dict["TEST"]
             name = connection.creation._get_test_db_name()  # type: ignore[attr-defined]
             # SQLite's in memory are those of a process.
-            if (self.number > 1 or self.place) and not test["MIRROR"] and "mode=memory" not in name:
-                test["NAME"] = f"{name}_races{self.number}{self.place}"
+            if self.number > 1 and not test["MIRROR"] and "mode=memory" not in name:
+                test["NAME"] = f"{name}_races{self.number}"
 
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}

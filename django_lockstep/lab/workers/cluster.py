@@ -1,4 +1,4 @@
-"""A Dask cluster behind the interface of the standard library's executors: all of it as one, or a worker as one."""
+"""A Dask cluster behind the interface of the standard library's executors."""
 
 from __future__ import annotations
 
@@ -17,15 +17,24 @@ from django_lockstep.lab.workers.same_code import describe_code
 _Result = TypeVar("_Result")
 _PATIENCE = 30
 """Seconds for which a scheduler, or its first worker, is waited for."""
-_ASKED = 1.0
-"""Seconds without an answer after which the scheduler is asked whether the worker is still there."""
 
 
 @contextmanager
-def connect(address: str) -> Iterator[Cluster]:
-    """Yield the cluster; at the end all tasks are cancelled, and the processes ended that did them.
+def cluster_executor(
+    address: str,
+    prepare: Callable[[], AbstractContextManager[Executor]],
+    *,
+    alias: str,
+    modules: Collection[str],
+) -> Iterator[tuple[Executor, int]]:
+    """Yield an executor whose tasks are done by those of ``prepare``, which is picklable, and how many it does at once.
 
-    Raises `ClusterUnavailable` without Dask, if no scheduler answers at the address, and if it has no workers.
+    Beside the workers a process enters that context for each thread of the cluster. It leaves the context at the end of
+    the block, when a task has broken the executor, or when the cluster or this process is gone. A task raises
+    ``BrokenExecutor`` if its process is lost; another worker does the tasks of a worker that is lost.
+
+    Raises `ClusterUnavailable` without Dask, if no scheduler answers at the address, and if it has no workers; a task
+    does if its process would run other code, or on other versions: see `describe_code` on ``alias`` and ``modules``.
     """
     client = _client(address)
     try:
@@ -33,45 +42,13 @@ def connect(address: str) -> Iterator[Cluster]:
             client.wait_for_workers(1, timeout=_PATIENCE)
         except TimeoutError as error:
             raise ClusterUnavailable(f"The scheduler at {address!r} has had no worker for {_PATIENCE} s") from error
-        with Cluster(client) as cluster:
-            yield cluster
-    finally:
-        client.close(timeout=_PATIENCE)
-
-
-class Cluster(contextlib.ExitStack):
-    """The workers of a cluster, which do tasks in processes beside them until the block ends."""
-
-    def __init__(self, client: Any) -> None:
-        super().__init__()
-        self._client = client
-
-    @property
-    def threads(self) -> dict[str, int]:
-        """How many threads each worker has that the scheduler has now, by its address."""
-        return dict(sorted(self._client.nthreads().items()))
-
-    def executor(
-        self,
-        prepare: Callable[[], AbstractContextManager[Executor]],
-        *,
-        worker: str | None = None,
-        alias: str | None = None,
-        modules: Collection[str] = (),
-    ) -> Executor:
-        """Return an executor whose tasks are done by those of ``prepare``, which is picklable.
-
-        A process enters that context for each thread of the cluster, or one process beside this ``worker``. It leaves
-        the context when the cluster's block ends, when a task has broken the executor, or when the cluster or this
-        process is gone. A task raises ``BrokenExecutor`` if its process is lost, or its ``worker``; without one,
-        another worker does the tasks of a worker that is lost. It raises `ClusterUnavailable` if the process would run
-        other code, or on other versions: see `describe_code` on ``alias`` and ``modules``.
-        """
         # Pickled apart, so that a worker compares its code before it loads what other code could not.
         start = pickle.dumps((describe_code(alias, modules), alias, modules, pickle.dumps(prepare)))
-        executor = _DaskExecutor(self._client, start, size=1 if worker else sum(self.threads.values()), worker=worker)
-        self.callback(executor.close)
-        return executor
+        threads = sum(client.nthreads().values())
+        with contextlib.closing(_DaskExecutor(client, start, size=threads)) as executor:
+            yield executor, threads
+    finally:
+        client.close(timeout=_PATIENCE)
 
 
 def _client(address: str) -> Any:
@@ -96,10 +73,9 @@ def _client(address: str) -> Any:
 class _DaskExecutor(Executor):
     """Sends what is pickled already: a worker of Dask has not set Django up, and could not load it."""
 
-    def __init__(self, client: Any, start: bytes, *, size: int, worker: str | None) -> None:
+    def __init__(self, client: Any, start: bytes, *, size: int) -> None:
         self._client = client
         self._start = start
-        self._workers = None if worker is None else [worker]
         self._job = secrets.token_hex(8)
         # Dask forgets the task of a future that nobody holds.
         self._sent: set[Any] = set()
@@ -111,7 +87,7 @@ class _DaskExecutor(Executor):
         task = pickle.dumps((function, args, kwargs))
         try:
             # Not pure: Dask would give one answer to tasks that are alike.
-            sent = self._client.submit(relay.pass_on, self._job, self._start, task, pure=False, workers=self._workers)
+            sent = self._client.submit(relay.pass_on, self._job, self._start, task, pure=False)
         except Exception as error:
             raise BrokenExecutor(f"the scheduler cannot be reached: {error}") from error
         self._sent.add(sent)
@@ -122,36 +98,19 @@ class _DaskExecutor(Executor):
         # A scheduler that is gone cannot pass it on: then the processes end because they have nothing to do.
         with contextlib.suppress(Exception):
             self._client.cancel(list(self._sent))
-            # One that went away would be waited for; the processes beside it have ended with it.
-            if self._is_there():
-                self._client.run(relay.close, self._job, on_error="ignore", workers=self._workers)
+            self._client.run(relay.close, self._job, on_error="ignore")
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _is_there(self) -> bool:
-        """Whether the scheduler has the worker, if it is for a certain one."""
-        return self._workers is None or self._workers[0] in self._client.nthreads()
 
     def _answer(self, sent: Any) -> Any:
         """Return what the task has returned, or raise what it has raised."""
         try:
-            worked, answer = pickle.loads(self._reply(sent))  # noqa: S301 - from a process that was asked for it
+            worked, answer = pickle.loads(sent.result())  # noqa: S301 - from a process that was asked for it
+        except BrokenExecutor:
+            raise
+        except Exception as error:  # lost with a worker, or cancelled
+            raise BrokenExecutor(f"{type(error).__name__}: {error}") from error
         finally:
             self._sent.discard(sent)
         if not worked:
             raise answer
         return answer
-
-    def _reply(self, sent: Any) -> bytes:
-        while True:
-            try:
-                reply: bytes = sent.result(timeout=_ASKED)
-            except TimeoutError:
-                # The scheduler keeps a task for a worker that went away.
-                if not self._is_there():
-                    raise BrokenExecutor("the cluster does not know it any more") from None
-            except BrokenExecutor:
-                raise
-            except Exception as error:  # lost with a worker, or cancelled
-                raise BrokenExecutor(f"{type(error).__name__}: {error}") from error
-            else:
-                return reply

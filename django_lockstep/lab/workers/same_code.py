@@ -19,16 +19,15 @@ from django_lockstep.lab.workers.errors import ClusterUnavailable
 _LIBRARY = Path(__file__).parents[2]
 
 
-def describe_code(alias: str | None, modules: Collection[str]) -> Mapping[str, str]:
+def describe_code(alias: str, modules: Collection[str]) -> Mapping[str, str]:
     """Return versions and digests of the code, by what they are of: the apps, the library, and these modules.
 
-    The version of PostgreSQL is that of the alias's server, and left out without one.
+    The version of PostgreSQL is that of the alias's server.
     """
     versions = {"Django": django.get_version(), "Python": platform.python_version()}
-    if alias is not None:
-        with connections[alias]._nodb_cursor() as cursor:
-            cursor.execute("SHOW server_version_num")
-            (versions["PostgreSQL"],) = cursor.fetchone()
+    with connections[alias]._nodb_cursor() as cursor:
+        cursor.execute("SHOW server_version_num")
+        (versions["PostgreSQL"],) = cursor.fetchone()
     folders = {f"the code of the app {app.label}": Path(app.path) for app in apps.get_app_configs()}
     folders["the code of django_lockstep"] = _LIBRARY
     codes = {name: _digest(sorted(folder.rglob("*.py"))) for name, folder in folders.items()}

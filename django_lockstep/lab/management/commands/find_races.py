@@ -33,7 +33,7 @@ from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.report.files import require_report, write_reports
 from django_lockstep.lab.finder.report.races import NOT_DECIDED, NOTHING_TRIED, Report, read_suppressions
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
-from django_lockstep.lab.finder.sessions import LocalSession, Progress, run_sessions
+from django_lockstep.lab.finder.sessions import Progress, Session, run_sessions
 from django_lockstep.lab.finder.shares import Share, parse_budget
 from django_lockstep.lab.output import require_writable
 
@@ -140,12 +140,12 @@ class Command(BaseCommand):
         program = sys.orig_argv[1 : -len(self._argv)] if started else ["-m", "django"]
         name, *words = self._argv
 
-        def start() -> Iterator[LocalSession]:
+        def start() -> Iterator[Session]:
             for number in range(1, processes + 1):
                 share = Share(number, processes)
                 # Before the other words, among which may be `--`.
                 command = [sys.executable, *program, name, f"--confirm={path}", f"--share={share}", *words]
-                yield LocalSession(command, path, share=share)
+                yield Session(command, path, share=share)
 
         def show(text: str) -> None:
             self.stdout.write(text, ending="")

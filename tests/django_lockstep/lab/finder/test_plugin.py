@@ -387,10 +387,6 @@ ENDING = "--race-report races.pdf: the name of a report must end with one of .tx
             ["--race-confirm=races.jsonl", "--race-processes=2"],
             "--race-processes: several try candidates after --find-races only; --race-confirm goes on in one",
         ),
-        (
-            ["--find-races", "--race-processes=2", "--race-cluster=tcp://a:1"],
-            "--race-processes: 2 try on this machine, and --race-cluster=tcp://a:1 elsewhere: name one",
-        ),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_test_runs(tmp_path: Path, options: list[str], why: str) -> None:
