@@ -5,7 +5,6 @@ import threading
 from decimal import Decimal
 from typing import Any
 
-from django.core.mail import send_mail
 from django.db import connection, transaction
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseForbidden, JsonResponse
@@ -40,18 +39,10 @@ def rename(seat: PlainSeat, guest: str) -> None:
 
 @transaction.atomic
 def raise_price_locked(pk: int, amount: Decimal) -> None:
-    """Do the same under a lock, and say so."""
+    """Do the same under a lock."""
     seat = PlainSeat.objects.select_for_update(no_key=True).get(pk=pk)
     with transaction.atomic():
         PlainSeat.objects.filter(pk=pk).update(price=seat.price + amount)
-    send_mail("Price", "It was raised.", "office@example.org", ["guest@example.org"])
-
-
-@transaction.atomic
-def raise_price_and_tell(pk: int, amount: Decimal, *, to: object, by: str) -> None:
-    """Raise a price, and send something before that is committed."""
-    PlainSeat.objects.filter(pk=pk).update(price=amount)
-    getattr(to, by)("data:,raised")
 
 
 def raise_all(amount: Decimal) -> None:

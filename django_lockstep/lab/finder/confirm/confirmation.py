@@ -388,6 +388,4 @@ def _raise_interrupt(error: BaseException) -> None:
 
 def _obstacle(candidate: Candidate) -> str:
     """Return why no fork can show the candidate; empty if one may."""
-    if candidate.kind == "effect-before-commit":
-        return _("what has left the process cannot be compared")
     return "" if candidate.unit_kind in {"request", "call"} else _("asynchronous requests are not raced")

@@ -50,7 +50,6 @@ REMEDIES = {
     "write-skew": (_PARENT, _("SERIALIZABLE transactions, retried when the server refuses one")),
     "lock-order": (_("lock several rows in one order everywhere, such as that of their primary keys"),),
     "late-lock": (_LOCK,),
-    "effect-before-commit": ("transaction.on_commit()",),
 }
 """What fits each kind of candidate, the first choice first."""
 

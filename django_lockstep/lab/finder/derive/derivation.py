@@ -11,7 +11,7 @@ from typing import Any
 
 from django_lockstep.lab.finder.derive.candidates import Candidate, Partner, Witness
 from django_lockstep.lab.finder.derive.history import History, Hit, UnitStep
-from django_lockstep.lab.finder.derive.pair_races import lock_orders, messages_before_commit, write_skews
+from django_lockstep.lab.finder.derive.pair_races import lock_orders, write_skews
 from django_lockstep.lab.finder.derive.row_races import insert_races, row_races, whole_row_races
 from django_lockstep.lab.finder.record.recording import PASSED_ROW, Recording, Table, Unit
 from django_lockstep.lab.wording import gettext, listed, ngettext
@@ -35,7 +35,7 @@ def find_candidates(recording: Recording) -> list[Candidate]:
     histories = [History(unit, recording.tables) for unit in recording.writers]
     writers, trails = _writers(histories), _Trails(recording.units)
     groups: dict[_Key, list[Hit]] = defaultdict(list)
-    alone = ((row_races(it), insert_races(it), messages_before_commit(it)) for it in histories)
+    alone = ((row_races(it), insert_races(it)) for it in histories)
     together = whole_row_races(histories), write_skews(histories), lock_orders(histories)
     for hit in chain.from_iterable(chain(*alone, together)):
         groups[hit.kind, hit.table, _place(hit.write), hit.unit.name].append(hit)

@@ -9,10 +9,9 @@ from itertools import combinations
 
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.record.recording import Unit
-from django_lockstep.lab.finder.record.senders import SENT_HTTP, SENT_MAIL, SENT_TASK
 from django_lockstep.lab.wording import gettext_noop
 
-RANK_SKEW, RANK_SKEW_ACROSS, RANK_ORDER, RANK_EFFECT = 40, 55, 50, 60
+RANK_SKEW, RANK_SKEW_ACROSS, RANK_ORDER = 40, 55, 50
 _SKEW = gettext_noop(
     "Rows of {name} are read{read} without a lock, and one of them is changed{write}: two transactions can each change "
     "another row, and together break what both have checked."
@@ -23,20 +22,6 @@ _SKEW_ACROSS = gettext_noop(
 _ORDER = gettext_noop(
     "Rows of {name} are locked{read} and then{write} in an order that another transaction may reverse: a deadlock."
 )
-_EFFECTS = {
-    SENT_MAIL: gettext_noop(
-        "E-mail is sent{write} inside of the transaction that changes {name}: it stays sent if that is rolled back."
-    ),
-    SENT_HTTP: gettext_noop(
-        "An HTTP request is sent{write} inside of the transaction that changes {name}: it stays sent if that is rolled "
-        "back."
-    ),
-    SENT_TASK: gettext_noop(
-        "A task is sent{write} inside of the transaction that changes {name}: a worker may begin it before the COMMIT, "
-        "and it stays sent if that is rolled back."
-    ),
-}
-"""By what was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,16 +182,3 @@ def lock_pairs(history: History) -> Iterator[LockPair]:
         if is_order and first.statement.transaction == second.statement.transaction:
             ascending = order[row[1]] < order[later[1]] if row[1] in order and later[1] in order else None
             yield LockPair(history, first, second, (row, later), ascending if row[0] == later[0] else None)
-
-
-def messages_before_commit(history: History) -> Iterator[Hit]:
-    """Yield what was sent inside of a transaction that also writes."""
-    for step in history.steps:
-        if step.template.verb != "SEND" or step.statement.transaction is None:
-            continue
-        inside = (write for write in history.writes("INSERT", "UPDATE", "DELETE"))
-        written = next((write for write in inside if write.statement.transaction == step.statement.transaction), None)
-        if written is not None:
-            table = written.template.table
-            sentence = _EFFECTS[step.statement.sql]
-            yield history.hit("effect-before-commit", sentence, rank=RANK_EFFECT, read=None, write=step, table=table)

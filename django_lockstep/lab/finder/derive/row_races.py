@@ -45,7 +45,7 @@ _LATE = gettext_noop(
 
 def row_races(history: History) -> Iterator[Hit]:
     """Yield the candidates of one unit."""
-    last = max((step.place for step in history.writes("INSERT", "UPDATE", "DELETE", "SEND")), default=0)
+    last = max((step.place for step in history.writes("INSERT", "UPDATE", "DELETE")), default=0)
     for write in history.writes("UPDATE", "DELETE"):
         column = min(_conditions(history, write), default="")
         if write.template.verb == "DELETE":

@@ -1,7 +1,7 @@
 """Records what tests have the project do, without changing what they see.
 
-Connections get an execute wrapper; handlers of requests, `atomic` and what sends messages are wrapped while it is
-installed. Only a test's body is recorded, not its fixtures, and only on a database that was made for tests.
+Connections get an execute wrapper; handlers of requests and `atomic` are wrapped while it is installed. Only a test's
+body is recorded, not its fixtures, and only on a database that was made for tests.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from functools import partial
 from itertools import count
 from types import FrameType
 from typing import Any
@@ -33,7 +32,6 @@ from django_lockstep.lab.finder.record.interception import (
 from django_lockstep.lab.finder.record.reader import StatementReader, instances, is_of_interest
 from django_lockstep.lab.finder.record.recording import PASSED_ROW, RecordedStatement, RecordingWriter, Site
 from django_lockstep.lab.finder.record.redaction import mask_message
-from django_lockstep.lab.finder.record.senders import Senders
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.record.units import (
     MOST_STATEMENTS,
@@ -77,7 +75,6 @@ class Recorder:
             stack.enter_context(intercept(self._on_request))
             stack.enter_context(intercept_async(self._on_async_request))
             stack.enter_context(self._transactions.counted())
-            self._senders = stack.enter_context(Senders(partial(self._safely, self._note_sent)))
             stack.enter_context(self._calls.letting_go())
             connection_created.connect(self._attach)
             stack.callback(connection_created.disconnect, self._attach)
@@ -89,7 +86,6 @@ class Recorder:
     def begin_test(self, test: str) -> None:
         """Record what the process does from now on as this test's; its fixtures have to be there."""
         self._numbers = count()
-        self._senders.wrap()
         self._test = test
 
     def end_test(self) -> None:
@@ -168,15 +164,6 @@ class Recorder:
         if why:
             self.notes[_("Database {name} was not recorded: {why}", name=name, why=why)] = None
         return not why
-
-    def _note_sent(self, what: str) -> None:
-        draft, site = self._locate(sys._getframe(3)) if self._test else (None, None)
-        if draft is None:
-            return
-        connected = connections.all(initialized_only=True)
-        opened = ((connection.alias, self._transactions.current(connection)) for connection in connected)
-        inside = next((draft.transaction(alias, number) for alias, number in opened if number is not None), None)
-        draft.statements.append(RecordedStatement(sql=what, transaction=inside, site=site))
 
     def _locate(self, frame: FrameType | None) -> tuple[Draft | None, Site | None]:
         """Return the unit that goes on, and the line of the project's code that the frame was called from."""

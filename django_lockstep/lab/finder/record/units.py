@@ -29,7 +29,7 @@ from django_lockstep.lab.explorer.effects.sql import isolation_level_set
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Unit
 
 _MATTERS = re.compile(
-    r"\s*(?:INSERT|UPDATE|DELETE|MERGE|LOCK)\b|SEND\b|\bFOR\s+(?:NO\s+KEY\s+)?(?:UPDATE|SHARE)\b|"
+    r"\s*(?:INSERT|UPDATE|DELETE|MERGE|LOCK)\b|\bFOR\s+(?:NO\s+KEY\s+)?(?:UPDATE|SHARE)\b|"
     r"\s*WITH\b.*\b(?:INSERT|UPDATE|DELETE)\b",
     re.IGNORECASE | re.DOTALL,
 )

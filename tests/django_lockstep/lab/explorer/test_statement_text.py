@@ -3,7 +3,6 @@
 import pytest
 
 from django_lockstep.lab.explorer.effects.statement_text import Value, read_statement
-from django_lockstep.lab.finder.record.senders import SENT_MAIL
 
 P0, P1 = Value(params=(0,)), Value(params=(1,))
 
@@ -127,7 +126,6 @@ def test_advisory_locks(sql: str, groups: tuple[str | None, ...] | None) -> None
         ('WITH x AS (SELECT 1) UPDATE "t" SET "a" = %s', "UPDATE", "t"),
         ('UPDATE "other"."t" SET "a" = %s', "UPDATE", "other.t"),
         ("SELECT FROM WHERE (", "SELECT", ""),
-        (SENT_MAIL, "SEND", ""),
     ],
 )
 def test_verbs_and_tables(sql: str, verb: str, table: str) -> None:

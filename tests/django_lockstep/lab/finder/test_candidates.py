@@ -7,7 +7,6 @@ import pytest
 
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Unit
-from django_lockstep.lab.finder.record.senders import SENT_MAIL
 from tests.django_lockstep.lab.finder.builders import (
     ADVISORY,
     SEAT,
@@ -288,7 +287,7 @@ def test_locks_of_two_tables_in_both_orders() -> None:
     ]
 
 
-# Locked too late, sent too early.
+# Locked too late.
 
 
 def test_a_lock_that_is_taken_after_the_read_is_late() -> None:
@@ -299,14 +298,6 @@ def test_a_lock_that_is_taken_after_the_read_is_late() -> None:
 
     assert [candidate.kind for candidate in (*late, *again)] == ["late-lock", "late-lock"]
     assert late[0].rank < again[0].rank
-
-
-def test_e_mail_inside_of_the_transaction_that_writes() -> None:
-    write = sent(WRITE, 20, 7)
-
-    assert kinds(unit(write, sent(SENT_MAIL))) == ["effect-before-commit"]
-    assert kinds(unit(write, sent(SENT_MAIL, in_=None))) == []
-    assert kinds(unit(sent(SENT_MAIL))) == []
 
 
 # Groups.
@@ -403,7 +394,7 @@ def test_an_id_stays_when_lines_move() -> None:
 
 def test_every_kind_that_is_found_has_remedies() -> None:
     units = [
-        unit(read_seat(sold=False), sent(WRITE, 20, 7), sent(SELL, True, 7), look(), insert(), sent(SENT_MAIL)),
+        unit(read_seat(sold=False), sent(WRITE, 20, 7), sent(SELL, True, 7), look(), insert()),
         transfer(7, 8, 0),
         transfer(8, 7, 1),
     ]

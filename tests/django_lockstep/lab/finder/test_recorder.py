@@ -9,12 +9,10 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import build_opener
 
 import pytest
 from django.core.handlers.base import BaseHandler
 from django.core.handlers.wsgi import WSGIHandler
-from django.core.mail.backends.locmem import EmailBackend
 from django.db import connection, transaction
 from django.db.transaction import Atomic
 from django.test import Client, override_settings
@@ -25,7 +23,6 @@ from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
 from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import Recording, RecordingWriter, Unit, read_recording
-from django_lockstep.lab.finder.record.senders import SENT_HTTP, SENT_MAIL, SENT_TASK
 from django_lockstep.lab.finder.record.stack import CodeMap
 from tests.django_lockstep.lab.finder.builders import statements_tagged
 from tests.support.processes import ROOT
@@ -216,8 +213,8 @@ def transactions(tape: Tape, act: Callable[[], object]) -> list[int | None]:
 
 AS_IN_PRODUCTION = [
     pytest.param(office.raise_price, [None, None], id="autocommit"),
-    # The select, the update in the inner block, the mail.
-    pytest.param(office.raise_price_locked, [0, 0, 0], id="one block, and one inside of it"),
+    # The select, and the update in the inner block.
+    pytest.param(office.raise_price_locked, [0, 0], id="one block, and one inside of it"),
 ]
 
 
@@ -235,7 +232,7 @@ def test_a_decorated_functions_calls_are_transactions_of_their_own(tape: Tape, s
 
     numbers = transactions(tape, lambda: office.raise_all(Decimal(1)))
 
-    assert numbers == [None, 0, 0, 0, 1, 1, 1]
+    assert numbers == [None, 0, 0, 1, 1]
 
 
 @committed
@@ -265,24 +262,7 @@ def test_comments_are_not_recorded(tape: Tape, seat: PlainSeat) -> None:
 
     plain, tagged = ([(statement.sql, statement.site) for statement in unit.statements] for unit in tape.units)
     assert tagged == plain
-    assert plain[-1][0] == SENT_MAIL
     assert tape.units[1].statements[0].isolation == "serializable"
-
-
-class Queue:
-    """Stands for one of a package."""
-
-    def enqueue(self, task: str) -> None:
-        pass
-
-
-@pytest.mark.parametrize(("to", "by", "what"), [(Queue(), "enqueue", SENT_TASK), (build_opener(), "open", SENT_HTTP)])
-def test_tasks_and_requests_stand_there_too(tape: Tape, seat: PlainSeat, to: object, by: str, what: str) -> None:
-    with tape():
-        office.raise_price_and_tell(seat.pk, Decimal(1), to=to, by=by)
-
-    assert [(statement.sql, statement.transaction) for statement in tape.units[0].statements][-1] == (what, 0)
-    assert [hit.kind for hit in find_candidates(tape.recording)] == ["effect-before-commit"]
 
 
 # The schema.
@@ -309,7 +289,7 @@ def test_tables_come_with_model_keys_indexes_and_references(tape: Tape, seat: Pl
 def test_all_is_put_back(tape: Tape) -> None:
     def hooks() -> list[object]:
         classes = (ClientHandler.__call__, WSGIHandler.__call__, BaseHandler.get_response, Atomic.__enter__)
-        return [*classes, EmailBackend.send_messages, Queue.enqueue, *connection.execute_wrappers]
+        return [*classes, *connection.execute_wrappers]
 
     before = hooks()
     with tape():
