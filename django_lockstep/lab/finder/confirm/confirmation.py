@@ -372,7 +372,7 @@ class Confirmation:
 
 
 def _may_show_against(candidate: Candidate, against: Against) -> bool:
-    if against == "a lower limit" and not (candidate.read and read_statement(candidate.read.sql).looks == "aggregate"):
+    if against == "a lower limit" and read_statement(candidate.read.sql).looks != "aggregate":
         return False
     return candidate.kind in AGAINST[against].kinds
 

@@ -91,7 +91,7 @@ class LockFirst:
 
 def try_patches(candidate: Candidate, run: Run, fork: Fork, *, exploration: Exploration) -> tuple[str, str]:
     """Explore the fork with each change of the code that may help; return the first one's diff, and what it does."""
-    reads = (step.transaction for step in run.steps if candidate.read and step.source == str(candidate.read.site))
+    reads = (step.transaction for step in run.steps if step.source == str(candidate.read.site))
     for patch in patches_for(candidate, in_transaction=next(reads, None) is not None):
         # Several candidates of one request may ask for the same change.
         key = candidate.table, patch.diff
@@ -244,7 +244,7 @@ def patches_for(candidate: Candidate, *, in_transaction: bool) -> Iterator[Patch
 
     ``in_transaction`` says whether the read is in one already.
     """
-    read, write = candidate.read.site if candidate.read else None, candidate.write.site
+    read, write = candidate.read.site, candidate.write.site
     if read is None or write is None or (read.path, read.function) != (write.path, write.function):
         return
     files = (folder / read.path for folder in (Path.cwd(), *map(Path, sys.path)))

@@ -49,7 +49,7 @@ class Candidate:
     unit: str
     """The name of the unit that writes; each unit that reaches the write has a candidate of its own."""
     unit_kind: str
-    read: RecordedStatement | None = None
+    read: RecordedStatement
     write: RecordedStatement
     witnesses: tuple[Witness, ...]
     """Units of that name that did it, the shortest first."""

@@ -130,7 +130,7 @@ def _candidate(
         columns=columns,
         unit=unit,
         unit_kind=first.unit.kind,
-        read=first.read.statement if first.read else None,
+        read=first.read.statement,
         write=write,
         witnesses=_witnesses((hit.unit for hit in same), trails, names),
         partners=tuple(
@@ -203,8 +203,8 @@ def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], par
     return gettext(hit.sentence, name=name, subject=subject, read=read, write=write, partner=partner)
 
 
-def _at(step: UnitStep | None) -> str:
-    site = step.statement.site if step else None
-    if step and site and step.statement.sql == PASSED_ROW:
+def _at(step: UnitStep) -> str:
+    site = step.statement.site
+    if site and step.statement.sql == PASSED_ROW:
         return gettext(" by the caller of {function}()", function=site.function)
     return gettext(" at {place}", place=str(site)) if site else ""

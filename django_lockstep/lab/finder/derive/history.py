@@ -84,7 +84,7 @@ class Hit:
     table: str
     columns: frozenset[str] = frozenset()
     unit: Unit
-    read: UnitStep | None
+    read: UnitStep
     write: UnitStep
     rank: int
     sentence: str

@@ -86,7 +86,7 @@ def _fields(finding: Finding) -> dict[str, Any]:
     return {
         **{name: getattr(candidate, name) for name in _OF_CANDIDATE},
         "partners": [partner.unit for partner in candidate.partners],
-        "read": candidate.read and _access(candidate.read),
+        "read": _access(candidate.read),
         "write": _access(candidate.write),
         **{name: getattr(finding, name) for name in _OF_FINDING},
         "remedy_tried": finding.remedy,
@@ -127,11 +127,8 @@ def _steps(finding: Finding) -> Iterator[CheckStep]:
             step = Step(**{**data, "arguments": tuple(data["arguments"])})
             yield CheckStep(actor=step.actor, text=describe_step(step), location=Location.parse(step.source))
         return
-    accesses = {"reads": candidate.read, "writes": candidate.write}
-    for verb, access in accesses.items():
-        if access is not None:
-            text = f"{verb} {candidate.table}"
-            yield CheckStep(actor=candidate.unit, text=text, location=_location(access))
+    for verb, access in {"reads": candidate.read, "writes": candidate.write}.items():
+        yield CheckStep(actor=candidate.unit, text=f"{verb} {candidate.table}", location=_location(access))
 
 
 def _location(access: RecordedStatement) -> Location | None:
@@ -172,11 +169,11 @@ def page_context(report: Report) -> dict[str, Any]:
 
 def _shown_race(race: Race, root: Path) -> dict[str, object]:
     candidate = race.worst.candidate
-    accesses = {"Reads": candidate.read, "Writes": candidate.write}
+    accesses = [("Reads", candidate.read), ("Writes", candidate.write)]
     return {
         "race": race,
         "remedies": REMEDIES[candidate.kind],
-        "accesses": [_shown_access(verb, access, root) for verb, access in accesses.items() if access is not None],
+        "accesses": [_shown_access(verb, access, root) for verb, access in accesses],
         # svg() has escaped everything that came from outside.
         "drawing": mark_safe(race.worst.drawing),  # noqa: S308
     }

@@ -23,6 +23,7 @@ def candidate(name: str, **fields: Any) -> Candidate:
         "table": "seat",
         "unit": f"POST {name}/",
         "unit_kind": "request",
+        "read": RecordedStatement(site=site(6), sql="SELECT seat"),
         "write": RecordedStatement(site=site(7), sql="UPDATE seat"),
         "witnesses": (Witness(test="test_it", number=0),),
         "rank": 10,
