@@ -16,7 +16,7 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.audit import audit_search
 from django_lockstep.lab.explorer.driver.trace import CAUSES, MAX_STEPS, Trace
 from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, RestartSearch, ScheduleError, Stuck
-from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Errors, ExploreOptions, Reduction, SessionOptions, Victim
+from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Errors, ExploreOptions, Reduction, SessionOptions
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, learn_differences, play_next, require_steered
 from django_lockstep.lab.explorer.search.directed import AnySearch, DirectedSearch
@@ -44,7 +44,6 @@ def explore(
     no_deadlock: bool = False,
     ignore: Collection[str] = (),
     warm_up: bool = True,
-    victim: Victim = "last",
     step_timeout: float = STEP_TIMEOUT,
     database: str = DEFAULT_DB_ALIAS,
     database_is_mine: bool = False,
@@ -68,12 +67,12 @@ def explore(
     ``auth_user.password``; those that differ when a schedule is run again are ignored by themselves. ``warm_up`` fills
     caches by a serial run.
 
-    ``victim`` loses a deadlock: the ``last`` to wait, or the ``first``, whose time-out expires first in production. One
-    step may take ``step_timeout`` seconds without waiting for another actor; ``set_up`` waits as long for a lock.
-    ``processes`` is how many worker processes explore, each on a scratch database, so that this process must use one,
-    too; not for a directed search. Each unpickles the scenario, or calls ``load``, a picklable function that returns
-    it; `NotExplorable` if it can do neither, `WorkerDied` if workers end again and again. ``cluster`` is the address of
-    a Dask scheduler whose workers explore instead; `NotExplorable` if it does not answer, or if a worker has other code
+    The actor that closes a cycle of waits loses the deadlock; each one of it closes it in some schedule. One step may
+    take ``step_timeout`` seconds without waiting for another actor; ``set_up`` waits as long for a lock. ``processes``
+    is how many worker processes explore, each on a scratch database, so that this process must use one, too; not for a
+    directed search. Each unpickles the scenario, or calls ``load``, a picklable function that returns it;
+    `NotExplorable` if it can do neither, `WorkerDied` if workers end again and again. ``cluster`` is the address of a
+    Dask scheduler whose workers explore instead; `NotExplorable` if it does not answer, or if a worker has other code
     or versions. With ``tree`` the result has all schedules as a tree; not of a directed search. A race that would hold
     is audited: ``audit`` random walks (default: the setting ``LOCKSTEP_LAB_AUDIT``, 20) that leave nothing out must end
     as one of its schedules; if one does not, it is ``missed``, and the search begins again without reduction.
@@ -88,7 +87,6 @@ def explore(
             database_is_mine=database_is_mine,
             step_timeout=step_timeout,
             max_steps=max_steps,
-            victim=victim,
             ignore=ignore,
             raises=raises,
             no_deadlock=no_deadlock,
@@ -118,7 +116,6 @@ def replay(
     no_deadlock: bool = False,
     ignore: Collection[str] = (),
     warm_up: bool = True,
-    victim: Victim = "last",
     step_timeout: float = STEP_TIMEOUT,
     database: str = DEFAULT_DB_ALIAS,
     database_is_mine: bool = False,
@@ -137,7 +134,6 @@ def replay(
         database_is_mine=database_is_mine,
         step_timeout=step_timeout,
         max_steps=max_steps,
-        victim=victim,
         ignore=ignore,
         no_deadlock=no_deadlock,
         warm_up=warm_up,

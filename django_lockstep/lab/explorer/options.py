@@ -13,7 +13,6 @@ from django_lockstep.lab.explorer.results import Run
 
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 Reduction = Literal["dpor", "none"]
-Victim = Literal["last", "first"]
 
 STEP_TIMEOUT = 10.0
 """Seconds that one step may take without waiting for another actor."""
@@ -27,15 +26,10 @@ class SessionOptions:
     database_is_mine: bool = False
     step_timeout: float = STEP_TIMEOUT
     max_steps: int = MAX_STEPS
-    victim: Victim = "last"
     ignore: Collection[str] = ()
     raises: Errors = ()
     no_deadlock: bool = False
     warm_up: bool = True
-
-    def __post_init__(self) -> None:
-        if self.victim not in get_args(Victim):
-            raise ValueError(f"victim must be {' or '.join(map(repr, get_args(Victim)))}, not {self.victim!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

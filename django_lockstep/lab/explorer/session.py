@@ -74,7 +74,6 @@ class ExplorationSession:
             # Connecting is not a step, and may take longer than one; it comes before any verdict.
             step_timeout=max(options.step_timeout, STEP_TIMEOUT),
             max_steps=options.max_steps,
-            victim=options.victim,
         )
         self.monitor: SetupMonitor
         self._actors = {actor.thread: actor for actor in self.controller.actors}

@@ -22,7 +22,7 @@ from django_lockstep.lab.explorer.driver.trace import (
     describe_other_statements,
     next_event,
 )
-from django_lockstep.lab.explorer.driver.wait_monitor import DeadlockPolicy, RunState, WaitMonitor
+from django_lockstep.lab.explorer.driver.wait_monitor import OTHERS_LOSE, DeadlockPolicy, RunState, WaitMonitor
 from django_lockstep.lab.explorer.effects.footprints import Commits
 from django_lockstep.lab.explorer.effects.operations import Operation, line_of
 from django_lockstep.lab.explorer.effects.transactions import Transaction
@@ -54,13 +54,11 @@ class Controller:
         server: Callable[[str], Server],
         step_timeout: float,
         max_steps: int,
-        victim: str,
     ) -> None:
         self.events: SimpleQueue[Event] = SimpleQueue()
-        self._deadlock_policy = DeadlockPolicy(last_loses=victim == "last")
-        timeout = self._deadlock_policy.initial_timeout
+        self._deadlock_policy = DeadlockPolicy()
         # Nothing that actors commit has to survive a crash.
-        settings = f"SET deadlock_timeout = '{timeout}'; SET synchronous_commit = off; {ONE_PLAN}"
+        settings = f"SET deadlock_timeout = '{OTHERS_LOSE}'; SET synchronous_commit = off; {ONE_PLAN}"
         self.actors = [Actor(index, name, events=self.events, settings=settings) for index, name in enumerate(names)]
         self._server = server
         self._names = tuple(names)

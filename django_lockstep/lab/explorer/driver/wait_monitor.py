@@ -178,12 +178,7 @@ class WaitMonitor:
 
 # Which actor loses a deadlock: the server ends the session whose deadlock_timeout expires first.
 
-_FIRST_LOSES_MS = 500
-"""Milliseconds after which the first actor to wait looks for a cycle, where it is to lose.
-
-A session looks only once: by then the others must have begun the steps that close the cycle, on a busy machine too.
-"""
-_OTHERS_LOSE = "4s"
+OTHERS_LOSE = "4s"
 """The time-out of who is not to lose: long after the others have begun to wait, and before a step takes too long.
 
 Two that go on at the same time, each within its statement, may then wait for each other: the first to look loses.
@@ -193,12 +188,12 @@ _TIMER_PASSES = 0.005
 
 
 class DeadlockPolicy:
-    """Sets time-outs of sessions so that the same actor loses each time: the last one to wait, or the first."""
+    """Sets time-outs of sessions so that the last one to wait loses, each time.
 
-    def __init__(self, *, last_loses: bool) -> None:
-        self._last_loses = last_loses
-        self.initial_timeout = _OTHERS_LOSE if last_loses else f"{_FIRST_LOSES_MS}ms"
-        """The time-out of a session for which no other one waits."""
+    In production it is the first, whose time-out expires first. But each actor of a cycle closes it in some schedule.
+    """
+
+    def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -215,13 +210,8 @@ class DeadlockPolicy:
     ) -> str | None:
         """Return the SET to send before a step that may close a cycle; ``waiting``: the actors that others wait for."""
         # A rollback waits for no other session; a COMMIT may, for a deferred constraint.
-        if not waiting or operation.sql.startswith("ROLLBACK"):
+        if operation.sql.startswith("ROLLBACK"):
             return None
-        # Inside a transaction it ends with that, also where the transaction is rolled back; outside of one SET LOCAL
-        # has no effect.
-        local = "LOCAL " if operation.in_transaction else ""
-        if not self._last_loses:  # longer for each later one, so that the order is kept on a busy machine
-            return f"SET {local}deadlock_timeout = '{_FIRST_LOSES_MS * (1 + len(waiting))}ms'"
         if not any(chosen in blockers for blockers in waiting.values()):
             return None
         # An actor that already waits with this time-out must have looked before this step, or it might lose instead.
@@ -232,4 +222,7 @@ class DeadlockPolicy:
         )
         time.sleep(max(0.0, passed - time.monotonic()))
         self._short_timeouts[chosen] = time.monotonic()
+        # Inside a transaction it ends with that, also where the transaction is rolled back; outside of one SET LOCAL
+        # has no effect.
+        local = "LOCAL " if operation.in_transaction else ""
         return f"SET {local}deadlock_timeout = '1ms'"

@@ -16,7 +16,7 @@ from django_lockstep.lab.explorer.effects.catalog import Catalog, quote_name
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.errors import NotWritable
-from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions, Victim
+from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.retries import follow, play
 from django_lockstep.lab.explorer.search.branches import Schedule
@@ -44,7 +44,6 @@ def write_spec(
     scenario: Scenario,
     schedule: str | Schedule = "",
     *,
-    victim: Victim = "last",
     step_timeout: float = STEP_TIMEOUT,
     database: str = DEFAULT_DB_ALIAS,
     database_is_mine: bool = False,
@@ -62,9 +61,7 @@ def write_spec(
     if isinstance(schedule, str):
         schedule = Follow(parse_schedule(schedule, actors=len(scenario.actors)))
     own = connections[database].copy()
-    options = SessionOptions(
-        database=database, database_is_mine=database_is_mine, victim=victim, step_timeout=step_timeout
-    )
+    options = SessionOptions(database=database, database_is_mine=database_is_mine, step_timeout=step_timeout)
     try:
         own.connect()
         return _Recorder(scenario, own.connection).record(schedule, options)

@@ -61,7 +61,6 @@ class Command(BaseCommand):
         add("--max-schedules", type=int)
         add("--audit", type=int, metavar="N", help="random walks that check a search (default: LOCKSTEP_LAB_AUDIT, 20)")
         add("--timeout", type=float, help="seconds after which no further schedule is started")
-        add("--victim", choices=["last", "first"], default="last", help="loser of a deadlock (default: last to wait)")
         add("--format", choices=[*FORMATS, "svg"], help="default: by the ending of --output, or text; svg draws a race")
         add("--output", type=Path, help="write to this file instead of standard output; with svg also a folder")
         add("--progress", action=BooleanOptionalAction, default=True, help="show on a terminal how far a race is")
@@ -83,8 +82,7 @@ class Command(BaseCommand):
             names = options["scenarios"] or list(registered_races())
             races = [find_race(name, actors=options["actors"]) for name in names]
             _require_consistent(races, options)
-        with _wrong_usage(ExplorerError), self._database(options) as where:
-            common = {"victim": options["victim"], **where}
+        with _wrong_usage(ExplorerError), self._database(options) as common:
             reports = [
                 self._report(race, options, f"{number}/{len(races)} {race.name}", found_by=name, **common)
                 for number, (name, race) in enumerate(zip(names, races, strict=True), start=1)

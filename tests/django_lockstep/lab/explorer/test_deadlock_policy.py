@@ -27,20 +27,17 @@ def timeout_before(sql: str, policy: DeadlockPolicy, *, chosen: int = 0) -> str 
 
 @pytest.mark.parametrize("sql", ["UPDATE seat SET price = 1", "INSERT INTO seat VALUES (1)", "COMMIT"])
 def test_who_is_waited_for_loses_if_its_step_closes_a_cycle(sql: str) -> None:
-    assert timeout_before(sql, DeadlockPolicy(last_loses=True)) == LOSES
+    assert timeout_before(sql, DeadlockPolicy()) == LOSES
 
 
 @pytest.mark.parametrize("sql", ["ROLLBACK", 'ROLLBACK TO SAVEPOINT "s1"'])
-@pytest.mark.parametrize("last_loses", [True, False])
-def test_a_rollback_waits_for_nobody(slept: list[float], sql: str, *, last_loses: bool) -> None:
-    policy = DeadlockPolicy(last_loses=last_loses)
-
-    assert timeout_before(sql, policy) is None
+def test_a_rollback_waits_for_nobody(slept: list[float], sql: str) -> None:
+    assert timeout_before(sql, DeadlockPolicy()) is None
     assert slept == []
 
 
 def test_a_session_that_waits_with_the_short_timeout_looks_first(slept: list[float]) -> None:
-    policy = DeadlockPolicy(last_loses=True)
+    policy = DeadlockPolicy()
     timeout_before("UPDATE seat SET price = 1", policy, chosen=0)
     policy.note_wait(0)
     slept.clear()
