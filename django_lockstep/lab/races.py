@@ -20,7 +20,6 @@ from django_lockstep.lab.scenario import Scenario
 __all__ = [
     "Race",
     "find_race",
-    "load_race",
     "load_races",
     "load_scenario",
     "named_races",
@@ -100,7 +99,7 @@ def repeat_roles(
 
 
 def registered_races() -> Mapping[str, Race]:
-    """Return the races of ``LOCKSTEP_LAB_RACES`` by name; raises as `load_race` does."""
+    """Return the races of ``LOCKSTEP_LAB_RACES`` by name; raises as `load_races` does."""
     return load_races(conf.races())
 
 
@@ -112,11 +111,12 @@ def named_races() -> Mapping[str, Race]:
 def find_race(name: str, *, actors: int | None = None) -> Race:
     """Return the registered race of this name, or the scenario at this dotted path, with so many actors.
 
-    Raises ``ValueError`` where there is neither, or not with so many; ``TypeError`` as `load_race`.
+    A plain `Scenario` is a race that must hold. Raises ``ValueError`` where there is neither, or not with so many;
+    ``TypeError`` if there is something else.
     """
     races = named_races()
     try:
-        race = races[name] if name in races else load_race(name)
+        race = races[name] if name in races else _as_race(name, name, import_string(name))
     except ImportError as error:
         raise ValueError(
             f"{name!r} is neither a registered scenario (see --list) nor a dotted path: {error}"
@@ -130,7 +130,10 @@ def load_scenario(name: str, *, actors: int | None = None) -> Scenario:
 
 
 def load_races(paths: Iterable[str]) -> Mapping[str, Race]:
-    """Return the races at these dotted paths by name; raises as `load_race` does."""
+    """Return the races at these dotted paths by name, of races, scenarios and mappings of these.
+
+    Raises ``ImportError`` if there is nothing, ``TypeError`` if there is something else.
+    """
     return {race.name: race for path in paths for race in _load_from(path)}
 
 
@@ -140,14 +143,6 @@ def _load_from(path: str) -> Iterator[Race]:
         yield from (_as_race(f"{path}[{name!r}]", name, race) for name, race in value.items())
     else:
         yield _as_race(path, path, value)
-
-
-def load_race(path: str) -> Race:
-    """Return the race at a dotted path; a plain `Scenario` is a race that must hold.
-
-    Raises ``ImportError`` if there is nothing, ``TypeError`` if there is something else.
-    """
-    return _as_race(path, path, import_string(path))
 
 
 def _as_race(path: str, name: str, value: Any) -> Race:
