@@ -47,16 +47,10 @@ class UnitStep:
         return self.template.is_select and (looks_at_all or (self.statement.rows or 0) > 1)
 
     @property
-    def advisory(self) -> tuple[str, ...]:
-        """Names the advisory lock that it takes or releases; empty if there is none."""
+    def unlocks(self) -> bool:
+        """Whether it releases an advisory lock."""
         match = self.template.advisory
-        return (match["key"], *self.statement.params) if match else ()
-
-    def releases(self, lock: _Lock, keys: Collection[tuple[str, ...]]) -> bool:
-        """Whether it releases this advisory lock: by its key, or by none of these keys and thereby maybe any lock."""
-        match = self.template.advisory
-        is_release = match is not None and match["verb"].lower() == "unlock"
-        return is_release and (self.advisory == lock.advisory or self.advisory not in keys)
+        return match is not None and match["verb"].lower() == "unlock"
 
     def equals(self, table: str) -> dict[str, frozenset[str]]:
         """Return what the conditions compare the table's columns with."""
@@ -71,8 +65,7 @@ class _Lock:
     rows: frozenset[Row] = frozenset()
     table: str = ""
     """The whole table, where it is locked."""
-    advisory: tuple[str, ...] = ()
-    """What names an advisory lock."""
+    is_advisory: bool = False
     of_session: bool = False
 
 
@@ -177,7 +170,7 @@ class History:
     def _locks_of(self, step: UnitStep) -> Iterator[_Lock]:
         template, transaction = step.template, step.statement.transaction
         if (match := template.advisory) and match["verb"].lower() == "lock":
-            yield _Lock(step.place, transaction, advisory=step.advisory, of_session=not match["of_transaction"])
+            yield _Lock(step.place, transaction, is_advisory=True, of_session=not match["of_transaction"])
         if template.verb == "LOCK":
             yield from (_Lock(step.place, transaction, table=table) for table in template.locked)
         elif rows := self.locked_rows(step):
@@ -223,15 +216,14 @@ class History:
         rows = {row for lock in held for row in lock.rows}
         tables = {lock.table for lock in held}
         is_covered = (group and all(row in rows or row[0] in tables for row in group) for group in groups)
-        return any(lock.advisory for lock in held) or any(is_covered)
+        return any(lock.is_advisory for lock in held) or any(is_covered)
 
     def _is_held(self, lock: _Lock, write: UnitStep) -> bool:
         """Whether the lock is still held when the write is committed."""
         if not lock.of_session:
             return _same_transaction(lock.transaction, write)
-        # Another spelling of a key, or pg_advisory_unlock_all(), may be about each of the locks.
-        keys = {taken.advisory for taken in self.locks if taken.of_session}
-        step = next((step for step in self.steps[lock.place :] if step.releases(lock, keys)), None)
+        # The first release behind it may be its own, however the key is written.
+        step = next((step for step in self.steps[lock.place :] if step.unlocks), None)
         return step is None or (step.place > write.place and not _same_transaction(step.statement.transaction, write))
 
     @staticmethod
