@@ -16,13 +16,12 @@ from tests.support.seeded_shop import copy_shop, database_url, run_suite, start_
 RECORD = "races.jsonl"
 
 
-@pytest.fixture
-def shop(empty_cluster: Cluster, django_db_setup: None, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def shop(shared_cluster: Cluster, django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project, in whose folder two workers were started."""
-    (folder := tmp_path / "shop").mkdir()
-    copy_shop(folder)
+    folder = copy_shop(tmp_path_factory.mktemp("shop"))
     for _ in range(2):
-        empty_cluster.start_worker(
+        shared_cluster.start_worker(
             folder=folder,
             DJANGO_SETTINGS_MODULE="seeded_shop.settings",
             DATABASE_URL=database_url(),
@@ -31,12 +30,12 @@ def shop(empty_cluster: Cluster, django_db_setup: None, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_worker_that_is_lost_takes_nothing_with_it(empty_cluster: Cluster, shop: Path) -> None:
-    options = ("--find-races", FEW, f"--race-cluster={empty_cluster.address}", "--race-record", RECORD)
+def test_a_worker_that_is_lost_takes_nothing_with_it(shared_cluster: Cluster, shop: Path) -> None:
+    options = ("--find-races", FEW, f"--race-cluster={shared_cluster.address}", "--race-record", RECORD)
     with start_suite(shop, *options, url=database_url()) as process:
         assert process.stdout
         assert any(line.startswith("confirmed: ") for line in process.stdout)
-        empty_cluster.workers[0].kill()
+        shared_cluster.workers[0].kill()
         printed = process.stdout.read()
     assert process.returncode == 1, printed
     findings = Findings.on(shop / RECORD)
@@ -44,19 +43,19 @@ def test_a_worker_that_is_lost_takes_nothing_with_it(empty_cluster: Cluster, sho
     racing = {unit for unit in RACING if unit.split("/")[1:2] in (["coupons"], ["articles"], ["bookings"], ["wishes"])}
     assert confirmed == racing, printed
     assert findings.undecided() == []
-    assert sorted(path.name for path in shop.glob("*.log")) == [f"{RECORD}.2.log", f"{RECORD}.log"]
+    assert sorted(path.name for path in shop.glob(f"{RECORD}*.log")) == [f"{RECORD}.2.log", f"{RECORD}.log"]
 
 
 @pytest.mark.django_db
-def test_an_interrupted_search_leaves_no_database(empty_cluster: Cluster, shop: Path) -> None:
-    options = ("--find-races", FEW, f"--race-cluster={empty_cluster.address}", "--race-record", RECORD)
+def test_an_interrupted_search_leaves_no_database(shared_cluster: Cluster, shop: Path) -> None:
+    options = ("--find-races", FEW, f"--race-cluster={shared_cluster.address}", "--race-record", "interrupted.jsonl")
     with start_suite(shop, *options, url=database_url()) as process:
         assert process.stdout
         assert any(line.startswith("confirmed: ") for line in process.stdout)
         process.send_signal(signal.SIGINT)
         printed = process.stdout.read()
     assert process.returncode == pytest.ExitCode.INTERRUPTED, printed
-    findings = Findings.on(shop / RECORD)
+    findings = Findings.on(shop / "interrupted.jsonl")
     assert 0 < len(findings.in_order()) < len(findings.candidates)
     with connection.cursor() as cursor:
         cursor.execute("SELECT datname FROM pg_database WHERE datname LIKE '%\\_shop\\_races%'")
