@@ -154,26 +154,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import the modules that the fast selection leaves out, nor what they need; nor all others for a mark."""
-    if not collection_path.match("test_*.py"):
-        return None
-    place = collection_path.relative_to(config.rootpath).as_posix()
-    chosen = set(config.option.markexpr.split(" or "))
-    if _is_fast(config):
-        left_out = bool(_marks(place))
-    elif chosen <= PLACES.keys():
-        left_out = not any(_may_have(name, place, collection_path) for name in chosen)
-    else:
-        left_out = False  # any other choice of marks is left to pytest
-    return True if left_out else None
-
-
-def _may_have(name: str, place: str, module: Path) -> bool:
-    """Whether tests of the module may have the mark, by their place or of their own."""
-    if any(place.startswith(other) or other.startswith(place) for other in PLACES[name]):
-        return True
-    fixtures = module.with_name("conftest.py")
-    return any(f"mark.{name}" in file.read_text("utf-8") for file in (module, fixtures) if file.exists())
+    """Do not import the modules that the fast selection leaves out, nor what they need."""
+    names = _marks(collection_path.relative_to(config.rootpath).as_posix())
+    # Any other choice of marks than that of pyproject.toml is left to pytest.
+    return True if names and collection_path.match("test_*.py") and _is_fast(config) else None
 
 
 @pytest.hookimpl(tryfirst=True)
