@@ -39,7 +39,7 @@ class Server:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(PATIENCE)
+        self._process.wait(2 * PATIENCE)  # gunicorn gives the requests in hand 30 seconds
 
     def _answers(self) -> bool:
         try:
