@@ -1,10 +1,14 @@
 """The sdists and the wheels, built from this checkout once a session."""
 
-import functools
+import fcntl
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from tests.support.pages import ROOT
 
@@ -31,14 +35,29 @@ class Distribution:
     sdist: Path
 
 
-@functools.cache
-def build(name: str, folder: Path) -> Distribution:
-    """Build the sdist, and the wheel from it, without a network; one folder is built into once."""
-    target = folder / name
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target), str(SOURCES[name])]
-    require_success(run(command, cwd=ROOT))
+def build(name: str, factory: pytest.TempPathFactory) -> Distribution:
+    """Build the sdist, and the wheel from it, without a network."""
+
+    def build_into(target: Path) -> None:
+        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target), str(SOURCES[name])]
+        require_success(run(command, cwd=ROOT))
+
+    target = make_once(factory, name, build_into)
     (wheel,), (sdist,) = target.glob("*.whl"), target.glob("*.tar.gz")
     return Distribution(wheel=wheel, sdist=sdist)
+
+
+def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """Return the folder of this name, which the first of pytest's worker processes makes for all of them."""
+    base = factory.getbasetemp()
+    target = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    made = target.with_name(f"{name}.made")
+    with target.with_name(f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            make(target)
+            made.touch()
+    return target
 
 
 def run(command: list[str], *, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

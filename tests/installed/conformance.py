@@ -2,27 +2,23 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.installed.project import Project
 from tests.support.pages import ROOT
+
+CHECK = "call_command('check', databases=['default'], fail_level='DEBUG')"
+CHECK_MIGRATIONS = "call_command('makemigrations', check_changes=True, dry_run=True)"
 
 
 class CleanProjectTests:
     """For a module with a fixture ``project``, whose migrations are made and applied."""
 
-    def test_the_library_comes_from_the_wheel(self, project: Project) -> None:
-        place = Path(project.evaluate("__import__('django_lockstep').__file__"))
-        assert place.is_relative_to(project.python.parent.parent)
-        assert not place.is_relative_to(ROOT)
-
-    def test_no_migration_is_missing(self, project: Project) -> None:
-        assert "No changes detected" in project.manage("makemigrations", "--check", "--dry-run")
-
-    @pytest.mark.parametrize("options", [[], ["--database", "default"]], ids=["statically", "with the database"])
-    def test_the_checks_are_clean(self, project: Project, options: list[str]) -> None:
-        printed = project.manage("check", "--fail-level", "DEBUG", *options)
-        assert printed == "System check identified no issues (0 silenced).\n"
+    def test_the_library_is_the_wheels_and_its_checks_are_clean_and_no_migration_is_missing(
+        self, project: Project
+    ) -> None:
+        place, *printed = project.execute("print(__import__('django_lockstep').__file__)", CHECK, CHECK_MIGRATIONS)
+        assert Path(place).is_relative_to(project.python.parent.parent)
+        assert not Path(place).is_relative_to(ROOT)
+        assert printed == ["System check identified no issues (0 silenced).", "No changes detected"]
 
 
 class ProjectTests(CleanProjectTests):
@@ -41,5 +37,6 @@ class AccountProjectTests(ProjectTests):
     tests = ("teller.tests",)
 
     def test_the_books_are_right(self, project: Project) -> None:
-        label = project.evaluate("django.conf.settings.TELLER_MODEL")
-        assert project.manage("reconcile", "--model", label) == (f"Every balance of {label} matches its entries.\n")
+        model = "django.conf.settings.TELLER_MODEL"
+        label, printed = project.execute(f"print({model})", f"call_command('reconcile', model={model})")
+        assert printed == f"Every balance of {label} matches its entries."

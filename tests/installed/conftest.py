@@ -10,7 +10,7 @@ from django.db import connection
 from psycopg import sql
 
 from django_lockstep.lab.explorer.tables.databases import SCRATCH_PREFIX
-from tests.installed.building import SOURCES, build
+from tests.installed.building import SOURCES, build, make_once
 from tests.installed.project import Project, make_environment
 
 pytest.register_assert_rewrite("tests.installed.conformance")
@@ -24,8 +24,9 @@ _TO_DJANGO = {"host": "HOST", "port": "PORT", "user": "USER", "password": "PASSW
 def _starter(factory: pytest.TempPathFactory, *distributions: str) -> Projects:
     """Return what starts projects in an environment of their own, which has these distributions of ours."""
     pytest.importorskip("pip", reason="this environment has no pip to install the wheels with")
-    wheels = [build(name, factory.getbasetemp() / "dist").wheel for name in distributions]
-    python = make_environment(factory.mktemp("environment") / "venv", *wheels)
+    wheels = [build(name, factory).wheel for name in distributions]
+    folder = make_once(factory, "-".join(["with", *distributions]), lambda folder: make_environment(folder, *wheels))
+    python = folder / "bin" / "python"
     return lambda name: Project.start(factory.mktemp("projects") / name, python)
 
 

@@ -40,6 +40,11 @@ _OPERATIONS = {
     "AppendOnly": "accounts.operations",
 }
 
+_SET_UP = """import django
+from django.apps import apps
+from django.core.management import call_command
+django.setup()"""
+
 _PYTEST = """#!{python}
 import sys
 
@@ -49,11 +54,19 @@ sys.exit(pytest.main())
 """
 
 
-def make_environment(folder: Path, *wheels: Path) -> Path:
-    """Make a virtual environment with the wheels, and with all that this one has for their dependencies.
+def migrate(*target: str) -> str:
+    """Return a statement for `Project.execute`: migrate all, or an app to this migration."""
+    return f"call_command('migrate', *{target}, verbosity=0)"
 
-    Return its Python.
-    """
+
+def print_tables(prefixes: tuple[str, ...]) -> str:
+    """Return a statement that prints the names of the tables that begin so."""
+    names = "sorted(django.db.connection.introspection.table_names())"
+    return f"print([name for name in {names} if name.startswith({prefixes})])"
+
+
+def make_environment(folder: Path, *wheels: Path) -> None:
+    """Make a virtual environment with the wheels, and with all that this one has for their dependencies."""
     require_success(run([sys.executable, "-m", "venv", "--without-pip", str(folder)], cwd=folder.parent))
     python = folder / "bin" / "python"
     (packages,) = folder.glob("lib/python*/site-packages")
@@ -63,7 +76,6 @@ def make_environment(folder: Path, *wheels: Path) -> Path:
     require_success(run([*pip, "install", "--quiet", "--no-index", *map(str, wheels)], cwd=folder))
     # The script that pip writes where pytest is installed; unlike python -m, it leaves the folder it runs in out.
     (folder / "bin" / "pytest").write_text(_PYTEST.format(python=python))
-    return python
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,15 +166,14 @@ class Project:
         assert int(ran[1]) > 0, printed
         return printed
 
-    def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression in the project, as a string."""
-        code = f"import django; django.setup(); from django.apps import apps; print({expression})"
-        return require_success(self.run("-c", code)).strip()
+    def execute(self, *statements: str, **environment: str) -> list[str]:
+        """Run statements of Python in the project, all in one process, and return the lines that they print."""
+        return require_success(self.run("-c", "\n".join([_SET_UP, *statements]), **environment)).splitlines()
 
     def tables(self, *prefixes: str) -> list[str]:
         """Return the names of the database's tables that begin so."""
-        names = ast.literal_eval(self.evaluate("django.db.connection.introspection.table_names()"))
-        return sorted(name for name in names if name.startswith(prefixes))
+        (names,) = self.execute(print_tables(prefixes))
+        return list(ast.literal_eval(names))
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the project's Python; warnings are errors, and nothing tells it of this checkout."""

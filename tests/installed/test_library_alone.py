@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.installed.conformance import CleanProjectTests
+from tests.installed.conformance import CHECK, CHECK_MIGRATIONS, CleanProjectTests
 from tests.installed.conftest import Databases, Projects
 from tests.installed.project import Project
 
@@ -52,19 +52,20 @@ class TestLibraryAlone(CleanProjectTests):
         assert "django_lockstep.lab" not in done.stdout
         assert done.stderr == "\n"
 
-    def test_neither_pytest_nor_a_command_is_of_the_lab(self, project: Project) -> None:
+    def test_no_plugin_of_pytest_is_of_the_lab(self, project: Project) -> None:
         traced = project.run("-m", "pytest", "--trace-config", "--collect-only")
         assert "pytest_django.plugin" in traced.stdout
         assert "lockstep" not in "".join(line for line in traced.stdout.splitlines() if "rootdir" not in line)
-        assert "explore" not in project.manage("help", "--commands", "--settings", "every_room").split()
 
-    def test_every_room_is_clean(self, project: Project) -> None:
-        for command in (["check", "--fail-level", "DEBUG"], ["makemigrations", "--check", "--dry-run"]):
-            project.manage(*command, "--settings", "every_room")
+    def test_every_room_is_clean_and_no_command_is_of_the_lab(self, project: Project) -> None:
+        commands = "print(*django.core.management.get_commands())"
+        *_, names = project.execute(CHECK, CHECK_MIGRATIONS, commands, DJANGO_SETTINGS_MODULE="every_room")
+        assert "run_exclusive" in names.split()
+        assert "explore" not in names.split()
 
 
 def test_an_app_can_be_called_accounts(start_project: Projects) -> None:
     project = start_project("fresh")
     project.manage("startapp", "accounts")
     project.configure(apps=["django_lockstep", "accounts"], database={"ENGINE": "django.db.backends.sqlite3"})
-    assert project.evaluate("apps.get_app_config('accounts').path") == str(project.folder / "accounts")
+    assert project.execute("print(apps.get_app_config('accounts').path)") == [str(project.folder / "accounts")]

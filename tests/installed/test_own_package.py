@@ -6,7 +6,7 @@ import pytest
 
 from tests.installed.conformance import ProjectTests
 from tests.installed.conftest import Databases, Projects
-from tests.installed.project import Project
+from tests.installed.project import Project, migrate
 
 ROOMS = ["django_lockstep.leases", "django_lockstep.editing", "django_lockstep.lab"]
 
@@ -39,14 +39,13 @@ def upgraded(start_project_with_lab: Projects, make_database: Databases) -> tupl
     project.write("accounts/__init__.py")
     project.write("accounts/models.py", BEFORE)
     project.manage("makemigrations", "accounts")
-    project.manage("migrate")
-    project.evaluate(FILL)
+    project.execute(migrate(), FILL)
     project.add_app("accounts")
     project.manage("makemigrations", "accounts", "--name", "versions")
     guards = ['AddVersionGuard("Account")', 'AddVersionGuard("Seat")', 'AddEditGuard("Book")']
     project.add_guards("accounts", *guards, after="0002_versions")
-    project.manage("migrate")
-    return project, project.evaluate(ROWS)
+    (rows,) = project.execute(migrate(), f"print({ROWS})")
+    return project, rows
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +58,9 @@ class TestOwnPackage(ProjectTests):
         assert upgraded[1] == "[('Ada', 5, 1), ('Bob', 5, 1)]"
 
     def test_accounts_is_its_own(self, project: Project) -> None:
-        assert project.evaluate("__import__('accounts').__file__") == str(project.folder / "accounts" / "__init__.py")
-        assert "No module named 'accounts.strategies'" in project.run("-c", "import accounts.strategies").stderr
+        places = project.run("-c", "import accounts; print(accounts.__file__); import accounts.strategies")
+        assert places.stdout == f"{project.folder / 'accounts' / '__init__.py'}\n"
+        assert "No module named 'accounts.strategies'" in places.stderr
 
     def test_pytest_runs_its_tests(self, project: Project) -> None:
         script = str(project.python.with_name("pytest"))
@@ -73,6 +73,6 @@ class TestOwnPackage(ProjectTests):
         assert "accounts.races.spending: holds" in project.manage("explore", "accounts.races.spending")
 
     def test_its_tables_are_beside_those_of_the_rooms(self, project: Project) -> None:
+        tables = project.tables("accounts", "lockstep_leases")
         names = ("account", "book", "publisher", "result", "seat")
-        assert project.tables("accounts") == [f"accounts_{name}" for name in names]
-        assert "lockstep_leases_lease" in project.tables("lockstep")
+        assert tables == [*(f"accounts_{name}" for name in names), "lockstep_leases_lease"]

@@ -31,7 +31,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def built(name: str, tmp_path_factory: pytest.TempPathFactory) -> Distribution:
-    return build(name, tmp_path_factory.getbasetemp() / "dist")
+    return build(name, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def test_the_code_as_it_was_fails_with_a_timeline_and_the_mended_code_passes(pro
 
 
 def test_no_app_of_ours_is_installed(project: Project) -> None:
-    assert "lockstep" not in project.evaluate("[app.name for app in apps.get_app_configs()]")
+    assert "lockstep" not in str(project.execute("print([app.name for app in apps.get_app_configs()])"))
 
 
 def test_own_scenarios_are_explored_from_the_shell_with_the_lab_alone(project: Project) -> None:
@@ -79,7 +79,7 @@ def test_own_scenarios_are_explored_from_the_shell_with_the_lab_alone(project: P
 def test_the_lab_without_the_library_says_what_is_missing(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    wheel = build("django-lockstep-lab", tmp_path_factory.getbasetemp() / "dist").wheel
+    wheel = build("django-lockstep-lab", tmp_path_factory).wheel
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import django_lockstep.lab"

@@ -6,12 +6,17 @@ import pytest
 
 from tests.installed.conformance import ProjectTests
 from tests.installed.conftest import Databases, Projects
-from tests.installed.project import Project
+from tests.installed.project import Project, migrate, print_tables
 
-_EDIT_GUARDS = (
-    "[cursor := __import__('django.db').db.connection.cursor(),"
-    " cursor.execute(\"SELECT count(*) FROM pg_trigger WHERE tgname LIKE '%edit_guard'\"), cursor.fetchone()[0]][2]"
-)
+_EDIT_GUARDS = """
+cursor = django.db.connection.cursor()
+cursor.execute("SELECT count(*) FROM pg_trigger WHERE tgname LIKE '%edit_guard'")
+print(cursor.fetchone()[0])"""
+_CHECK = """
+try:
+    call_command("check", databases=["default"], fail_level="WARNING")
+except django.core.management.base.SystemCheckError as error:
+    print(error)"""
 
 
 @pytest.fixture(scope="class")
@@ -31,12 +36,9 @@ class TestLockingAlone(ProjectTests):
         assert project.tables("accounts", "lockstep") == ["accounts_account", "accounts_seat"]
 
     def test_a_missing_guard_is_told_of(self, project: Project) -> None:
-        project.manage("migrate", "accounts", "0001")
-        done = project.run("manage.py", "check", "--database", "default", "--fail-level", "WARNING")
-        project.manage("migrate", "accounts")
-        assert done.returncode == 1
-        assert "(lockstep.W004)" in done.stderr
-        assert 'AddVersionGuard("Seat")' in done.stderr
+        printed = "".join(project.execute(migrate("accounts", "0001"), _CHECK, migrate("accounts")))
+        assert "(lockstep.W004)" in printed
+        assert 'AddVersionGuard("Seat")' in printed
 
 
 class TestEditingAlone(ProjectTests):
@@ -49,24 +51,18 @@ class TestEditingAlone(ProjectTests):
         assert {name for name in tables if not name.startswith("lockstep_editing_")} == set()
 
     def test_the_guards_can_be_taken_back(self, project: Project) -> None:
-        project.manage("migrate", "accounts", "0001")
-        assert project.evaluate(_EDIT_GUARDS) == "0"
-        project.manage("migrate", "accounts")
-        assert project.evaluate(_EDIT_GUARDS) == "1"
+        back, again = migrate("accounts", "0001"), migrate("accounts")
+        assert project.execute(back, _EDIT_GUARDS, again, _EDIT_GUARDS) == ["0", "1"]
 
 
 class TestLeasesAlone(ProjectTests):
     rooms = ("leases",)
     tests = ("accounts.tests_of_results",)
 
-    def test_its_table_is_the_only_one_of_ours(self, project: Project) -> None:
-        assert project.tables("lockstep") == ["lockstep_leases_lease"]
-
-    def test_the_migrations_can_be_taken_back(self, project: Project) -> None:
-        project.manage("migrate", "lockstep_leases", "zero")
-        tables = project.tables("lockstep")
-        project.manage("migrate")
-        assert tables == []
+    def test_its_table_is_the_only_one_of_ours_and_can_be_taken_back(self, project: Project) -> None:
+        tables = print_tables(("lockstep",))
+        printed = project.execute(tables, migrate("lockstep_leases", "zero"), tables, migrate())
+        assert printed == ["['lockstep_leases_lease']", "[]"]
 
     def test_commands(self, project: Project) -> None:
         # The key is not one of the project's own tests: they use the same database, and may run later.

@@ -10,7 +10,7 @@ import pytest
 
 from tests.installed.conformance import AccountProjectTests
 from tests.installed.conftest import Databases, Projects
-from tests.installed.project import Project
+from tests.installed.project import Project, migrate, print_tables
 from tests.support.pages import ROOT
 
 NEVER_CONNECTED = {"ENGINE": "django.db.backends.postgresql", "NAME": "never_connected_to"}
@@ -52,9 +52,8 @@ class TestOwnUsers(AccountProjectTests):
         assert printed.count(": holds") == 3
 
     def test_all_can_be_taken_back(self, project: Project) -> None:
-        project.manage("migrate", "accounts", "zero")
-        assert project.tables("accounts_") == []
-        project.manage("migrate", "accounts")
+        back, again = migrate("accounts", "zero"), migrate("accounts")
+        assert project.execute(back, print_tables(("accounts_",)), again) == ["[]"]
 
 
 def test_without_the_lab_all_but_the_simulation_works(start_project_without_lab: Projects) -> None:
@@ -129,20 +128,17 @@ class {entry}(AbstractEntry):
 """
 
 
-@pytest.mark.parametrize(
-    ("app", "account", "entry"),
-    [
-        pytest.param("branch", "Account", "Entry", id="the same as ours"),
-        pytest.param("international_subscriptions", "SubscriptionAccount", "SubscriptionAccountEntry", id="long ones"),
-    ],
-)
-def test_names_of_its_models_get_in_nobodys_way(
-    start_project_with_accounts: Projects, app: str, account: str, entry: str
-) -> None:
-    project = start_project_with_accounts(app)
-    project.write(f"{app}_app/__init__.py")
-    project.write(f"{app}_app/models.py", MODELS.format(account=account, entry=entry))
-    project.configure(apps=["django_lockstep", "accounts", f"{app}_app"], database=NEVER_CONNECTED)
+def test_names_of_its_models_get_in_nobodys_way(start_project_with_accounts: Projects) -> None:
+    """The same as ours, and long ones."""
+    project = start_project_with_accounts("branch")
+    apps = {
+        "branch_app": ("Account", "Entry"),
+        "international_subscriptions": ("SubscriptionAccount", "SubscriptionAccountEntry"),
+    }
+    for app, (account, entry) in apps.items():
+        project.write(f"{app}/__init__.py")
+        project.write(f"{app}/models.py", MODELS.format(account=account, entry=entry))
+    project.configure(apps=["django_lockstep", "accounts", *apps], database=NEVER_CONNECTED)
     assert project.manage("check", "--fail-level", "DEBUG") == CLEAN
 
 

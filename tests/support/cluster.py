@@ -41,6 +41,12 @@ class Cluster:
         # On a busy machine its imports take longer than an exploration waits for the first worker.
         until(lambda: "Registered to" in log.read_text(), "a worker to be registered", patience=5 * PATIENCE)
 
+    def require_worker(self) -> None:
+        """Start one unless there is one that lives."""
+        self.workers = [worker for worker in self.workers if worker.poll() is None]
+        if not self.workers:
+            self.start_worker()
+
     def _start(self, program: str, log: Path, *options: str, **environment: str) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{program}", *options]
         local = ["--host", "127.0.0.1", "--no-dashboard"]
@@ -72,15 +78,15 @@ def empty_cluster(tmp_path: Path, dasks_leftovers: None) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def _shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster for all tests of a module, without workers as long as none has started one."""
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    cluster.start_worker()
-    cluster.start_worker()
     yield cluster
     cluster.close()
 
 
 @pytest.fixture
-def cluster(_shared_cluster: Cluster, dasks_leftovers: None) -> Cluster:
-    """A cluster of two workers, for all tests of a module."""
-    return _shared_cluster
+def cluster(shared_cluster: Cluster, dasks_leftovers: None) -> Cluster:
+    """The one of the module, with a worker."""
+    shared_cluster.require_worker()
+    return shared_cluster

@@ -61,6 +61,8 @@ PLACES = {
         "tests/accounts/races/test_races.py::test_a_race_comes_out",
         "tests/accounts/races/test_races.py::test_every_round",
         "tests/accounts/races/test_races.py::test_full_and_reduced",
+        "tests/accounts/races/test_races.py::test_its_wrong_end",
+        "tests/accounts/races/test_races.py::test_safe_code",
         "tests/accounts/test_account_model.py",
         "tests/accounts/test_apply_many.py::test_a_thousand_changes",
         "tests/accounts/test_apply_many.py::test_random_batches",

@@ -15,8 +15,8 @@ R = TypeVar("R")
 PATIENCE = 20.0
 """Seconds after which a test gives up waiting for something that should have happened."""
 
-PAUSE = 0.005
-"""Seconds between two looks, which are left to what is waited for."""
+PAUSE, LONGEST_PAUSE = 0.005, 0.1
+"""Seconds between two looks, which are left to what is waited for; the longer, the more of them."""
 
 
 class Session:
@@ -115,11 +115,13 @@ def overtaken(
 
 def until(condition: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:
     """Return as soon as the condition holds."""
-    deadline = time.monotonic() + patience
+    begun = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begun
+        if waited > patience:
             raise TimeoutError(f"waited {patience} s for {what}")
-        time.sleep(PAUSE)
+        # A page is shown in 20 ms: without a pause that grows, looking at it takes the processor from what it shows.
+        time.sleep(max(PAUSE, min(waited / 20, LONGEST_PAUSE)))
 
 
 @contextmanager

@@ -23,15 +23,15 @@ def environment(**changes: str) -> dict[str, str]:
     return {**os.environ, **live, **changes}
 
 
-def manage(*args: str, **changes: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return run("-X", "dev", "manage.py", *args, **environment(**changes))
+def manage(command: str, *args: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, without the project's checks, which would take longer than most of them."""
+    return run("-X", "dev", "manage.py", command, "--skip-checks", *args, **environment(**changes))
 
 
 @contextmanager
 def simulating(*args: str) -> Iterator[subprocess.Popen[str]]:
     """Start a simulation in a process group of its own, and go on when its workers write; all end with the block."""
-    process = start("manage.py", "simulate", *args, env=environment(), stderr=subprocess.PIPE)
+    process = start("manage.py", "simulate", "--skip-checks", *args, env=environment(), stderr=subprocess.PIPE)
     try:
         until(lambda: bool(query("SELECT EXISTS (SELECT FROM accounts_entry)")), "the first entry")
         yield process

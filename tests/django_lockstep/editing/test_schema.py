@@ -34,7 +34,7 @@ CHECKS = [
     response_schema_conformance,
     negative_data_rejection,
 ]
-FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
+FEW = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
 
 
 edit_locks = schemathesis.openapi.from_dict(editing_api.get_openapi_schema(path_prefix="/editing/api"))

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_lockstep.lab import anomalies
-from django_lockstep.lab.anomalies import ANOMALIES, LEVELS, RACES
+from django_lockstep.lab.anomalies import ANOMALIES, LEVELS
 from django_lockstep.lab.explorer import explore
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from django_lockstep.lab.races import find_race, replay_test
@@ -32,10 +32,11 @@ def refusal(*args: Any) -> tuple[int, str]:
     return refused.value.returncode, str(refused.value)
 
 
-@pytest.mark.parametrize("name", RACES)
-def test_each_race_comes_out_as_published(name: str) -> None:
-    race = find_race(name)
-    assert race.as_expected(explore(race.scenario))
+@pytest.mark.parametrize(("level", "verdict"), [("read-committed", "broken"), ("repeatable-read", "holds")])
+def test_a_race_comes_out_as_published(level: str, verdict: str) -> None:
+    race = find_race(f"anomaly:P4:{level}")
+    exploration = explore(race.scenario)
+    assert (exploration.verdict, race.as_expected(exploration)) == (verdict, True)
 
 
 def test_the_command_explores_all_of_them() -> None:

@@ -32,7 +32,8 @@ STUBBORN = ["sh", "-c", "trap '' TERM; echo here; while :; do sleep 0.05; done"]
 
 def run_exclusive(*args: str, **env: str) -> "subprocess.Popen[str]":
     """Start the command in a process group of its own."""
-    return start("manage.py", "run_exclusive", *args, env=environment(**env), stderr=subprocess.PIPE)
+    env = environment(DJANGO_SETTINGS_MODULE="tests.django_lockstep.leases.live_settings", **env)
+    return start("manage.py", "run_exclusive", *args, env=env, stderr=subprocess.PIPE)
 
 
 @contextmanager

@@ -147,7 +147,7 @@ def run(rows: Any, steps: list[tuple[str, dict[str, Any]]], end: tuple[str, dict
 
 
 @pytest.mark.filterwarnings("ignore:DateTimeField")
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, end=ENDS)
 def test_it_does_what_djangos_does(kinds: Any, db: None, steps: Any, end: Any) -> None:
     with transaction.atomic():

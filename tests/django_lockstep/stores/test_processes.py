@@ -20,7 +20,7 @@ from django_lockstep.stores import DynamoStore, Put, Update
 from tests.django_lockstep.leases.test_processes import assert_never_overlap, program
 
 SECONDS = float(os.environ.get("STORES_CONTENTION_SECONDS", "4"))
-"""For how long the eight processes contend; 60 for the long run."""
+"""For how long the processes contend; 60 for the long run."""
 
 GUARDED, FREE = "guarded", "free"
 """The items that are incremented under guard, and without a lease."""
@@ -86,10 +86,10 @@ def _increment(store: Any, key: str) -> Update:
     return Update(key, {"n": item.attributes["n"] + 1}, item.version)
 
 
-def test_eight_processes_lose_and_double_nothing(dynamodb: DynamoStore, dynamodb_table: dict[str, Any]) -> None:
+def test_four_processes_lose_and_double_nothing(dynamodb: DynamoStore, dynamodb_table: dict[str, Any]) -> None:
     for key in (GUARDED, FREE):
         assert dynamodb.put_if_absent(key, {"n": 0})
-    tallies = contend(dynamodb_table, workers=8, seconds=SECONDS)
+    tallies = contend(dynamodb_table, workers=4, seconds=SECONDS)
     assert_never_overlap(span for tally in tallies for span in tally.spans)
     items = [dynamodb.read(key) for key in (GUARDED, FREE)]
     written = [sum(tally.guarded for tally in tallies), sum(tally.optimistic for tally in tallies)]

@@ -82,8 +82,9 @@ def test_a_process_that_dies_is_replaced_and_its_schedule_is_run(cluster: Cluste
 # Whole workers, and the scheduler
 
 
-def kill_a_worker(cluster: Cluster) -> None:
+def kill_the_worker(cluster: Cluster) -> None:
     cluster.workers[0].kill()
+    cluster.workers.pop().wait()
     cluster.start_worker()
 
 
@@ -94,34 +95,39 @@ def restart_the_scheduler(cluster: Cluster) -> None:
     cluster.start_worker()
 
 
-@pytest.mark.parametrize("trouble", [kill_a_worker, restart_the_scheduler])
-def test_the_search_goes_on(empty_cluster: Cluster, trouble: Callable[[Cluster], None]) -> None:
+@pytest.mark.parametrize("trouble", [kill_the_worker, restart_the_scheduler])
+def test_the_search_goes_on(cluster: Cluster, trouble: Callable[[Cluster], None]) -> None:
     expected = facts(explored(WAITING))
-    empty_cluster.start_worker()
-    empty_cluster.file.touch()
-    waits = empty_cluster.file.with_suffix(".waits")
+    waits = waiting_in(cluster)
 
     def interfere() -> None:
         until(waits.exists, "a worker to be in a schedule", patience=5 * PATIENCE)
-        trouble(empty_cluster)
-        empty_cluster.file.unlink()
+        trouble(cluster)
+        cluster.file.unlink()
 
     with ThreadPoolExecutor(1) as thread:
         done = thread.submit(interfere)
-        result = facts(on(empty_cluster, WAITING, step_timeout=60.0, warm_up=False))
+        result = facts(on(cluster, WAITING, step_timeout=60.0, warm_up=False))
         done.result()
     assert result == expected
 
 
-def test_a_worker_with_other_code_is_refused(empty_cluster: Cluster) -> None:
-    empty_cluster.start_worker(DJANGO_SETTINGS_MODULE="bank.settings")
-    with pytest.raises(NotExplorable, match="cannot do this work: the code of the app press is 'missing' here"):
-        on(empty_cluster, NAIVE)
+def waiting_in(cluster: Cluster) -> Path:
+    """Let the next schedule in a worker wait; return the file that tells that it does."""
+    waits = cluster.file.with_suffix(".waits")
+    waits.unlink(missing_ok=True)
+    cluster.file.touch()
+    return waits
 
 
-def test_a_cluster_that_does_not_answer_is_refused(empty_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_without_workers_or_with_other_code_or_that_does_not_answer_is_refused(
+    empty_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(executor, "_PATIENCE", 1)
     with pytest.raises(NotExplorable, match="has had no worker for 1 s"):
+        on(empty_cluster, NAIVE)
+    empty_cluster.start_worker(DJANGO_SETTINGS_MODULE="bank.settings")
+    with pytest.raises(NotExplorable, match="cannot do this work: the code of the app press is 'missing' here"):
         on(empty_cluster, NAIVE)
     empty_cluster.scheduler.kill()
     with pytest.raises(NotExplorable, match="No scheduler of Dask answers at 'tcp://127"):
@@ -141,13 +147,11 @@ explored(WAITING, cluster={address!r}, step_timeout=60.0, warm_up=False)
 """
 
 
-def test_ctrl_c_ends_the_processes_of_the_workers(empty_cluster: Cluster) -> None:
-    empty_cluster.start_worker()
-    empty_cluster.file.touch()
-    command = [sys.executable, "-c", PROGRAM.format(address=empty_cluster.address)]
+def test_ctrl_c_ends_the_processes_of_the_workers(cluster: Cluster) -> None:
+    waits = waiting_in(cluster)
+    command = [sys.executable, "-c", PROGRAM.format(address=cluster.address)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
     try:
-        waits = empty_cluster.file.with_suffix(".waits")
         until(waits.exists, "a worker to be in a schedule", patience=5 * PATIENCE)
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=5 * PATIENCE)
@@ -156,4 +160,5 @@ def test_ctrl_c_ends_the_processes_of_the_workers(empty_cluster: Cluster) -> Non
         process.communicate()
     assert b"KeyboardInterrupt" in said
     until(lambda: copies() == [], "the databases to be dropped while the worker lives", patience=PATIENCE)
-    assert empty_cluster.workers[0].poll() is None
+    assert cluster.workers[-1].poll() is None
+    cluster.file.unlink()

@@ -7,7 +7,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
-from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Scenario, explain, explore, replay, timeline
 from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.locking.transactions import isolated_transaction
@@ -24,12 +23,6 @@ def never(fixture: Any) -> bool:
 def race(*actors: stories.Actor, set_up: Any = stories.one_seat) -> Scenario:
     """A race whose every end counts as wrong, so that each has to be explained."""
     return Scenario(set_up=set_up, actors=actors, invariant=never)
-
-
-def failure_of(scenario: Scenario) -> str:
-    failure = explore(scenario).failure
-    assert failure is not None
-    return explain(failure)
 
 
 def write_half(pk: int) -> None:
@@ -201,32 +194,8 @@ def test_a_failed_attempt_that_was_run_again_lost_nothing() -> None:
     assert result == "unexplained"
 
 
-NAMELESS = {"lease-takeover:looked-at"}
-"""Races that look at one table and write by it to another one: no anomaly of single rows."""
-
-
 def test_a_right_end_is_not_called_an_anomaly() -> None:
     assert find_explanation(replay(stories.raising(stories.locked), "")).kind == ""
-
-
-# The statements of the mixtures, and of what may overdraw, are those of the others.
-@pytest.mark.parametrize(
-    "name", [name for name, race in RACES.items() if race.holds and not name.startswith(("overdraft:", "mixed:"))]
-)
-def test_safe_code_is_not_explained_even_if_its_end_is_called_wrong(name: str) -> None:
-    scenario = RACES[name].scenario
-    doubted = Scenario(set_up=scenario.set_up, actors=scenario.actors, observe=scenario.observe, invariant=never)
-    kinds = {
-        find_explanation(replay(doubted, outcome.schedule)).kind
-        for outcome in explore(doubted, max_schedules=20).outcomes
-    }
-
-    assert kinds <= {"unexplained", "constraint violation", "deadlock"}
-
-
-@pytest.mark.parametrize("name", [name for name, race in RACES.items() if not race.holds and name not in NAMELESS])
-def test_wrong_ends_of_ready_made_races_have_a_name(name: str) -> None:
-    assert failure_of(RACES[name].scenario) != "unexplained"
 
 
 def test_what_differs_is_explained_and_not_what_nobody_compares() -> None:

@@ -77,7 +77,6 @@ def running(actors: str) -> Iterator[subprocess.Popen[bytes]]:
     [
         ("sleeps", lambda: "PgSleep" in others()),
         ("sleeps_with_the_row, stories.computed", lambda: "PgSleep" in others()),
-        ("stories.computed, sleeps_with_the_row", lambda: "PgSleep" in others()),
         ("loops", lambda: Seat.objects.filter(guest="Ada").exists()),
         ("*[stories.serializable] * 4", lambda: len(others()) >= 6),
     ],

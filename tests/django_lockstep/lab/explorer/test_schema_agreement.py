@@ -17,7 +17,7 @@ from tests.django_lockstep.lab.explorer.schemas import made, race_on
 pytestmark = pytest.mark.django_db(transaction=True)
 
 FIRST = int(os.environ.get("RACE_SEED", "1"))
-EXAMPLES = int(os.environ.get("RACE_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("RACE_EXAMPLES", "4"))
 MOST = 80
 """Interleavings above which programs are left out."""
 

@@ -1,7 +1,5 @@
 """Runs that go on while pages show how far they are."""
 
-import os
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,43 +11,15 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 from django.urls import reverse
 
-from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.pages import process
 from django_lockstep.lab.pages.exploring import RaceProgress
 from django_lockstep.lab.pages.store import LiveRun, Store, open_store
-from tests.django_lockstep.lab.explorer import stories
+from tests.django_lockstep.lab.pages.races import GATE, HERE
 from tests.support.sessions import PATIENCE, Session, query, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_no_scratch_left")]
 
-GATE = "LOCKSTEP_TEST_LIVE_GATE"
-HERE = "tests.django_lockstep.lab.pages.test_progress"
 RACES, START, STOP, PROGRESS = (reverse(f"lockstep_lab:{name}") for name in ("races", "start", "stop", "progress"))
-CALLS: list[None] = []
-
-
-def one_seat_behind_a_gate() -> int:
-    """The fourth time, wait for as long as the file is there."""
-    CALLS.append(None)
-    gate = Path(os.environ[GATE])
-    while len(CALLS) == 4 and gate.exists():
-        gate.with_suffix(".waits").touch()
-        time.sleep(0.01)
-    return stories.one_seat()
-
-
-def fall() -> int:
-    raise ZeroDivisionError
-
-
-GATED = Scenario(
-    set_up=one_seat_behind_a_gate,
-    actors=[stories.naive] * 2,
-    invariant=stories.raised_by(10),
-    observe=stories.price,
-)
-LOCKED = stories.raising(stories.locked)
-FALLING = Scenario(set_up=fall, actors=[stories.locked])
 
 
 def race(name: str) -> str:
@@ -102,25 +72,23 @@ def is_free() -> bool:
 # Watching
 
 
-def test_every_visitor_sees_how_far_it_is(gate: Path) -> None:
+def test_every_visitor_sees_how_far_it_is_and_none_starts_another_or_stops_it_without_its_token(
+    gate: Path, store: Store
+) -> None:
     start("GATED")
     text = wait_for("schedule 2, ")
     assert f"<strong>{race('GATED')}</strong>" in text
     assert "Run all" not in text
     assert "schedule 2, 2 outcomes so far, one of them wrong" in wait_for("schedule 2, ", f"/lab/{race('LOCKED')}/")
-    gate.unlink()
-    assert '<span class="verdict broken" lang="en">broken</span>' in end()
-
-
-def test_the_second_one_to_start_is_told(gate: Path) -> None:
-    start("GATED")
-    wait_for("schedule 2, ")
     for url, data in [(START, {"race": race("LOCKED")}), (f"/lab/{race('LOCKED')}/", {})]:
         answer = Client().post(url, data)
         assert (answer.status_code, "Another page is running" in answer.content.decode()) == (409, True)
         assert "Running now" in answer.content.decode()
+    Client().post(STOP, {"token": "another"})
+    assert store.get("stop") is None
     gate.unlink()
-    end()
+    assert '<span class="verdict broken" lang="en">broken</span>' in end()
+    assert store.results()[race("GATED")].schedules == 6
 
 
 def test_all_of_them_run_and_one_that_fails_stops_none(gate: Path, store: Store) -> None:
@@ -152,16 +120,6 @@ def test_it_can_be_stopped(gate: Path, store: Store) -> None:
 @pytest.mark.parametrize("page", ["", "https://elsewhere.example/", "//elsewhere.example/"])
 def test_stopping_leads_to_no_other_site(page: str) -> None:
     assert Client().post(STOP, {"token": "x", "page": page})["Location"] == RACES
-
-
-def test_a_token_of_another_run_stops_nothing_and_is_not_kept(gate: Path, store: Store) -> None:
-    start("GATED")
-    wait_for("schedule 2, ")
-    Client().post(STOP, {"token": "another"})
-    assert store.get("stop") is None
-    gate.unlink()
-    end()
-    assert store.results()[race("GATED")].schedules == 6
 
 
 @patch("django_lockstep.lab.pages.store.UNWATCHED", 3.0)

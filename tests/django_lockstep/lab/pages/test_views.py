@@ -13,24 +13,13 @@ from django.test import Client
 from django.urls import reverse
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.pages import exploring, process
-from tests.django_lockstep.lab.explorer import stories
+from tests.django_lockstep.lab.pages.races import HERE
+from tests.support.kept_runs import run_once
 from tests.support.sessions import PATIENCE, until
 from tests.testapps.shop.models import Seat
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_no_scratch_left")]
-
-
-def print_and_make_a_seat() -> int:
-    print("set up")  # noqa: T201
-    return stories.one_seat()
-
-
-NAIVE = stories.raising(stories.naive)
-LOCKED = stories.raising(stories.locked)
-NESTED = Scenario(set_up=print_and_make_a_seat, actors=[stories.locked], observe=lambda pk: "<script>alert(1)</script>")
-HERE = "tests.django_lockstep.lab.pages.test_views"
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +46,12 @@ def explored(client: Client, url: str, schedule: str = "") -> str:
     url += f"?schedule={schedule}" if schedule else ""
     assert (answer.status_code, answer["Location"]) == (302, url)
     return after_the_run(client, url)
+
+
+def explored_once(client: Client, schedule: str = "") -> str:
+    """Return what the page of `NAIVE` shows after a run, which only the first test that asks for it starts."""
+    run_once(f"{HERE}.NAIVE {schedule}", lambda: explored(client, page("NAIVE"), schedule))
+    return client.get(page("NAIVE"), {"schedule": schedule} if schedule else {}).content.decode()
 
 
 def after_the_run(client: Client, url: str) -> str:
@@ -158,7 +153,7 @@ def test_a_schedule_is_filled_in_by_the_link_and_replayed_by_the_button(staff: C
 
 
 def test_each_step_can_be_gone_to_by_a_plain_link_and_shows_what_is_committed_and_seen(staff: Client) -> None:
-    text = explored(staff, page("NAIVE"), "AABBAB")
+    text = explored_once(staff, "AABBAB")
     assert re.findall(r'<a href="#run-1-\d" aria-label="[^"]+">([AB])</a>', text) == [*"AABBAB"]
     assert set(re.findall(r'href="#([^"]+)"', text)) == set(re.findall(r'<section class="move" id="([^"]+)"', text))
     assert "<h4" in text
@@ -172,7 +167,7 @@ def test_each_step_can_be_gone_to_by_a_plain_link_and_shows_what_is_committed_an
 
 
 def test_steps_whose_order_may_matter_link_to_the_other_order(staff: Client) -> None:
-    text = explored(staff, page("NAIVE"), "AABBAB")
+    text = explored_once(staff, "AABBAB")
 
     # A's UPDATE and B's; B's UPDATE, which waits, and A's COMMIT.
     swaps = re.findall(r'<a href="([^"]+)">Run it before step (\d)</a>', text)
@@ -197,12 +192,12 @@ def test_requests_are_bounded(staff: Client) -> None:
 # What can be downloaded
 
 
-NAME = "tests-django_lockstep-lab-pages-test_views-NAIVE"
+NAME = "tests-django_lockstep-lab-pages-races-NAIVE"
 SCHEDULES = {
     "svg": ("image/svg+xml", f"{NAME}-AABBAB.svg", ("<svg", "Schedule AABBAB")),
     "html": ("text/html", f"{NAME}-AABBAB.html", ("<!DOCTYPE html>", "Schedule AABBAB")),
     # With a name by which pytest finds it.
-    "py": ("text/x-python", "test_tests_django_lockstep_lab_pages_test_views_NAIVE_AABBAB.py", ("race.replay(",)),
+    "py": ("text/x-python", "test_tests_django_lockstep_lab_pages_races_NAIVE_AABBAB.py", ("race.replay(",)),
     "spec": ("text/plain", f"{NAME}-AABBAB.spec", ("permutation",)),
 }
 REPORTS = {
@@ -221,7 +216,7 @@ def test_what_was_run_can_be_downloaded_without_another_run(
 ) -> None:
     urls = {form: reverse(f"lockstep_lab:{view}", args=[f"{HERE}.NAIVE", *schedule, form]) for form in files}
     assert {staff.get(url).status_code for url in urls.values()} == {404}  # as long as it was not
-    text = explored(staff, page("NAIVE"), *schedule)
+    text = explored_once(staff, *schedule)
 
     for form, (content_type, name, contents) in files.items():
         assert f'href="{urls[form]}"' in text
@@ -234,7 +229,7 @@ def test_what_was_run_can_be_downloaded_without_another_run(
 
 
 def test_other_races_schedules_and_forms_are_not_found(staff: Client) -> None:
-    explored(staff, page("NAIVE"), "AABBAB")
+    explored_once(staff, "AABBAB")
     for view, args in (
         ("race", [f"{HERE}.NOBODY"]),
         ("report", [f"{HERE}.NAIVE", "exe"]),
