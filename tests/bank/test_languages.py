@@ -17,6 +17,7 @@ from bank.models import Article
 from django_lockstep.editing.models import CheckOut
 from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.store import Store, open_store
+from tests.bank.test_accessibility import PAGES
 from tests.django_lockstep.admin.browsing import fill
 from tests.support.factories import AccountFactory
 from tests.support.sessions import PATIENCE, Session, until
@@ -24,22 +25,6 @@ from tests.support.sessions import PATIENCE, Session, until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LANGUAGES = ("ja", "ar")
-PAGES = (
-    "/",
-    "/lab/",
-    "/lab/?q=nothing",
-    "/lab/anomalies/",
-    "/lab/found/",
-    "/arena/",
-    "/overdrafts/",
-    "/editing/",
-    "/admin/accounts/account/",
-    "/admin/accounts/account/add/",
-    "/admin/bank/article/",
-    "/admin/lockstep_editing/editlock/",
-    "/admin/lockstep_monitor/lock/",
-    "/admin/lockstep_leases/lease/",
-)
 RACES = (
     "front:without",
     "front:pessimistic",

@@ -51,7 +51,6 @@ PLACES = {
         "tests/django_lockstep/leases/test_heartbeats.py",
         "tests/django_lockstep/leases/test_processes.py",
         "tests/django_lockstep/leases/test_run_exclusive.py",
-        "tests/django_lockstep/stores/test_processes.py",
         "tests/django_lockstep/test_root.py::test_the_library_works_without_django_concurrency",
         "tests/django_lockstep/test_runtime_checks.py::test_pytest_has_an_option",
     ),
