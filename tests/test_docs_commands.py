@@ -22,7 +22,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 QUICK = {
-    "anomalies --anomaly P4 --level 'repeatable read' --format json --output anomalies.json",
+    "anomalies --anomaly P4 --level 'repeatable read' --output anomalies.txt",
     "check",
     "check --database default",
     "explore --list",

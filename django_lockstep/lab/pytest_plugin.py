@@ -34,11 +34,10 @@ MISSED = 10
 """pytest's exit status if a search has missed an outcome."""
 _TESTS = r"[/\\]tests?[/\\]|[/\\](tests|conftest|test_\w+|\w+_test)\.py$"
 """Paths of tests and their helpers, whose own lines the runtime checks do not report: they wait as they like."""
-_TIMELINES = ("text", "json", "svg", "html")
+_TIMELINES = ("text", "svg", "html")
 _NUMBERS = {
     "--race-max-schedules": "run at most N schedules for each race; a race that needs more is incomplete and fails",
     "--race-audit": "random walks that check a search that would hold (default: the setting LOCKSTEP_LAB_AUDIT, 20)",
-    "--race-width": "columns of text timelines (default: the terminal's)",
 }
 
 
@@ -132,13 +131,11 @@ class RaceFixture:
     max_schedules: int | None = None
     audit: int | None = None
     timeline: str = "text"
-    """Text, json, svg or html; the latter two are written to files."""
+    """Text, svg or html; the latter two are written to files."""
     folder: Callable[[], Path] = Path.cwd
     """Returns the folder of these files."""
     name: str = "race"
     """What they are called, with a number."""
-    width: int | None = None
-    """Columns of text, by default the terminal's."""
     record: Callable[[str, object], None] = lambda name, value: None
     """Called with the numbers of each race."""
     page: bool = False
@@ -227,9 +224,8 @@ class RaceFixture:
         report = reports.RaceReport(name=self.name, exploration=exploration, runs=(run,), as_expected=False)
         for check in reports.check_results([report]) if os.environ.get("GITHUB_ACTIONS") else ():
             self.record(_ANNOTATION, reports.as_annotation(check))
-        width = self.width or shutil.get_terminal_size().columns
-        text = timeline(run, width=fitting_width(width, run)) if self.timeline == "text" else explain(run)
-        lines = [reports.as_json([report]) if self.timeline == "json" else text]
+        width = fitting_width(shutil.get_terminal_size().columns, run)
+        lines = [timeline(run, width=width) if self.timeline == "text" else explain(run)]
         if self.timeline == "svg":
             lines.append(f"Timeline: {self._write_file(svg(run), 'svg')}")
         if self.timeline == "html" or self.page:
@@ -341,7 +337,6 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
         # A fixture of the test's own reads what is printed by itself.
         capture=None if reads_output else request.config.pluginmanager.getplugin("capturemanager"),
         name=request.node.name,
-        width=option("--race-width"),
         # Not the fixture record_property: it warns where --junitxml is given, although the report has the properties.
         record=lambda name, value: request.node.user_properties.append((name, value)),
     )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -19,28 +17,13 @@ from django_lockstep.lab.explorer import Exploration, ExplorerError, explore
 from django_lockstep.lab.explorer.tables.databases import is_test_database
 from django_lockstep.lab.explorer.tables.scratch import scratch_databases
 from django_lockstep.lab.output import require_writable, write_atomically
+from django_lockstep.lab.races import Race
 from django_lockstep.lab.tables import plain_table, render, width
 
-SCHEMA_VERSION = 1
-"""Of the JSON; increased when a reader of the old form would misread the new one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """What exploring one anomaly at one level came to."""
-
-    anomaly: str
-    level: str
-    verdict: Literal["possible", "prevented", "incomplete"]
-    """``incomplete`` if not every schedule was run, or a transaction failed for a reason of its own."""
-    published: Literal["possible", "prevented"]
-    prevented_by: tuple[str, ...]
-    """``waits``, SQLSTATEs; ``snapshots`` if no transaction waited or failed."""
-    schedule: str | None
-    """The simplest schedule that shows the anomaly."""
-    schedules: int
-    """How many were run."""
-    seconds: float
+Verdict = Literal["possible", "prevented", "incomplete"]
+"""``incomplete`` if not every schedule was run, or a transaction failed for a reason of its own."""
+Cells = Mapping[tuple[str, str], Exploration]
+"""What exploring came to, by anomaly and level."""
 
 
 class Command(BaseCommand):
@@ -57,12 +40,12 @@ class Command(BaseCommand):
         add = parser.add_argument
         add("--anomaly", action="append", choices=list(ANOMALIES), help="(may be repeated; default: all)")
         add("--level", action="append", choices=LEVELS, help="(may be repeated; default: all)")
-        add("--format", choices=["table", "json"], default="table", help="default: %(default)s")
         add("--output", type=Path, metavar="FILE", help="write the report to this file instead of standard output")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Explore and report. Raises ``CommandError`` with the exit status."""
-        output, levels, cells = options["output"], options["level"] or LEVELS, list[Cell]()
+        output, levels = options["output"], options["level"] or LEVELS
+        cells: dict[tuple[str, str], Exploration] = {}
         try:
             if output is not None:
                 require_writable(output)
@@ -70,43 +53,31 @@ class Command(BaseCommand):
                 for anomaly, level in product(options["anomaly"] or ANOMALIES, levels):
                     if self.stderr.isatty():
                         self.stderr.write(f"{anomaly} at {level}".ljust(40), ending="\r")
-                    cells.append(_explore(anomaly, level))
+                    cells[anomaly, level] = _explore(RACES[race_name(anomaly, level)])
         except (ExplorerError, ValueError) as error:
             raise CommandError(str(error), returncode=2) from error
-        if options["format"] == "json":
-            text = json.dumps({"schema_version": SCHEMA_VERSION, "cells": [asdict(cell) for cell in cells]}, indent=2)
-        else:
-            terminal = output is None and (self.stdout.isatty() or options["force_color"])
-            text = render(_blocks(cells, levels), width=width(terminal=terminal), colour=terminal)
+        terminal = output is None and (self.stdout.isatty() or options["force_color"])
+        text = render(_blocks(cells, levels), width=width(terminal=terminal), colour=terminal)
         if output is None:
             self.stdout.write(text)
         else:
             write_atomically(output, text)
-        different = [f"{cell.anomaly} at {cell.level} is {cell.verdict}" for cell in cells if _differs(cell)]
+        different = [
+            f"{anomaly} at {level} is {_verdict(cell)}"
+            for (anomaly, level), cell in cells.items()
+            if _differs(anomaly, level, cell)
+        ]
         if different:
             raise CommandError(f"Not as published: {', '.join(different)}", returncode=1)
 
 
-def _explore(anomaly: str, level: str) -> Cell:
-    race = RACES[race_name(anomaly, level)]
+def _explore(race: Race) -> Exploration:
     # The reduction assumes that no transaction sees what is not committed, which is what some anomalies are about.
     # Three transactions without it would take too long.
-    exploration = explore(race.scenario, reduction="none" if len(race.scenario.actors) == 2 else "dpor")
-    verdict = _verdict(exploration)
-    waits = ("waits",) if exploration.waits else ()
-    return Cell(
-        anomaly=anomaly,
-        level=level,
-        verdict=verdict,
-        published="possible" if anomaly in POSSIBLE[level] else "prevented",
-        prevented_by=((*waits, *exploration.errors) or ("snapshots",)) if verdict == "prevented" else (),
-        schedule=exploration.failure.schedule if exploration.failure else None,
-        schedules=exploration.schedules,
-        seconds=exploration.seconds,
-    )
+    return explore(race.scenario, reduction="none" if len(race.scenario.actors) == 2 else "dpor")
 
 
-def _verdict(exploration: Exploration) -> Literal["possible", "prevented", "incomplete"]:
+def _verdict(exploration: Exploration) -> Verdict:
     errors = {error for outcome in exploration.outcomes for error in outcome.errors.values()}
     # A transaction that failed for another reason than concurrency was never exposed to the anomaly.
     if errors <= REFUSALS:
@@ -117,27 +88,27 @@ def _verdict(exploration: Exploration) -> Literal["possible", "prevented", "inco
     return "incomplete"
 
 
-def _differs(cell: Cell) -> bool:
-    return cell.verdict != cell.published
+def _differs(anomaly: str, level: str, exploration: Exploration) -> bool:
+    return _verdict(exploration) != ("possible" if anomaly in POSSIBLE[level] else "prevented")
 
 
-def _blocks(cells: Sequence[Cell], levels: Sequence[str]) -> Iterator[Any]:
-    schedules, seconds = sum(cell.schedules for cell in cells), sum(cell.seconds for cell in cells)
+def _blocks(cells: Cells, levels: Sequence[str]) -> Iterator[Any]:
+    schedules, seconds = sum(cell.schedules for cell in cells.values()), sum(cell.seconds for cell in cells.values())
     yield f"{schedules:,} schedules run in {seconds:.1f} s. Each cell says POSSIBLE, or what prevents the anomaly:"
     table = plain_table("Anomaly", *levels, "")
-    rows: dict[str, list[Text]] = {}
-    for cell in cells:
-        rows.setdefault(cell.anomaly, []).append(_cell_text(cell))
-    for anomaly, texts in rows.items():
+    for anomaly in dict.fromkeys(anomaly for anomaly, _ in cells):
+        texts = (_cell_text(anomaly, level, cells[anomaly, level]) for level in levels)
         table.add_row(anomaly, *texts, ANOMALIES[anomaly].title)
     yield table
     yield ""
-    agreeing = sum(not _differs(cell) for cell in cells)
+    agreeing = sum(not _differs(anomaly, level, cell) for (anomaly, level), cell in cells.items())
     yield f"{agreeing} of {len(cells)} as published: {'; '.join(SOURCES)}."
 
 
-def _cell_text(cell: Cell) -> Text:
-    mark = " (!)" if _differs(cell) else ""
-    if cell.verdict == "prevented":
-        return Text(", ".join(cell.prevented_by) + mark, style="green")
-    return Text(cell.verdict.upper() + mark, style="bold red" if cell.verdict == "possible" else "yellow")
+def _cell_text(anomaly: str, level: str, exploration: Exploration) -> Text:
+    verdict, mark = _verdict(exploration), " (!)" if _differs(anomaly, level, exploration) else ""
+    if verdict == "prevented":
+        # By waits, by errors, or else by snapshots.
+        causes = [*(["waits"] if exploration.waits else []), *exploration.errors] or ["snapshots"]
+        return Text(", ".join(causes) + mark, style="green")
+    return Text(verdict.upper() + mark, style="bold red" if verdict == "possible" else "yellow")
