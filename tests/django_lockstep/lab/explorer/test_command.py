@@ -79,7 +79,7 @@ def test_a_directed_search_is_as_expected_where_it_finds_nothing_wrong() -> None
 def test_a_page_says_that_nothing_was_found() -> None:
     page = run(f"{HERE}.LOCKED", "--directed", "--format", "html")
 
-    assert '<span class="verdict nothing found">nothing found</span>' in page
+    assert '<span class="verdict nothing-found">nothing found</span>' in page
     assert "not as expected" not in page
 
 
