@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -12,6 +13,8 @@ from asgiref.sync import async_to_sync
 from django.db import connection
 
 from accounts.models import Account, Entry
+from accounts.races.rows import ends_with, one_account
+from django_lockstep.lab.explorer import Scenario, explore
 from tests.support.factories import AccountFactory
 from tests.support.pages import ROOT
 from tests.support.processes import free_port, listens_on
@@ -34,6 +37,21 @@ def test_each_does_what_its_sister_does() -> None:
 
     assert async_to_sync(move)() == [True, True, False, 70, 100, 79]
     assert Entry.objects.count() == 6
+
+
+async def read_and_write(pk: Any) -> None:
+    account = await Account.objects.aget(pk=pk)
+    await Account.objects.filter(pk=pk).aupdate(balance=account.balance + 10)
+
+
+async def deposit_by_the_account(pk: Any) -> None:
+    await Account.adeposit(pk, 10)
+
+
+@pytest.mark.parametrize(("actor", "verdict"), [(read_and_write, "broken"), (deposit_by_the_account, "holds")])
+def test_two_at_a_time(actor: Any, verdict: str) -> None:
+    scenario = Scenario(set_up=one_account, actors=[actor, actor], invariant=ends_with(10)(2))
+    assert explore(scenario).verdict == verdict
 
 
 @pytest.fixture
