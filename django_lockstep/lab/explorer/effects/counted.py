@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from django_lockstep.lab.explorer.effects.catalog import Catalog, Fact, TableFacts
 from django_lockstep.lab.explorer.effects.footprints import ADVISORY, Mode
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement, merge, writes_beyond
+from django_lockstep.lab.wording import gettext
 
 _ROW_LOCKS = frozenset({"RowShareLock", "RowExclusiveLock"})
 """Of what locks or writes rows; it may have locked some although it has changed none."""
@@ -151,7 +152,7 @@ def widened(statement: Statement, discoveries: Collection[Fact], *, catalog: Cat
     for what, name in discoveries:
         names[what].add(name)
     if names["anything"]:
-        reasons = frozenset(f"a statement uses {name}" for name in names["anything"])
+        reasons = frozenset(gettext("a statement uses {name}", name=name) for name in names["anything"])
         return replace(UNKNOWN, reasons=statement.reasons | reasons)
     read, locked = (frozenset((name, None) for name in names[what]) for what in ("reads", "locks"))
     numbers = frozenset(((f"sequence {name}", None), Mode.UNIQUE) for name in names["numbers"])

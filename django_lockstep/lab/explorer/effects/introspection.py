@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from django_lockstep.lab.wording import gettext
+
 # Volatile ones of the server's own, as a rule: they change what is not a table, or tell of other sessions.
 _UNCOUNTED = """
 SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND prokind <> 'a'
@@ -187,10 +189,11 @@ def read_triggers(cursor: Any, functions: Functions) -> defaultdict[str, TableTr
         if guards:
             triggers.guards.update(verbs)
         # At COMMIT nothing can be asked any more.
-        why = "may act at COMMIT" if deferrable else f"calls {function}()"
+        why = gettext("may act at COMMIT") if deferrable else gettext("calls {function}()", function=function)
         if deferrable or not functions.uncounted.keys().isdisjoint(called):
             for verb in verbs:
-                triggers.opaque.setdefault(verb, set()).add(f"table {table}: its trigger {name} {why}")
+                text = gettext("table {table}: its trigger {trigger} {why}", table=table, trigger=name, why=why)
+                triggers.opaque.setdefault(verb, set()).add(text)
     return tables
 
 

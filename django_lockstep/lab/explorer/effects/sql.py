@@ -21,6 +21,7 @@ from django_lockstep.lab.explorer.effects.introspection import is_uncounted
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.queries import Query, identifier, only, parameter, read_text
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Key, Statement, delete, insert, merge, update
+from django_lockstep.lab.wording import gettext
 
 _UNUSUAL = re.compile(r"\b[eE]'|\b[uU]&['\"]|\$\w*\$|%[bt]\b|==")
 """Strings with escapes, strings in dollars, parameters of another kind, an operator that only sqlglot has."""
@@ -113,7 +114,10 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
     uncounted = uncounted or list(filter(None, [functions.hidden]))
     counted = COUNTED.match(text)
     if counted is None or ";" in text or is_uncounted(text) or uncounted:
-        return replace(UNKNOWN, reasons=frozenset(f"a statement calls {name}()" for name in uncounted[:1]))
+        return replace(
+            UNKNOWN,
+            reasons=frozenset(gettext("a statement calls {function}()", function=name) for name in uncounted[:1]),
+        )
     query_text = read_text(text) if plain else None
     statement = None
     if query_text is not None and not any(map(catalog.get, query_text.names)):

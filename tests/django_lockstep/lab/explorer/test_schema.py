@@ -38,7 +38,7 @@ def test_reports_name_what_depends_on_everything() -> None:
     report = RaceReport(name="numbers", exploration=result)
 
     assert f"depends on everything: {case.told}" in as_text([report])
-    assert f"Depends on everything: {case.told}" in as_html([report])
+    assert f"Depends on everything: <bdi>{case.told}</bdi>" in as_html([report])
     assert result.to_dict()["opaque"] == (case.told,)
 
 
