@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import Http404, HttpResponse
+from django.utils.translation import gettext as _
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.views import exception_handler, set_rollback
 
@@ -57,7 +58,7 @@ class IfMatchMixin:
         """Answer a failed precondition, or a conflict of the compared object, with its status and current tag."""
         if self.matched is not None and is_conflict_of(self.matched, error):
             raise_if_committed(error)
-            error = PreconditionFailed(etag=current_tag(self.matched))
+            error = PreconditionFailed(_("The object was changed since it was read."), etag=current_tag(self.matched))
         if isinstance(error, PreconditionError):
             set_rollback()
             return refusal_of(error).to_response()

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from django.db import models, router
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 
 from django_lockstep.errors import LockstepError, StaleVersionError, translated
 from django_lockstep.locking.memory import seen_version
@@ -80,7 +81,7 @@ def parse_tags(header: str) -> tuple[str, ...]:
         return ANY
     tags = tuple(re.findall(_TAG, header)) if _TAGS.fullmatch(header) else ()
     if not tags:
-        raise MalformedPrecondition(f'{header!r} must be * or a list of entity tags such as "42.7", quotes included')
+        raise MalformedPrecondition(_('%r must be * or a list of entity tags such as "42.7", quotes included') % header)
     return tags
 
 
@@ -99,15 +100,15 @@ def check_preconditions(request: HttpRequest, obj: models.Model | None) -> None:
     # Both are parsed before either is compared: a malformed header is 400, whatever the other one says.
     match, none_match = _tags(request, "If-Match"), _tags(request, "If-None-Match")
     if match is not None and current is None:
-        raise PreconditionFailed("There is no object that could match.")
+        raise PreconditionFailed(_("There is no object that could match."))
     # A weak tag says that two representations are as good as equal, which is not enough to overwrite one (RFC 9110,
     # 13.1.1).
     if match is not None and match != ANY and current not in match:
         weak = next((tag for tag in match if tag.startswith("W/")), None)
-        hint = f"{weak} is a weak tag, which If-Match never matches; GZipMiddleware or a proxy may have weakened it"
-        raise PreconditionFailed(hint if weak else "", etag=current)
+        hint = _("%s is a weak tag, which If-Match never matches; GZipMiddleware or a proxy may have weakened it")
+        raise PreconditionFailed(hint % weak if weak else _("The object was changed since it was read."), etag=current)
     if none_match is not None and current is not None and same_weak(current, none_match):
-        raise PreconditionFailed("The object already exists.", etag=current)
+        raise PreconditionFailed(_("The object already exists."), etag=current)
 
 
 def _tags(request: HttpRequest, name: str) -> tuple[str, ...] | None:
@@ -124,8 +125,9 @@ def require_match(request: HttpRequest, obj: models.Model | None) -> None:
     check_preconditions(request, obj)
     header = "If-Match" if obj is not None else "If-None-Match"
     if header not in request.headers:
-        hint = "" if obj is not None else "Creating an object needs the header If-None-Match: *"
-        raise PreconditionRequired(hint, etag=None)
+        create = _("Creating an object needs the header If-None-Match: *")
+        change = _("Changing this needs the header If-Match with the ETag that was read.")
+        raise PreconditionRequired(create if obj is None else change)
 
 
 def not_modified(request: HttpRequest, obj: models.Model) -> bool:
@@ -146,7 +148,7 @@ def seen_elsewhere(obj: models.Model) -> Iterator[None]:
     except Exception as error:
         if not is_conflict_of(obj, error):
             raise
-        raise PreconditionFailed(etag=current_tag(obj)) from error
+        raise PreconditionFailed(_("The object was changed since it was read."), etag=current_tag(obj)) from error
 
 
 def is_conflict_of(obj: models.Model, error: Exception) -> bool:

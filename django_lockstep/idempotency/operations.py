@@ -17,6 +17,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import IntegrityError, connections, models, router, transaction
 from django.db.models import Case, Q, Value, When
 from django.db.models.functions import Now
+from django.utils.translation import gettext as _
 
 from django_lockstep.errors import LockNotAvailable, translated_errors
 from django_lockstep.idempotency.errors import KeyInUse, KeyReused
@@ -135,7 +136,7 @@ def _use(
             row.delete()
         elif row is not None:
             if fingerprint and row.fingerprint and row.fingerprint != fingerprint:
-                raise KeyReused(f"The key {key!r} of {scope!r} was used with other content")
+                raise KeyReused(_("The key %(key)r of %(scope)r was used with other content") % names)
             yield Once(replayed=True, result=json.loads(row.result))
             return
         once = Once()
@@ -147,7 +148,7 @@ def _use(
             rows.create(**names, fingerprint=fingerprint, result=result, expires_at=Now() + within)
         except IntegrityError as error:
             # Without the lock, or in an older snapshot, another one was not seen.
-            raise KeyInUse(**names) from error
+            raise KeyInUse(_("The work for this key is being done."), **names) from error
 
 
 def _lock(names: dict[str, str], *, wait: float | None, using: str) -> None:
@@ -163,9 +164,9 @@ def _lock(names: dict[str, str], *, wait: float | None, using: str) -> None:
             cursor.execute(f"SELECT {function}(%s)", [int.from_bytes(digest[:8], signed=True)])
             is_refused = cursor.fetchone()[0] is False
     except LockNotAvailable as error:
-        raise KeyInUse(**names) from error
+        raise KeyInUse(_("The work for this key is being done."), **names) from error
     if is_refused:
-        raise KeyInUse(**names)
+        raise KeyInUse(_("The work for this key is being done."), **names)
 
 
 def is_name(value: object) -> bool:

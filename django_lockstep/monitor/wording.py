@@ -60,19 +60,15 @@ def describe_lock(wait: Wait) -> str:
         return _("advisory lock %(key)s") % {"key": wait.key} + mode
     if wait.kind == "transaction":
         return _("the end of an earlier transaction")
-    place = _place(wait) or _("(name unknown)")
+    place = wait.model or wait.table or _("(name unknown)")
     return f"{wait.kind} {place}{mode}"
 
 
 def _row(wait: Wait) -> str:
     if wait.pk_unknown is None:
-        return f"{_place(wait)} pk={repr(wait.pk) if isinstance(wait.pk, str) else wait.pk}"
-    table = _place(wait) or _("an unknown table")
+        return f"{wait.model or wait.table} pk={repr(wait.pk) if isinstance(wait.pk, str) else wait.pk}"
+    table = wait.model or wait.table or _("an unknown table")
     return _("a row or unique value of %(table)s") % {"table": table} + f" ({_(wait.pk_unknown)})"
-
-
-def _place(wait: Wait) -> str | None:
-    return wait.model or wait.table
 
 
 def duration(seconds: float | None) -> str:
