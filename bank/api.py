@@ -16,6 +16,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_POST, require_safe
 
@@ -42,7 +43,7 @@ def _operation(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
     @wraps(view)
     def call(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if not request.user.is_authenticated:
-            return Problem(status=403, detail="Log in first.").to_response()
+            return Problem(status=403, detail=_("Log in first.")).to_response()
         try:
             return view(request, *args, **kwargs)
         except (_Refusal, Http404, InvalidAmount, InsufficientFunds, IdempotencyKeyReused, PreconditionError) as error:
@@ -58,7 +59,7 @@ def _problem(error: Exception) -> Problem:
         return Problem(status=404)
     if isinstance(error, InsufficientFunds):
         funds = {"balance": str(error.balance), "overdraft_limit": str(error.overdraft_limit)}
-        return Problem(status=409, title="Insufficient funds", members=funds)
+        return Problem(status=409, title=_("Insufficient funds"), members=funds)
     return problem_of(error) or Problem(status=422, detail=str(error))
 
 
@@ -98,15 +99,15 @@ def transfer(request: HttpRequest) -> HttpResponse:
     source, target, amount = _key(body["source"]), _key(body["target"]), parse_amount(body["amount"])
     _find(request, source, "transfer")
     if source == target:
-        raise _Refusal(422, "The target must be another account.")
+        raise _Refusal(422, _("The target must be another account."))
     with transaction.atomic():
         try:
             rows = lock_rows(Account, [source, target], timeout=_LONGEST_WAIT)
         except ObjectDoesNotExist as error:
-            raise _Refusal(422, "There is no such target.") from error
+            raise _Refusal(422, _("There is no such target.")) from error
         # Under the locks: no other transaction can change the source between this check and the transfer.
         _check(request, next(row for row in rows if row.pk == source), key)
-        row, _ = Account.transfer(source, target, amount, idempotency_key=key)
+        row, _target = Account.transfer(source, target, amount, idempotency_key=key)
     return _answer(row)
 
 
@@ -139,15 +140,16 @@ def _body(request: HttpRequest, *names: str) -> dict[str, str]:
     try:
         body = json.loads(request.body)
     except (ValueError, RecursionError) as error:
-        raise _Refusal(400, "The body is not JSON.") from error
+        raise _Refusal(400, _("The body is not JSON.")) from error
     if not isinstance(body, dict) or {*body} != {*names} or not all(isinstance(value, str) for value in body.values()):
-        raise _Refusal(422, f"The body must be a JSON object with the strings {', '.join(names)}.")
+        strings = {"names": ", ".join(names)}
+        raise _Refusal(422, _("The body must be a JSON object with the strings %(names)s.") % strings)
     return body
 
 
 def _key(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise _Refusal(422, "An account is named by its number.")
+        raise _Refusal(422, _("An account is named by its number."))
     return int(text)
 
 
@@ -158,7 +160,7 @@ def _idempotency_key(request: HttpRequest) -> str | None:
         return None
     key = header[1:-1] if len(header) > 1 and header[0] == header[-1] == '"' else header
     if not (0 < len(key) <= 255 and key.isascii() and key.isprintable()):
-        raise _Refusal(400, "Idempotency-Key must have 1 to 255 printable ASCII characters.")
+        raise _Refusal(400, _("Idempotency-Key must have 1 to 255 printable ASCII characters."))
     return key
 
 
