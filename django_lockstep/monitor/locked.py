@@ -12,11 +12,11 @@ from django.db import DatabaseError, connections
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.monitor.queries import RELATIONS, ReportRow, fetch, read_only_cursor, rows_at
 
-_ = str  # marks texts that are translated where they are shown
+gettext_noop = str  # marks texts that are translated where they are shown
 _PROBLEMS = {
-    "42501": _("this role may not read the table"),
-    "55P03": _("the table is locked"),
-    "57014": _("looking it up took too long"),
+    "42501": gettext_noop("this role may not read the table"),
+    "55P03": gettext_noop("the table is locked"),
+    "57014": gettext_noop("looking it up took too long"),
 }
 """Why a table's rows could not be read, by SQLSTATE."""
 
@@ -67,15 +67,15 @@ class PrimaryKeys:
         """Return the attributes of `Wait` for the row: either ``pk`` or ``pk_unknown``."""
         relation, place = row["relation"], f"({row['page']},{row['tuple']})"
         if row["tuple"] is None:
-            return {"pk_unknown": _("the server does not say which")}
+            return {"pk_unknown": gettext_noop("the server does not say which")}
         if (relation, place) in self._keys:
             return {"pk": self._keys[relation, place]}
         # An UPDATE moves a row to another ctid.
-        return {"pk_unknown": self._problems.get(relation, _("it has just changed"))}
+        return {"pk_unknown": self._problems.get(relation, gettext_noop("it has just changed"))}
 
     def _read(self, oid: int, table: ReportRow, places: Sequence[tuple[int, int]], *, using: str) -> None:
         if not table["key_columns"]:
-            self._problems[oid] = _("the table has no primary key")
+            self._problems[oid] = gettext_noop("the table has no primary key")
             return
         try:
             # A savepoint, so that an error, such as a table that is locked, does not abort the whole report.
@@ -83,6 +83,6 @@ class PrimaryKeys:
                 cursor.execute(rows_at(places, table=table["sql_name"], columns=table["key_columns"]))
                 rows = cursor.fetchall()
         except DatabaseError as error:
-            self._problems[oid] = _PROBLEMS.get(sqlstate_of(error) or "", _("it could not be read"))
+            self._problems[oid] = _PROBLEMS.get(sqlstate_of(error) or "", gettext_noop("it could not be read"))
         else:
             self._keys |= {(oid, place): key[0] if len(key) == 1 else tuple(key) for place, *key in rows}

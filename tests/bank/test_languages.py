@@ -81,9 +81,9 @@ def english_in(page: str, data: set[str]) -> Iterator[str]:
     parser = Texts()
     parser.feed(page)
     for text in parser.texts:
-        for found in _SENTENCE.findall(text):
-            if not any(found in value for value in data):
-                yield found
+        for words in _SENTENCE.findall(text):
+            if not any(words in value for value in data):
+                yield words
 
 
 @pytest.fixture

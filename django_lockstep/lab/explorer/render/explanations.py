@@ -294,10 +294,10 @@ def _duplicate_insert(run: Run) -> _Found:
             blind = all(_found_none(step) for step in (first, search) if summarize(step).verb == "SELECT")
             if twice and blind and misses(run, search, earlier):
                 row = ", ".join(f"{name}={_value(value)}" for name, value in keys.items())
-                one, other = sorted([earlier.actor, later.actor])
+                actor, other = sorted([earlier.actor, later.actor])
                 sentence = _(
                     "{actor} and {other} both looked for a row of {table} with {row}, {none}, and inserted it{steps}",
-                    actor=one,
+                    actor=actor,
                     other=other,
                     table=summarize(earlier).table,
                     row=row,
