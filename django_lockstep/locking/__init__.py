@@ -16,14 +16,14 @@ from django_lockstep.errors import (
 from django_lockstep.locking.fields import VersionField
 from django_lockstep.locking.ignoring import ignore_versions
 from django_lockstep.locking.merge import FieldConflict, Merge, merge_fields
-from django_lockstep.locking.ordered import claim, update_in_order
+from django_lockstep.locking.ordered import aclaim, aupdate_in_order, claim, update_in_order
 from django_lockstep.locking.querysets import VersionedManager, VersionedQuerySet
 from django_lockstep.locking.retry import retry_on_conflict, retrying
-from django_lockstep.locking.rows import lock_row, lock_rows
+from django_lockstep.locking.rows import alock_row, alock_rows, lock_row, lock_rows
 from django_lockstep.locking.shapes import CompiledManager, CompiledQuerySet
 from django_lockstep.locking.transactions import isolated_transaction
 from django_lockstep.locking.triggers import AddVersionGuard
-from django_lockstep.locking.verifying import verify_unchanged
+from django_lockstep.locking.verifying import averify_unchanged, verify_unchanged
 from django_lockstep.locking.versions import VersionedModel
 
 __all__ = [
@@ -43,6 +43,11 @@ __all__ = [
     "VersionedManager",
     "VersionedModel",
     "VersionedQuerySet",
+    "aclaim",
+    "alock_row",
+    "alock_rows",
+    "aupdate_in_order",
+    "averify_unchanged",
     "claim",
     "ignore_versions",
     "isolated_transaction",

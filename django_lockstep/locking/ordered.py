@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.core.exceptions import EmptyResultSet
 from django.db import connections, models, transaction
 from django.db.models.expressions import RawSQL
@@ -65,6 +66,10 @@ def update_in_order(queryset: models.QuerySet[Any], **values: object) -> int:
         except EmptyResultSet:  # none()
             return 0
         return type(queryset)(model, using=using).filter(pk__in=keys).update(**values)
+
+
+aclaim, aupdate_in_order = sync_to_async(claim), sync_to_async(update_in_order)
+"""The same in a coroutine; `aclaim` in one that sync code awaits inside its transaction, by ``async_to_sync``."""
 
 
 def _locking_query(rows: models.QuerySet[Any]) -> RawSQL:

@@ -12,7 +12,7 @@ import inspect
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
@@ -88,28 +88,19 @@ class Retry:
 
     def __iter__(self) -> Iterator[Attempt]:
         """Yield attempts until one of them ends without a conflict; see `retry_on_conflict`."""
-        self.refuse_open_transaction()
-        state = _RetryState(self)
-        while True:
-            attempt = Attempt(self.on)
-            yield attempt
-            if attempt.error is None:
-                return
-            # Outside the attempt, whose transaction has ended: no lock is held during the pause.
-            time.sleep(state.pause_after(attempt.error))
+        return _Attempts(self)
+
+    def __aiter__(self) -> AsyncIterator[Attempt]:
+        """Yield the same to ``async for``."""
+        return _Attempts(self)
 
     def _around_coroutine(self, function: Callable[P, Any]) -> Callable[P, Any]:
         @functools.wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-            # Async code's connections belong to the thread that serves its ORM calls.
-            await sync_to_async(self.refuse_open_transaction)()
-            state = _RetryState(self)
-            while True:
-                attempt = Attempt(self.on)
+            async for attempt in self:
                 with attempt:
                     return await function(*args, **kwargs)
-                if attempt.error is not None:
-                    await asyncio.sleep(state.pause_after(attempt.error))
+            raise AssertionError("an attempt either returns or raises")
 
         return call
 
@@ -175,31 +166,61 @@ def report_conflict(error: Exception, *, attempt: int, wait: float) -> None:
 
 
 @dataclass(slots=True)
-class _RetryState:
-    """The progress of one call: how many attempts, since when."""
+class _Attempts:
+    """The attempts of one call, for sync and for async code; no pause is inside of an attempt, so it holds no lock."""
 
     policy: Retry
-    attempt: int = 1
+    count: int = 0
+    last: Attempt | None = None
     start: float = field(default_factory=time.monotonic)
 
-    def pause_after(self, error: Exception) -> float:
+    def __iter__(self) -> _Attempts:
+        return self
+
+    def __aiter__(self) -> _Attempts:
+        return self
+
+    def __next__(self) -> Attempt:
+        if self.last is None:
+            self.policy.refuse_open_transaction()
+        elif self.last.error is None:
+            raise StopIteration
+        else:
+            time.sleep(self._pause_after(self.last.error))
+        return self._start_attempt()
+
+    async def __anext__(self) -> Attempt:
+        if self.last is None:
+            # Async code's connections belong to the thread that serves its ORM calls.
+            await sync_to_async(self.policy.refuse_open_transaction)()
+        elif self.last.error is None:
+            raise StopAsyncIteration
+        else:
+            await asyncio.sleep(self._pause_after(self.last.error))
+        return self._start_attempt()
+
+    def _start_attempt(self) -> Attempt:
+        self.count += 1
+        self.last = Attempt(self.policy.on)
+        return self.last
+
+    def _pause_after(self, error: Exception) -> float:
         """Return the seconds to wait before the next attempt, or raise `RetriesExhausted` from the error."""
         elapsed = time.monotonic() - self.start
-        bound = min(self.policy.wait_max, self.policy.wait_initial * 2 ** min(self.attempt - 1, 62))
+        bound = min(self.policy.wait_max, self.policy.wait_initial * 2 ** min(self.count - 1, 62))
         wait = random.uniform(0, bound) if retry_waits() else 0.0  # noqa: S311 - jitter is no secret
         # An attempt that would start after the timeout is not waited for.
         late = self.policy.timeout is not None and elapsed + wait >= self.policy.timeout
-        if late or self.attempt >= self.policy.attempts:
+        if late or self.count >= self.policy.attempts:
             # Copied, because handlers see only RetriesExhausted, and must still know which row it was.
             names = ("model", "pk", "expected", "found", "sqlstate") if isinstance(error, ConcurrencyError) else ()
             raise RetriesExhausted(
-                f"Gave up after {self.attempt} attempts and {elapsed:.3f} s, the last one with {type(error).__name__}",
-                attempts=self.attempt,
+                f"Gave up after {self.count} attempts and {elapsed:.3f} s, the last one with {type(error).__name__}",
+                attempts=self.count,
                 elapsed=elapsed,
                 **{name: getattr(error, name) for name in names},
             ) from error
-        report_conflict(error, attempt=self.attempt, wait=wait)
-        self.attempt += 1
+        report_conflict(error, attempt=self.count, wait=wait)
         return wait
 
 
@@ -239,7 +260,7 @@ def retry_on_conflict(
         @retry_on_conflict(attempts=5)
         def book(): ...
 
-    and iterator, to repeat a part of a function::
+    and iterator, to repeat a part of a function (``async for`` in a coroutine)::
 
         for attempt in retry_on_conflict():
             with attempt, transaction.atomic():

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
+from asgiref.sync import sync_to_async
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -129,6 +130,24 @@ def lock_rows(
     if keys is not None and not skip_locked:
         _require_all(queryset.model, set(keys) - {row.pk for row in locked})
     return locked
+
+
+@overload
+async def alock_row(target: M, /, **options: Unpack[LockOptions]) -> M: ...
+
+
+@overload
+async def alock_row(target: type[M] | QuerySet[M] | Manager[M], pk: object, **options: Unpack[LockOptions]) -> M: ...
+
+
+async def alock_row(target: Any, pk: object = _NO_KEY, **options: Any) -> Any:
+    """Do what `lock_row` does, in a coroutine that sync code awaits inside its transaction, by ``async_to_sync``."""
+    lock: Callable[..., Any] = lock_row
+    return await sync_to_async(lock)(target, pk, **options)
+
+
+alock_rows = sync_to_async(lock_rows)
+"""The same of `lock_rows`."""
 
 
 def rows_to_write(target: type[M] | QuerySet[M] | Manager[M], using: str | None = None) -> QuerySet[M]:

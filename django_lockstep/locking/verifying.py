@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connections, models, router
 
 from django_lockstep.errors import StaleVersionError, translated_errors
@@ -40,6 +41,10 @@ def verify_unchanged(*instances: models.Model, using: str | None = None) -> None
     # locks.
     for (alias, owner), rows in sorted(groups.items(), key=lambda group: (group[0][0], group[0][1]._meta.label)):
         _compare(owner, rows, using=alias)
+
+
+averify_unchanged = sync_to_async(verify_unchanged)
+"""The same in a coroutine that sync code awaits inside its transaction, by ``async_to_sync``."""
 
 
 def _compare(owner: type[models.Model], instances: list[models.Model], *, using: str) -> None:
