@@ -66,7 +66,7 @@ _LOCK_FIRST = _("lock the row before reading it (select_for_update() in atomic()
 _ONE_SNAPSHOT = _("read it all in one statement, or at REPEATABLE READ")
 _REMEDIES = {
     "duplicate insert": _("add a unique constraint, or lock a row that both actors share before looking"),
-    "lost update": _("{remedy}, or compute in the UPDATE (F())", remedy=_LOCK_FIRST),
+    "lost update": _("{remedy}, or use one UPDATE: conditions in filter(), the new value with F()", remedy=_LOCK_FIRST),
     "stale read under a lock": _("use the values that the locking SELECT returns, and check them again"),
     "non-repeatable read": _("{remedy}, or {other}", remedy=_LOCK_FIRST, other=_ONE_SNAPSHOT),
     "phantom": _ONE_SNAPSHOT,
