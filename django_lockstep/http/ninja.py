@@ -12,6 +12,7 @@ from django.core.signals import got_request_exception
 from django.db import DatabaseError, InterfaceError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.utils.log import log_response
+from django.utils.translation import gettext as _
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, AuthorizationError, HttpError, Throttled, ValidationError
 
@@ -81,7 +82,7 @@ def _refused(request: HttpRequest, error: HttpError) -> Problem:
 
 def _invalid(request: HttpRequest, error: ValidationError) -> Problem:
     if any(item.get("loc", ("",))[0] == "body" for item in error.errors) and not request.body:
-        return Problem(status=400, detail="The body is empty; it must be a JSON object.")
+        return Problem(status=400, detail=_("The body is empty; it must be a JSON object."))
     errors = _plain(error.errors)
     detail = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in errors)
     return Problem(status=422, detail=detail, members={"errors": errors})

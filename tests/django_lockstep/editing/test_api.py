@@ -118,6 +118,13 @@ def test_wrong_use_has_its_status(editor: Any, path: str, data: Any, status: int
     assert held() == set()
 
 
+@pytest.mark.parametrize(("language", "detail"), [("en", "The body is empty"), ("ja", "本文が空です")])
+def test_without_a_body_it_is_refused_in_the_clients_language(editor: Any, language: str, detail: str) -> None:
+    client, headers = client_of(editor), {"Accept-Language": language}
+    answer = client.post(f"{API}/transition", "", content_type="application/json", headers=headers)
+    assert (answer.status_code, answer.json()["detail"].startswith(detail)) == (400, True), answer.json()
+
+
 @pytest.mark.parametrize("body", ['{"ttl": 60, "ttl": 600}', '{"note": "", "more": {"a": 1, "a": 1}}'])
 def test_a_member_that_is_there_twice_is_refused(editor: Any, body: str) -> None:
     client = Client(headers={"Authorization": f"Bearer {issue(editor)}"})
