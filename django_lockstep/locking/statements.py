@@ -318,7 +318,8 @@ def _senders() -> tuple[Any, ...]:
     return compiler.execute_sql, update.execute_sql, QuerySet._fetch_all, QuerySet.get
 
 
-_DJANGOS = _senders()
+# By where they were written: a package may have been first, and functools.wraps() copies every name.
+_DJANGOS = tuple(sender for sender in _senders() if sender.__globals__["__name__"].startswith("django.db."))
 
 
 def _takes(connection: Any) -> bool:

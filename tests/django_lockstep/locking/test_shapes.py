@@ -3,11 +3,14 @@
 import copy
 import gc
 import pickle
+import sys
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import wraps
+from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 import pytest
@@ -374,6 +377,21 @@ def test_compilers_of_another_backend_are_asked(seat: Seat, monkeypatch: pytest.
     rows().get(pk=seat.pk)
     monkeypatch.setattr(connection.ops, "compiler_module", "psqlextra.compiler")
     assert Table.of(Seat).reading(connections["default"], Shape(None, ("pk",)), [1], is_get=True) is None
+
+
+def test_a_package_that_was_there_before_the_library_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    @wraps(SQLCompiler.execute_sql)
+    def cached(*args: Any, djangos: Any = SQLCompiler.execute_sql) -> Any:
+        return djangos(*args)
+
+    monkeypatch.setattr(SQLCompiler, "execute_sql", cached)
+    spec = find_spec(Table.__module__)
+    assert spec is not None
+    assert spec.loader is not None
+    later = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, Table.__module__, later)
+    spec.loader.exec_module(later)
+    assert later.Table.of(Seat).reading(connections["default"], Shape(None, ("pk",)), [1], is_get=True) is None
 
 
 def test_a_statement_keeps_no_connection(transactional_db: None) -> None:
