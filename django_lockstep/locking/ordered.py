@@ -69,7 +69,7 @@ def update_in_order(queryset: models.QuerySet[Any], **values: object) -> int:
 
 
 aclaim, aupdate_in_order = sync_to_async(claim), sync_to_async(update_in_order)
-"""The same in a coroutine; `aclaim` in one that sync code awaits inside its transaction, by ``async_to_sync``."""
+"""The async twins: of `claim` in a transaction of sync code, as `alock_row`; of `update_in_order` anywhere."""
 
 
 def _locking_query(rows: models.QuerySet[Any]) -> RawSQL:

@@ -141,13 +141,13 @@ async def alock_row(target: type[M] | QuerySet[M] | Manager[M], pk: object, **op
 
 
 async def alock_row(target: Any, pk: object = _NO_KEY, **options: Any) -> Any:
-    """Do what `lock_row` does, in a coroutine that sync code awaits inside its transaction, by ``async_to_sync``."""
+    """Do as `lock_row` does, in a coroutine that sync code awaits inside its transaction, by ``async_to_sync``."""
     lock: Callable[..., Any] = lock_row
     return await sync_to_async(lock)(target, pk, **options)
 
 
 alock_rows = sync_to_async(lock_rows)
-"""The same of `lock_rows`."""
+"""The async twin of `lock_rows`; as `alock_row`."""
 
 
 def rows_to_write(target: type[M] | QuerySet[M] | Manager[M], using: str | None = None) -> QuerySet[M]:

@@ -44,7 +44,7 @@ def verify_unchanged(*instances: models.Model, using: str | None = None) -> None
 
 
 averify_unchanged = sync_to_async(verify_unchanged)
-"""The same in a coroutine that sync code awaits inside its transaction, by ``async_to_sync``."""
+"""The async twin of `verify_unchanged`, in a transaction of sync code, as `alock_row`."""
 
 
 def _compare(owner: type[models.Model], instances: list[models.Model], *, using: str) -> None:
