@@ -103,8 +103,7 @@ class LeaseManager(_Manager[Any]):
 
         Durations are seconds or a ``timedelta``. ``owner`` is the name shown to others (default: host, process, thread
         and a random part), ``data`` any JSON value shown to others (default: the last holder's data, or None). With
-        ``at_least`` the lease stays taken for that long from now, even if it is released earlier. With
-        ``only_if_exists`` a key without a row, which was never held, is refused.
+        ``at_least`` the lease stays taken for that long from now, even if it is released earlier.
 
         Waiters get the lease in the order in which they asked, and after `database.SLICE` before any newcomer (on
         PostgreSQL; on other databases and in async code they poll). A refusal writes nothing.

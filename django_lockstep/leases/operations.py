@@ -69,8 +69,7 @@ _TAKE = """
 """
 _ACQUIRE = """
 CREATE FUNCTION {acquire}(
-    p_key text, p_owner text, p_data jsonb, p_ttl double precision, p_yields boolean, p_may_create boolean,
-    p_limit integer,
+    p_key text, p_owner text, p_data jsonb, p_ttl double precision, p_yields boolean, p_limit integer,
     OUT granted boolean, OUT token bigint, OUT since timestamptz, OUT owner text, OUT data jsonb,
     OUT released boolean, OUT remaining double precision, OUT under_guard boolean
 ) LANGUAGE plpgsql AS $$
@@ -96,7 +95,7 @@ BEGIN
             INTO granted, token, since, owner, data, released, remaining FROM {table} AS lease WHERE key = p_key;
         granted := false;
         under_guard := remaining <= 0 AND {under_guard};
-        EXIT WHEN FOUND OR NOT may_take OR NOT p_may_create;
+        EXIT WHEN FOUND OR NOT may_take;
         INSERT INTO {table} AS lease (key, token, owner, data, ttl, acquired_at, expires_at)
             VALUES (p_key, nextval('{sequence}'), p_owner, p_data, p_ttl, clock_timestamp(),
                 clock_timestamp() + make_interval(secs => p_ttl))

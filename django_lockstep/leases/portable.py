@@ -29,8 +29,6 @@ class PortableLeases(DatabaseLeases):
         row = self._leases().filter(key=claim.key).with_times().first()
         if row is not None and row.remaining > timedelta():
             return own_grant(claim, holder_of(row), requested_at=requested_at)
-        if row is None and claim.only_if_exists:
-            return None
         token = self._insert(claim) if row is None else self._replace(claim, before=row.token)
         if token is None:
             return None

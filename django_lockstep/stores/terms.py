@@ -48,8 +48,6 @@ class Claim:
     """Seconds from the acquire for which the lease stays taken even after a release."""
     data: str | None
     """The holder's data as JSON; None keeps the last holder's data."""
-    only_if_exists: bool = False
-    """Whether a key that was never held is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +97,6 @@ class ClaimOptions(TypedDict, total=False):
     owner: str | None
     at_least: Duration | None
     data: object
-    only_if_exists: bool
 
 
 def claim(
@@ -109,7 +106,6 @@ def claim(
     owner: str | None = None,
     at_least: Duration | None = None,
     data: object = KEPT,
-    only_if_exists: bool = False,
 ) -> Claim:
     """Return the claim; raise ``TypeError`` or ``ValueError`` that names the value and the rule."""
     name = new_owner() if owner is None else owner
@@ -120,7 +116,6 @@ def claim(
         ttl=seconds(ttl, name="ttl"),
         at_least=0.0 if at_least is None else seconds(at_least, name="at_least"),
         data=None if data is KEPT else valid_json(data),
-        only_if_exists=only_if_exists,
     )
 
 

@@ -97,7 +97,7 @@ class DynamoLeases:
             ":false": False,
             ":data": _valid_data("null" if claim.data is None else claim.data),
         }
-        free = [_FREE]
+        free = ["attribute_not_exists(pk)", _FREE]
         if seen := self.sightings.expired(claim.key):
             # The very record that was seen: any sign of life since then has replaced it.
             values[":seen"] = seen
@@ -105,13 +105,11 @@ class DynamoLeases:
         if self._client.is_signed:
             values[":limit"] = _now() - _decimal(_SIGNED_SKEW)
             free.append("#until < :limit")
-        whether = " OR ".join(free)
-        exists = f"attribute_exists(pk) AND ({whether})"
         data = "if_not_exists(#data, :data)" if claim.data is None else ":data"
         return {
             "UpdateExpression": "SET #token = if_not_exists(#token, :zero) + :one, #owner = :owner, #since = :since, "
             f"#ttl = :ttl, #until = :until, #record = :record, #released = :false, #data = {data}",
-            "ConditionExpression": exists if claim.only_if_exists else f"attribute_not_exists(pk) OR {whether}",
+            "ConditionExpression": " OR ".join(free),
             "ExpressionAttributeValues": values,
         }
 

@@ -310,11 +310,6 @@ def test_a_task_holds_what_its_block_holds() -> None:
     assert async_to_sync(story)() == "done"
 
 
-def test_a_key_that_nobody_has_held_can_be_refused() -> None:
-    with pytest.raises(LeaseNotAcquired, match="was never held"):
-        lease("k", 60, only_if_exists=True).__enter__()
-
-
 # Async
 
 
