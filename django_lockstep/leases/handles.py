@@ -101,19 +101,15 @@ class LeaseHandle:
         if self.remaining <= 0:
             raise self._loss(self._why_over() or "it was not refreshed in time")
 
-    def refresh(self, ttl: Duration | None = None, *, at_least: Duration | None = None) -> None:
+    def refresh(self, ttl: Duration | None = None) -> None:
         """Let the lease expire no earlier than ``ttl`` (default: the one it was acquired with) from now.
-
-        ``at_least`` changes for how long, counted from the acquire, the lease stays taken even after a release.
 
         An expired lease is held again if it was not taken over. Raises `LeaseLost`, then and at every further call;
         ``TransactionManagementError`` in a transaction; `LeaseTimedOut` and the driver's errors where the database does
         not answer, after which it may be called again.
         """
         lifetime = self.ttl if ttl is None else seconds(ttl, name="ttl")
-        minimum = self.at_least if at_least is None else seconds(at_least, name="at_least", or_zero=True)
         self.renew(lifetime, timeout=timeout_of(self.ttl))
-        self.at_least = minimum
 
     def renew(self, ttl: float, *, timeout: float) -> None:
         """Refresh within ``timeout`` seconds: a heartbeat has other leases to refresh."""
@@ -269,8 +265,8 @@ class LeaseHandle:
     def _loss(self, reason: str) -> LeaseLost:
         return LeaseLost(f"Lease {self.key!r} is lost: {reason}", key=self.key, token=self.token)
 
-    async def arefresh(self, ttl: Duration | None = None, *, at_least: Duration | None = None) -> None:
-        await sync_to_async(self.refresh)(ttl, at_least=at_least)
+    async def arefresh(self, ttl: Duration | None = None) -> None:
+        await sync_to_async(self.refresh)(ttl)
 
     async def anote(self, data: object) -> None:
         await sync_to_async(self.note)(data)

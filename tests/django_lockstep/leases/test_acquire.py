@@ -112,7 +112,6 @@ def test_what_is_wrong_is_named(key: Any, ttl: Any, options: dict[str, Any], sai
     "call",
     [
         lambda handle: handle.refresh(1e12),
-        lambda handle: handle.refresh(at_least=1e12),
         lambda handle: handle.ensure(1e12),
         lambda handle: handle.watch(print, margin=1e12),
         lambda handle: handle.guard(within=1e12),

@@ -67,13 +67,6 @@ def test_a_released_handle_is_of_no_more_use(handle: LeaseHandle) -> None:
             use()
 
 
-def test_a_refresh_may_change_at_least(handle: LeaseHandle) -> None:
-    handle.refresh(at_least=600)
-    handle.release()
-    holder = holder_of("k")
-    assert 590 < holder.remaining <= 600
-
-
 def test_what_json_cannot_hold_is_not_noted(handle: LeaseHandle) -> None:
     with CaptureQueriesContext(connection) as sent, pytest.raises(TypeError):
         handle.note(object())
