@@ -21,17 +21,19 @@ from django_lockstep.locking.ignoring import logger, versions_ignored
 from django_lockstep.locking.memory import (
     adopt,
     apply_written,
+    begin_saving,
+    current_saving,
     mark_partial,
     remember,
     remember_row,
     remembered,
     seen_version,
+    set_saving,
 )
 from django_lockstep.locking.merge import Merge, merge_fields
 from django_lockstep.locking.querysets import VersionedManager
 from django_lockstep.locking.rollbacks import last_write, record_write, set_last_write
 from django_lockstep.locking.rows import lock_row
-from django_lockstep.locking.saving import begin_saving, current_saving, set_saving
 from django_lockstep.locking.shapes import compiled_rows
 from django_lockstep.locking.writes import column, current_version, python_values, version_kept, write_if
 

@@ -20,7 +20,7 @@ from django_lockstep.monitor import Session, lock_report, text
 from django_lockstep.monitor.graph import BOX_HEIGHT, BOX_WIDTH, Graph, waits_graph
 from django_lockstep.monitor.models import Lock
 from django_lockstep.monitor.sessions import Ending, end_session
-from django_lockstep.monitor.wording import session_name
+from django_lockstep.monitor.text import session_name
 
 logger = logging.getLogger("lockstep.monitor")
 

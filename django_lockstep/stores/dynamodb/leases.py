@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from django_lockstep.stores.dynamodb.client import Client, ConditionFailed
-from django_lockstep.stores.dynamodb.options import parse_options
+from django_lockstep.stores.dynamodb.client import Client, ConditionFailed, parse_options
 from django_lockstep.stores.dynamodb.sightings import Sightings
 from django_lockstep.stores.dynamodb.values import LARGEST, decode, encode
 from django_lockstep.stores.errors import StoreError, StoreUnavailable

@@ -11,8 +11,8 @@ from django.db import OperationalError
 from django_lockstep.monitor import LockReport, Session, Wait, lock_report, text, waits
 from django_lockstep.monitor.graph import BOX_HEIGHT, BOX_WIDTH, Graph, waits_graph
 from django_lockstep.monitor.modes import CONFLICTS
+from django_lockstep.monitor.text import duration, printable, remedy, shortened
 from django_lockstep.monitor.trees import trees
-from django_lockstep.monitor.wording import duration, printable, remedy, shortened
 from tests.django_lockstep.monitor.lock_situations import LockSituation, execute, lock, run, shape, values_of
 from tests.support.sessions import Session as OpenSession
 from tests.support.sessions import query
