@@ -1,16 +1,14 @@
-"""Looks up sessions, and ends them: server processes, and prepared transactions, which have no process."""
+"""Looks up sessions, and ends them."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal
 
 from django.db import connections
 
-from django_lockstep.monitor.modes import CONFLICTS
-from django_lockstep.monitor.queries import PREPARED, SESSIONS, ReportRow, fetch
+from django_lockstep.monitor.queries import SESSIONS, fetch
 from django_lockstep.monitor.report import Session
 
 Ending = Literal["cancel", "terminate"]
@@ -23,34 +21,14 @@ WHERE pid = %s AND backend_start = %s AND datname = current_database() AND pid <
 """
 
 
-class Sessions:
-    """The sessions with these process ids; 0 and None stand for prepared transactions, as in PostgreSQL's views."""
+def read_sessions(cursor: Any, pids: Iterable[int | None]) -> dict[int | None, Session]:
+    """Return the sessions with these process ids; of one that has ended in the meantime only its pid is known.
 
-    def __init__(self, cursor: Any, pids: Iterable[int | None]) -> None:
-        distinct = set(pids)
-        rows = fetch(cursor, SESSIONS, [pid for pid in distinct if pid])
-        self._sessions = {row["pid"]: Session(**row) for row in rows}
-        self._prepared: dict[str, list[tuple[str, Session]]] = defaultdict(list)
-        for row in fetch(cursor, PREPARED) if distinct & {0, None} else ():
-            self._prepared[row.pop("lock")].append((row.pop("mode"), Session(state="prepared", **row)))
-
-    def session(self, pid: int) -> Session:
-        """Return the session; only its pid is known if it has ended in the meantime."""
-        return self._sessions.get(pid) or Session(pid=pid)
-
-    def blockers(self, row: ReportRow) -> tuple[Session, ...]:
-        """Return the sessions that the waiter of this row waits for, each once."""
-        pids = dict.fromkeys(row["blockers"])
-        # pg_blocking_pids() names a prepared transaction 0, so that it is found by what it holds.
-        prepared = self._with(row["lock"], CONFLICTS.get(row["lock_mode"], set())) or [Session(state="prepared")]
-        return (*(self.session(pid) for pid in pids if pid), *(prepared if 0 in pids else ()))
-
-    def holders(self, row: ReportRow) -> Iterable[Session]:
-        """Return the sessions that hold the lock of this row of pg_locks."""
-        return [self.session(row["pid"])] if row["pid"] else self._with(row["lock"], {row["mode"]})
-
-    def _with(self, lock: str, modes: set[str]) -> list[Session]:
-        return [session for mode, session in self._prepared[lock] if mode in modes]
+    0 and None stand for prepared transactions, as in PostgreSQL's views: those have no process.
+    """
+    sessions = {pid: Session(pid=pid) if pid else Session(state="prepared") for pid in pids}
+    rows = fetch(cursor, SESSIONS, [pid for pid in sessions if pid])
+    return sessions | {row["pid"]: Session(**row) for row in rows}
 
 
 def end_session(pid: int, started: datetime, *, ending: Ending, using: str) -> bool:

@@ -98,7 +98,7 @@ def _names(sessions: Sequence[Session]) -> str:
 def session_name(session: Session) -> str:
     """Return how the report names the session."""
     if session.pid is None:
-        return _("prepared transaction %(name)s") % {"name": repr(session.gid or "?")}
+        return _("prepared transaction %(name)s") % {"name": "(see pg_prepared_xacts)"}
     kind = f" {session.backend}" if session.backend not in (None, "client backend") else ""
     application = f' "{session.application}"' if session.application else ""
     return f"pid {session.pid}{kind}{application}"
@@ -121,12 +121,8 @@ def situation(session: Session) -> str:
 
 
 def remedy(session: Session) -> str | None:
-    """Return the statement that ends an idle session or prepared transaction; None for one that may be working."""
-    if not session.is_idle or session.id == "prepared:None":
-        return None
-    if session.pid is None:
-        return "ROLLBACK PREPARED '{}';".format((session.gid or "").replace("'", "''"))
-    return f"SELECT pg_terminate_backend({session.pid});"
+    """Return the statement that ends an idle session; None for one that may be working, or has no process."""
+    return f"SELECT pg_terminate_backend({session.pid});" if session.is_idle and session.pid is not None else None
 
 
 def describe_lock(wait: Wait) -> str:
