@@ -123,10 +123,6 @@ class LeaseManager(_Manager[Any]):
         """
         return self._store.get(key)
 
-    def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
-        """Do as ``handle.guard()``, where the token came from another process; see `django_lockstep.leases.guard`."""
-        self._store.guard(key, token, within=within)
-
     async def aacquire(
         self, key: str, ttl: Duration, *, wait: Duration = 0, **options: Unpack[ClaimOptions]
     ) -> LeaseHandle | None:

@@ -11,7 +11,7 @@ from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.lab.pytest_plugin import RaceFixture
-from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, assert_held, exclusive, lease
+from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, assert_held, exclusive, guard, lease
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire, steal
@@ -115,7 +115,7 @@ def test_what_is_wrong_is_named(key: Any, ttl: Any, options: dict[str, Any], sai
         lambda handle: handle.ensure(1e12),
         lambda handle: handle.watch(print, margin=1e12),
         lambda handle: handle.guard(within=1e12),
-        lambda handle: Lease.objects.guard("k", handle.token, within=1e12),
+        lambda handle: guard("k", handle.token, within=1e12),
         lambda handle: lease("k", 60, wait=1e12),
         lambda handle: lease("k", 60, margin=1e12),
         lambda handle: Lease.objects.all().ended(1e12),
