@@ -58,7 +58,7 @@ def raw() -> LeaseCycle:
     from django_lockstep.leases.database import SLICE
     from django_lockstep.leases.models import Lease
     from django_lockstep.leases.operations import quoted_names
-    from django_lockstep.stores.waiting import pauses
+    from django_lockstep.stores.protocol import pauses
 
     session = connect_alone()
     names = quoted_names(Lease._meta.db_table, lambda name: Identifier(name).as_string())

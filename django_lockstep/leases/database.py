@@ -27,9 +27,8 @@ from django_lockstep.leases.errors import LeaseTimedOut
 from django_lockstep.leases.lines import lines
 from django_lockstep.locking.durations import Duration
 from django_lockstep.locking.transactions import in_own_atomic
-from django_lockstep.stores.protocol import LeaseStore
+from django_lockstep.stores.protocol import SHORTEST_PAUSE, LeaseStore, lease_waits, pauses
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key
-from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,7 +8,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.backends.utils import truncate_name
 from django.db.models import Model
 
-from django_lockstep.locking.table_operations import TableOperation
+from django_lockstep.locking.triggers import TableOperation
 
 FILLFACTOR = 50
 """Percent of a page that INSERT fills: a refresh is a heap-only update if its new row version fits on the page."""

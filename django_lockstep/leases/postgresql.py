@@ -22,9 +22,8 @@ from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.prepared import fetch
 from django_lockstep.locking.rows import require_transaction
 from django_lockstep.locking.transactions import is_of_testcase
-from django_lockstep.stores.protocol import CALL_TIMEOUT
+from django_lockstep.stores.protocol import CALL_TIMEOUT, pauses, timeout_of
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
-from django_lockstep.stores.waiting import pauses, timeout_of
 
 # Independent of the project's isolation level: an operation decides by what is committed at that moment.
 SETTINGS = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {milliseconds}; "

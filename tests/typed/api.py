@@ -238,7 +238,6 @@ def bill(pk: int) -> str:
     with lease("k", 60, wait=1.5, at_least=30, data={"a": 1}, on_lost=lambda handle: handle.release()) as handle:
         assert_type(handle, LeaseHandle)
         handle.refresh(ttl=timedelta(seconds=90))
-        handle.ensure(30)
         assert_type((handle.remaining, handle.token, handle.release()), tuple[float, int, bool])
         handle.guard()
     return "billed"

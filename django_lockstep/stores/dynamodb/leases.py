@@ -15,9 +15,8 @@ from django_lockstep.stores.dynamodb.client import Client, ConditionFailed, pars
 from django_lockstep.stores.dynamodb.sightings import Sightings
 from django_lockstep.stores.dynamodb.values import LARGEST, decode, encode
 from django_lockstep.stores.errors import StoreError, StoreUnavailable
-from django_lockstep.stores.protocol import CALL_TIMEOUT
+from django_lockstep.stores.protocol import CALL_TIMEOUT, lease_waits, pauses, timeout_of
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
-from django_lockstep.stores.waiting import lease_waits, pauses, timeout_of
 
 logger = logging.getLogger("lockstep.leases")
 

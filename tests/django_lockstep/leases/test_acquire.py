@@ -112,7 +112,6 @@ def test_what_is_wrong_is_named(key: Any, ttl: Any, options: dict[str, Any], sai
     "call",
     [
         lambda handle: handle.refresh(1e12),
-        lambda handle: handle.ensure(1e12),
         lambda handle: handle.watch(print, margin=1e12),
         lambda handle: handle.guard(within=1e12),
         lambda handle: guard("k", handle.token, within=1e12),
@@ -322,7 +321,6 @@ def test_from_async_code() -> None:
     async def story() -> list[Any]:
         async with lease("k", ttl=60) as handle:
             await handle.arefresh(120)
-            await handle.aensure(130)
             with pytest.raises(LeaseNotAcquired):
                 await lease("k", ttl=60).__aenter__()
             refused = await Lease.objects.aacquire("k", 60, wait=0.01)
