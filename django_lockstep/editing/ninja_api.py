@@ -60,17 +60,12 @@ class ProblemAPI(NinjaAPI):
         """Return the schema; refusals have the media type of RFC 9457 and are declared for every operation."""
         schema = super().get_openapi_schema(**options)
         schema.add_schema_definitions({"ProblemOut": ProblemOut.json_schema()})
-        for path in schema["paths"].values():
-            for operation in path.values():
-                _declare_refusals(operation)
+        content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
+        for operation in (operation for path in schema["paths"].values() for operation in path.values()):
+            responses = operation["responses"]
+            for status in (400, 401, 403, 404, 422, 503, *([415] if "requestBody" in operation else ())):
+                responses.setdefault(status, {"description": HTTPStatus(status).phrase, "content": content})
+            for status, response in responses.items():
+                if int(status) >= HTTPStatus.BAD_REQUEST:
+                    response["content"] = {MEDIA_TYPE: next(iter(response["content"].values()))}
         return schema
-
-
-def _declare_refusals(operation: dict[str, Any]) -> None:
-    responses = operation["responses"]
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
-    for status in (400, 401, 403, 404, 422, 503, *([415] if "requestBody" in operation else ())):
-        responses.setdefault(status, {"description": HTTPStatus(status).phrase, "content": content})
-    for status, response in responses.items():
-        if int(status) >= HTTPStatus.BAD_REQUEST:
-            response["content"] = {MEDIA_TYPE: next(iter(response["content"].values()))}

@@ -32,9 +32,6 @@ class PreconditionError(LockstepError):
         super().__init__(message or (type(self).__doc__ or "").partition("\n")[0])
         self.etag = etag
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.args, {"etag": self.etag}
-
 
 class PreconditionRequired(PreconditionError):
     """Changing this needs the header If-Match with the ETag that was read."""

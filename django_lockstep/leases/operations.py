@@ -156,16 +156,7 @@ class LeaseStorage(TableOperation):
 
 
 def quoted_names(table: str, quote: Callable[[str], str]) -> dict[str, str]:
-    """Return the quoted names of the table, its sequence and its functions, by kind."""
-    names = {"table": table, "sequence": sequence_name(table)} | function_names(table)
-    return {kind: quote(name) for kind, name in names.items()}
-
-
-def sequence_name(table: str) -> str:
-    """Return the unquoted name of the sequence that gives the table its tokens."""
-    return truncate_name(f"{table}_token", 63)
-
-
-def function_names(table: str) -> dict[str, str]:
-    """Return the unquoted names of the functions that ``acquire`` and ``release``."""
-    return {kind: truncate_name(f"{table}_{kind}", 63) for kind in ("acquire", "release")}
+    """Return the quoted names of the table, its sequence of tokens, and its functions, by kind."""
+    suffixes = {"sequence": "token", "acquire": "acquire", "release": "release"}
+    names = {kind: truncate_name(f"{table}_{suffix}", 63) for kind, suffix in suffixes.items()}
+    return {kind: quote(name) for kind, name in {"table": table, **names}.items()}
