@@ -40,8 +40,6 @@ class Claim:
 
     key: str
     owner: str
-    is_unique: bool
-    """Whether the owner's name was generated for this claim alone."""
     ttl: float
     """Seconds until it expires, counted by the database."""
     at_least: float
@@ -112,7 +110,6 @@ def claim(
     return Claim(
         key=valid_key(key),
         owner=name if isinstance(name, UniqueOwner) else valid_text(name, name="owner"),
-        is_unique=isinstance(name, UniqueOwner),
         ttl=seconds(ttl, name="ttl"),
         at_least=0.0 if at_least is None else seconds(at_least, name="at_least"),
         data=None if data is KEPT else valid_json(data),

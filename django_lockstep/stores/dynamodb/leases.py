@@ -16,7 +16,7 @@ from django_lockstep.stores.dynamodb.sightings import Sightings
 from django_lockstep.stores.dynamodb.values import LARGEST, decode, encode
 from django_lockstep.stores.errors import StoreError, StoreUnavailable
 from django_lockstep.stores.protocol import CALL_TIMEOUT, lease_waits, pauses, timeout_of
-from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
+from django_lockstep.stores.terms import Claim, Grant, Holder, UniqueOwner, valid_key, valid_token
 
 logger = logging.getLogger("lockstep.leases")
 
@@ -113,7 +113,7 @@ class DynamoLeases:
 
     def _refused(self, claim: Claim, item: dict[str, Any]) -> Grant | Holder:
         holder = self._holder(claim.key, item)
-        if claim.is_unique and holder.owner == claim.owner and not holder.released:
+        if isinstance(claim.owner, UniqueOwner) and holder.owner == claim.owner and not holder.released:
             # An earlier attempt that had failed for its time has taken the lease in this name. Since when, a renewal
             # makes known.
             requested_at = time.monotonic()
