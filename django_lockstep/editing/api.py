@@ -61,9 +61,7 @@ class SessionUser(SessionAuth):
         return super().__call__(request)
 
 
-# Requests and refusals; the API answers with `EditResult`.
-
-
+# Schemas of requests and refusals; the API answers with `EditResult`.
 def _derive(name: str, kind: Any, base: type[Schema], **members: Any) -> Any:
     """Return the schema of a dataclass, with the descriptions of its members."""
     hints = get_type_hints(kind)
@@ -171,10 +169,13 @@ def record_status(request: HttpRequest, name: str, pk: str) -> EditAnswer:
     return Status(200, status_of(target_for(request.user, name, pk)))
 
 
-@router.post("/transition", response=_RESPONSES)
-def transition(request: HttpRequest, change: TransitionIn) -> EditAnswer:
+def transition(request: HttpRequest, change: Any) -> EditAnswer:
     """Change the status of a table and of its references, if all have the expected status."""
     return _answer(make_transition(request.user, StatusTransition(**change.dict())))
+
+
+transition.__annotations__["change"] = TransitionIn
+router.post("/transition", response=_RESPONSES)(transition)
 
 
 api = ProblemAPI(title="Edit locks", urls_namespace="lockstep-editing-api", auth=_AUTH)

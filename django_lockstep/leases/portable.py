@@ -61,7 +61,7 @@ class PortableLeases(DatabaseLeases):
         )
 
     def _rows(self, key: str, token: int | None = None) -> models.QuerySet[Any]:
-        rows = self._leases().filter(key=key)
+        rows: models.QuerySet[Any] = self._leases().filter(key=key)
         return rows if token is None else rows.filter(token=token, released_at=None)
 
     def _next_token(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -11,9 +11,8 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
 
 from django_lockstep.monitor.locked import PrimaryKeys, tables_of
-from django_lockstep.monitor.queries import ADVISORY, LIMITS, WAITING, ReportRow, fetch, read_only_cursor
+from django_lockstep.monitor.queries import ADVISORY, LIMITS, SESSIONS, WAITING, ReportRow, fetch, read_only_cursor
 from django_lockstep.monitor.report import AdvisoryLock, LockReport, Session, Wait
-from django_lockstep.monitor.sessions import read_sessions
 
 _ROWS = ("transactionid", "tuple")
 _KINDS = {"transactionid": "row", "tuple": "row", "relation": "table", "virtualxid": "transaction"}
@@ -46,7 +45,7 @@ def lock_report(using: str = DEFAULT_DB_ALIAS) -> LockReport:
         waiting, advisory = fetch(cursor, WAITING), fetch(cursor, ADVISORY)
         # All sessions in one query, right after the locks: one by one they would be seen at different times.
         mentioned = [pid for row in waiting for pid in (row["session"], *row["blockers"])]
-        sessions = read_sessions(cursor, mentioned + [row["pid"] for row in advisory])
+        sessions = _read_sessions(cursor, mentioned + [row["pid"] for row in advisory])
         tables = tables_of(cursor, (row["relation"] for row in waiting if row["relation"]), using=using)
         keys = PrimaryKeys(waiting, tables, using=using)
         return LockReport(
@@ -55,6 +54,16 @@ def lock_report(using: str = DEFAULT_DB_ALIAS) -> LockReport:
             waits=tuple(_wait(row, sessions, tables, keys) for row in waiting),
             advisory_locks=tuple(_advisory_locks(advisory, sessions)),
         )
+
+
+def _read_sessions(cursor: Any, pids: Iterable[int | None]) -> dict[int | None, Session]:
+    """Return the sessions with these process ids; of one that has ended in the meantime only its pid is known.
+
+    0 and None stand for prepared transactions, as in PostgreSQL's views: those have no process.
+    """
+    sessions = {pid: Session(pid=pid) if pid else Session(state="prepared") for pid in pids}
+    rows = fetch(cursor, SESSIONS, [pid for pid in sessions if pid])
+    return sessions | {row["pid"]: Session(**row) for row in rows}
 
 
 def _wait(row: ReportRow, sessions: dict[int | None, Session], tables: dict[int, ReportRow], keys: PrimaryKeys) -> Wait:
