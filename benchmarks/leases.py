@@ -58,11 +58,11 @@ def raw() -> LeaseCycle:
     from django_lockstep.leases.database import SLICE
     from django_lockstep.leases.models import Lease
     from django_lockstep.leases.operations import quoted_names
-    from django_lockstep.stores.waiting import pauses
+    from django_lockstep.stores.protocol import pauses
 
     session = connect_alone()
     names = quoted_names(Lease._meta.db_table, lambda name: Identifier(name).as_string())
-    acquire, release = (statement.sql.format(**names) for statement in (sql.ACQUIRE, sql.RELEASE))
+    acquire, release = (statement.format(**names) for statement in (sql.ACQUIRE, sql.RELEASE))
     queue = sql.SETTINGS.format(milliseconds=LIMIT) + sql.QUEUE
 
     def fetch(statement: str, *params: Any) -> Any:
@@ -73,7 +73,7 @@ def raw() -> LeaseCycle:
             ClientCursor(session).execute(queue, {"key": key, "after": LIMIT})
             # As the package's own store waits: the comparison is of Django's share alone.
             looks, claims_at = pauses(math.inf), time.monotonic() + SLICE
-            while not (row := fetch(acquire, key, "raw", "null", TTL, False, True, None))[0]:
+            while not (row := fetch(acquire, key, "raw", "null", TTL, False, None))[0]:
                 time.sleep(next(looks))
                 if time.monotonic() > claims_at:
                     session.execute(sql.CLAIM_TURN, {"key": key})
@@ -81,7 +81,7 @@ def raw() -> LeaseCycle:
         return row
 
     def hold(key: str) -> None:
-        row = fetch(acquire, key, "raw", "null", TTL, True, True, LIMIT)
+        row = fetch(acquire, key, "raw", "null", TTL, True, LIMIT)
         if not row[0]:
             row = queued(key)
         fetch(release, key, row[1], 0.0, LIMIT)

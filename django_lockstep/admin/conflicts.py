@@ -23,7 +23,6 @@ class FieldDifference:
     name: str
     """The field's name in its form, without prefix."""
     label: str
-    """The field's label."""
     base: str
     """The value when the form was opened, formatted."""
     theirs: str
@@ -43,7 +42,6 @@ class Conflict:
     prefix: str | None
     """The form's prefix; None for the page's own form."""
     model: type[Model]
-    """The object's model."""
     name: str
     """The object's string representation."""
     pk: Any

@@ -17,7 +17,6 @@ class Outdated:
     """One object that changed or disappeared."""
 
     pk: str
-    """Its primary key."""
     seen: Seen | None
     """The state that was shown; None if the request has no token."""
     now: models.Model | None

@@ -13,12 +13,15 @@ refusal is problem details (RFC 9457).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import MISSING, fields
+from datetime import datetime
+from typing import Any, get_type_hints
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
-from ninja import Router, Schema, Status
+from ninja import Field, Router, Schema, Status
 from ninja.security import HttpBearer, SessionAuth
+from pydantic import ConfigDict, create_model
 
 from django_lockstep.editing import tokens
 from django_lockstep.editing.errors import EditingError
@@ -33,8 +36,7 @@ from django_lockstep.editing.requests import (
     table_statuses,
     target_for,
 )
-from django_lockstep.editing.results import EditResult, StatusTransition
-from django_lockstep.editing.schemas import CheckOutIn, ExtendIn, LockedOut, LostOut, TokenIn, TransitionIn
+from django_lockstep.editing.results import CheckOutOptions, EditResult, Hold, StatusTransition
 from django_lockstep.errors import ConcurrencyError
 from django_lockstep.http.problems import Problem
 
@@ -57,6 +59,52 @@ class SessionUser(SessionAuth):
         if self.param_name not in request.COOKIES or not request.user.is_authenticated:
             return None
         return super().__call__(request)
+
+
+# Schemas of requests and refusals; the API answers with `EditResult`.
+def _derive(name: str, kind: Any, base: type[Schema], **members: Any) -> Any:
+    """Return the schema of a dataclass, with the descriptions of its members."""
+    hints = get_type_hints(kind)
+    for member in fields(kind):
+        default = ... if member.default is MISSING else member.default
+        members[member.name] = hints[member.name], Field(default, **member.metadata)
+    return create_model(name, __base__=base, __doc__=kind.__doc__, **members)
+
+
+class LostOut(ProblemOut):
+    """The check-out has ended, or a concurrent request won."""
+
+    how: str = ""
+    by: str = ""
+    at: datetime | None = None
+    result: EditResult | None = None
+
+
+LockedOut = _derive(
+    "LockedOut", EditResult, ProblemOut, holders=(list[Hold], Field(description="The check-outs in the way."))
+)
+
+
+class _In(Schema):
+    """A client's request; unknown members are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class TokenIn(_In):
+    """The token of a check-out; without it, the editor's latest."""
+
+    token: str | None = None
+
+
+class ExtendIn(TokenIn):
+    """Options of an extension, counted from now."""
+
+    ttl: float | None = Field(None, gt=0, description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")
+
+
+CheckOutIn = _derive("CheckOutIn", CheckOutOptions, _In)
+TransitionIn = _derive("TransitionIn", StatusTransition, _In)
 
 
 _AUTH = [SignedToken(), SessionUser()]
@@ -121,10 +169,13 @@ def record_status(request: HttpRequest, name: str, pk: str) -> EditAnswer:
     return Status(200, status_of(target_for(request.user, name, pk)))
 
 
-@router.post("/transition", response=_RESPONSES)
-def transition(request: HttpRequest, change: TransitionIn) -> EditAnswer:
+def transition(request: HttpRequest, change: Any) -> EditAnswer:
     """Change the status of a table and of its references, if all have the expected status."""
     return _answer(make_transition(request.user, StatusTransition(**change.dict())))
+
+
+transition.__annotations__["change"] = TransitionIn
+router.post("/transition", response=_RESPONSES)(transition)
 
 
 api = ProblemAPI(title="Edit locks", urls_namespace="lockstep-editing-api", auth=_AUTH)

@@ -43,10 +43,10 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
     Mode ``lock``: opening a change page checks out the record; other users see it read-only, with the holder and the
     time. A save needs the check-out; a refused save keeps the typed values. Deleting, inlines, ``list_editable`` and
     actions are refused for records that another user has checked out. Mode ``presence``: shows the other users on the
-    page and locks nothing. Mode ``off``: as without the mixin.
+    page and locks nothing.
     """
 
-    edit_lock_mode: ClassVar[Literal["lock", "presence", "off"]] = "lock"
+    edit_lock_mode: ClassVar[Literal["lock", "presence"]] = "lock"
     edit_lock_related: ClassVar[Literal["references", "none"]] = "references"
     """Whether the records that it refers to are locked against changes."""
     edit_lock_depth: ClassVar[int | None] = 1
@@ -79,7 +79,7 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         """Check out the record, then show or save the form."""
-        instance = object_id and self.edit_lock_mode != "off" and find_by_url(self, request, object_id)
+        instance = object_id and find_by_url(self, request, object_id)
         if not instance or not self.has_change_permission(request, instance):
             with writing(request.user):
                 return super().changeform_view(request, object_id, form_url, extra_context)
@@ -138,12 +138,12 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
     ) -> Any:
         """Let the form check the edit lock."""
         form = super().get_form(request, obj, change=change, **kwargs)
-        return form if self.edit_lock_mode == "off" else _lock_checked_form(form, edit_session_of(request))
+        return _lock_checked_form(form, edit_session_of(request))
 
     def get_formsets_with_inlines(self, request: HttpRequest, obj: models.Model | None = None) -> Iterator[Any]:
         """Let the inlines check the edit locks of their records."""
         for formset, inline in super().get_formsets_with_inlines(request, obj):
-            yield (formset if self.edit_lock_mode == "off" else _lock_checked_formset(formset)), inline
+            yield _lock_checked_formset(formset), inline
 
     # The endpoint of the page's script.
 
@@ -172,7 +172,7 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
     ) -> HttpResponse:
         instance = find_by_url(self, request, object_id)
         view = super().delete_view
-        if instance is None or self.edit_lock_mode == "off":
+        if instance is None:
             return view(request, object_id, extra_context)
         return self._run_checked(
             request,
@@ -184,7 +184,7 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list; run ``list_editable`` saves and actions in one transaction."""
         view = super().changelist_view
-        if request.method != "POST" or self.edit_lock_mode == "off":
+        if request.method != "POST":
             return view(request, extra_context)
         return self._run_checked(request, lambda: view(request, extra_context), back=request.get_full_path())
 
@@ -208,30 +208,25 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def get_changelist_form(self, request: HttpRequest, **kwargs: object) -> Any:
         """Let each row of ``list_editable`` check the edit locks."""
-        form = super().get_changelist_form(request, **kwargs)
-        return form if self.edit_lock_mode == "off" else _lock_checked_form(form, None)
+        return _lock_checked_form(super().get_changelist_form(request, **kwargs), None)
 
     def get_actions(self, request: HttpRequest, action_location: object = None) -> dict[str, Any]:
         """Check the selected records before each action, except ``edit_lock_free_actions``."""
         where = {} if action_location is None else {"action_location": action_location}  # new in Django 6.1
         actions: dict[str, Any] = super().get_actions(request, **where)
-        if self.edit_lock_mode == "off":
-            return actions
         free = self.edit_lock_free_actions
         return {name: action if name in free else _with_check(action) for name, action in actions.items()}
 
     def get_list_display(self, request: HttpRequest) -> tuple[Any, ...]:
-        columns = tuple(super().get_list_display(request))
-        return columns if self.edit_lock_mode == "off" else (*columns, "edit_lock_holder")
+        return (*super().get_list_display(request), "edit_lock_holder")
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """Read the locks of the page's records in one query."""
         changelist = super().get_changelist_instance(request)
-        if self.edit_lock_mode != "off":
-            # One query for the page instead of one for each row.
-            locks = holders_among(self.model, [row.pk for row in changelist.result_list])
-            for row in changelist.result_list:
-                row._edit_lock = locks.get(key_text(self.model, row.pk))
+        # One query for the page instead of one for each row.
+        locks = holders_among(self.model, [row.pk for row in changelist.result_list])
+        for row in changelist.result_list:
+            row._edit_lock = locks.get(key_text(self.model, row.pk))
         return changelist
 
     @admin.display(description=gettext_lazy("checked out by"))

@@ -106,8 +106,3 @@ def key_text(model: type[models.Model], pk: object) -> str:
         raise UnknownRecord(f"{model._meta.label} has bytes for a primary key; only its whole table can be checked out")
     texts = [str(part) for part in parts]
     return json.dumps(texts, ensure_ascii=False) if isinstance(value, tuple) else texts[0]
-
-
-def key_columns(model: type[models.Model]) -> list[str]:
-    """Return the columns of the model's primary key, in their order."""
-    return [str(field.column) for field in model._meta.pk_fields]

@@ -8,7 +8,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from django_lockstep.editing.advisory import LOCK_PREFIX
-from django_lockstep.editing.targets import key_columns, label_of
+from django_lockstep.editing.targets import label_of
 from django_lockstep.locking.triggers import RowTrigger
 
 # The same steps in the same order as write_checks.py: advisory locks first, then the edit locks with their check-outs
@@ -48,7 +48,7 @@ class AddEditGuard(RowTrigger):
         from django_lockstep.editing.write_checks import TOKEN_SETTING
 
         quote = connection.ops.quote_name
-        columns = [quote(name) for name in key_columns(model)]
+        columns = [quote(str(field.column)) for field in model._meta.pk_fields]
         return _BODY.format(
             keys=", ".join(_key(columns, row) for row in ("OLD", "NEW")),
             prefix=LOCK_PREFIX,

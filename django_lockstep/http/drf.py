@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import Http404, HttpResponse
-from django.utils.translation import gettext as _
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.views import exception_handler, set_rollback
 
 from django_lockstep.errors import raise_if_committed
 from django_lockstep.http.preconditions import (
     PreconditionError,
-    PreconditionFailed,
+    changed_since,
     check_preconditions,
-    current_tag,
     etag,
     is_conflict_of,
     not_modified,
@@ -58,7 +56,7 @@ class IfMatchMixin:
         """Answer a failed precondition, or a conflict of the compared object, with its status and current tag."""
         if self.matched is not None and is_conflict_of(self.matched, error):
             raise_if_committed(error)
-            error = PreconditionFailed(_("The object was changed since it was read."), etag=current_tag(self.matched))
+            error = changed_since(self.matched)
         if isinstance(error, PreconditionError):
             set_rollback()
             return refusal_of(error).to_response()

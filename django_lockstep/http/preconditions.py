@@ -32,9 +32,6 @@ class PreconditionError(LockstepError):
         super().__init__(message or (type(self).__doc__ or "").partition("\n")[0])
         self.etag = etag
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.args, {"etag": self.etag}
-
 
 class PreconditionRequired(PreconditionError):
     """Changing this needs the header If-Match with the ETag that was read."""
@@ -148,7 +145,7 @@ def seen_elsewhere(obj: models.Model) -> Iterator[None]:
     except Exception as error:
         if not is_conflict_of(obj, error):
             raise
-        raise PreconditionFailed(_("The object was changed since it was read."), etag=current_tag(obj)) from error
+        raise changed_since(obj) from error
 
 
 def is_conflict_of(obj: models.Model, error: Exception) -> bool:
@@ -161,8 +158,9 @@ def is_conflict_of(obj: models.Model, error: Exception) -> bool:
     )
 
 
-def current_tag(obj: models.Model) -> str | None:
-    """Return the tag of the object's row as it is now, None if it was deleted."""
+def changed_since(obj: models.Model) -> PreconditionFailed:
+    """Return the refusal for such an error, with the tag of the object's row as it is now."""
     using = router.db_for_write(type(obj), instance=obj)
     now = type(obj)._base_manager.using(using).filter(pk=obj.pk).first()
-    return None if now is None else etag(now)
+    text = _("The object was changed since it was read.")
+    return PreconditionFailed(text, etag=None if now is None else etag(now))

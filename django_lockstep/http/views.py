@@ -19,7 +19,7 @@ from django_lockstep.http.middleware import roll_back_request
 from django_lockstep.http.preconditions import (
     PreconditionError,
     PreconditionFailed,
-    current_tag,
+    changed_since,
     etag,
     is_conflict_of,
     not_modified,
@@ -133,7 +133,7 @@ class _Exchange:
         raise_if_committed(error)
         seen, refusal = getattr(self, "_seen", None), error if isinstance(error, PreconditionError) else None
         if seen is not None and is_conflict_of(seen, error):
-            refusal = PreconditionFailed(etag=current_tag(seen))
+            refusal = changed_since(seen)
         # Only if the object now exists: any other IntegrityError is an error of the view.
         if seen is None and isinstance(error, IntegrityError) and (obj := self._find()[0]) is not None:
             refusal = PreconditionFailed("The object was created in the meantime.", etag=etag(obj))

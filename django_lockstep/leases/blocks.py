@@ -41,7 +41,7 @@ class LeaseOptions(ClaimOptions, total=False):
 class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
     """Hold the lease for the length of a block, ``with`` or ``async with``; the block gets the `LeaseHandle`.
 
-    ``owner``, ``wait``, ``at_least``, ``data`` and ``only_if_exists`` are those of ``Lease.objects.acquire``.
+    ``owner``, ``wait``, ``at_least`` and ``data`` are those of ``Lease.objects.acquire``.
     ``heartbeat=True`` refreshes the lease at a third of ``ttl`` while the block runs; a lost lease calls
     ``on_lost(handle)`` once, from the thread that detects it, and makes ``handle.check()`` raise. ``on_danger(handle)``
     is called ``margin`` seconds before the end (default: a third of ``ttl``), unless the lease is refreshed earlier.
@@ -105,10 +105,8 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
 
     def _entered(self, claim: Claim, answer: LeaseHandle | Holder | None) -> LeaseHandle:
         if not isinstance(answer, LeaseHandle):
-            reason = (
-                "was never held, or others are queueing for it" if claim.only_if_exists else "has a queue of claims"
-            )
-            raise LeaseNotAcquired(f"Lease {claim.key!r} {answer or reason}", key=claim.key, holder=answer)
+            reason = answer or "has a queue of claims"
+            raise LeaseNotAcquired(f"Lease {claim.key!r} {reason}", key=claim.key, holder=answer)
         # Before the heartbeat starts: from here on the end of the block releases the lease.
         self._handle = answer.__enter__()
         if self._heartbeat:

@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections, router
 
 from django_lockstep.leases.database import lease_model
-from django_lockstep.leases.operations import function_names, sequence_name
+from django_lockstep.leases.operations import quoted_names
 
 
 @register(Tags.models)
@@ -52,12 +52,11 @@ def check_storage(app_configs: object, databases: Sequence[str] | None = None, *
 
 
 def _lacks_storage(alias: str, table: str) -> bool:
-    quote = connections[alias].ops.quote_name
-    functions = [quote(name) for name in function_names(table).values()]
+    names = quoted_names(table, connections[alias].ops.quote_name)
     with connections[alias].cursor() as cursor:
         cursor.execute(
             "SELECT to_regclass(%s) IS NOT NULL AND (to_regclass(%s) IS NULL"
             " OR EXISTS (SELECT FROM unnest(%s::text[]) AS name WHERE to_regproc(name) IS NULL))",
-            [quote(table), quote(sequence_name(table)), functions],
+            [names["table"], names["sequence"], [names["acquire"], names["release"]]],
         )
         return bool(cursor.fetchone()[0])

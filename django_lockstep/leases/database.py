@@ -27,9 +27,8 @@ from django_lockstep.leases.errors import LeaseTimedOut
 from django_lockstep.leases.lines import lines
 from django_lockstep.locking.durations import Duration
 from django_lockstep.locking.transactions import in_own_atomic
-from django_lockstep.stores.protocol import LeaseStore
-from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key
-from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses
+from django_lockstep.stores.protocol import SHORTEST_PAUSE, LeaseStore, lease_waits, pauses
+from django_lockstep.stores.terms import Claim, Grant, Holder, UniqueOwner, valid_key
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -252,7 +251,7 @@ def own_grant(claim: Claim, holder: Holder, *, requested_at: float) -> Grant | H
 
     An earlier attempt succeeded then, and its answer was lost with the connection.
     """
-    if not claim.is_unique or holder.owner != claim.owner or holder.released:
+    if not isinstance(claim.owner, UniqueOwner) or holder.owner != claim.owner or holder.released:
         return holder
     start = requested_at + holder.remaining - claim.ttl
     return Grant(token=holder.token, since=holder.since, requested_at=start, data=json.dumps(holder.data))

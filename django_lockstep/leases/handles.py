@@ -20,9 +20,8 @@ from django.db import InterfaceError, OperationalError
 from django_lockstep.leases.errors import LeaseLost
 from django_lockstep.leases.heartbeats import Heartbeat, call_apart
 from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.stores.protocol import LeaseStore
+from django_lockstep.stores.protocol import LeaseStore, lease_waits, pauses, timeout_of
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_json, valid_key
-from django_lockstep.stores.waiting import lease_waits, pauses, timeout_of
 
 Callback = Callable[["LeaseHandle"], object]
 """Called once, with the handle: in the thread that detects the event, or one of its own beside the heartbeat's."""
@@ -41,7 +40,7 @@ class LeaseHandle:
 
     As a context manager it releases the lease at the end of the outermost block. It belongs to the process that
     acquired it: in a forked process it counts as lost and changes nothing. Its methods may be called from every thread:
-    ``refresh``, ``ensure`` and ``release`` only outside transactions, ``guard`` only inside one.
+    ``refresh`` and ``release`` only outside transactions, ``guard`` only inside one.
     """
 
     def __init__(self, claim: Claim, grant: Grant, *, store: LeaseStore, on_lost: Callback | None = None) -> None:
@@ -101,19 +100,15 @@ class LeaseHandle:
         if self.remaining <= 0:
             raise self._loss(self._why_over() or "it was not refreshed in time")
 
-    def refresh(self, ttl: Duration | None = None, *, at_least: Duration | None = None) -> None:
+    def refresh(self, ttl: Duration | None = None) -> None:
         """Let the lease expire no earlier than ``ttl`` (default: the one it was acquired with) from now.
-
-        ``at_least`` changes for how long, counted from the acquire, the lease stays taken even after a release.
 
         An expired lease is held again if it was not taken over. Raises `LeaseLost`, then and at every further call;
         ``TransactionManagementError`` in a transaction; `LeaseTimedOut` and the driver's errors where the database does
         not answer, after which it may be called again.
         """
         lifetime = self.ttl if ttl is None else seconds(ttl, name="ttl")
-        minimum = self.at_least if at_least is None else seconds(at_least, name="at_least", or_zero=True)
         self.renew(lifetime, timeout=timeout_of(self.ttl))
-        self.at_least = minimum
 
     def renew(self, ttl: float, *, timeout: float) -> None:
         """Refresh within ``timeout`` seconds: a heartbeat has other leases to refresh."""
@@ -130,13 +125,6 @@ class LeaseHandle:
             raise self._loss(reason)
         if not operation():
             raise self.refuse()
-
-    def ensure(self, least: Duration) -> None:
-        """Refresh if fewer than ``least`` seconds are left, so that at least as many are; raises as `refresh` does."""
-        minimum = seconds(least, name="seconds")
-        if self.remaining < minimum:
-            # The answer takes time too, at most this much.
-            self.refresh(max(self.ttl, (minimum + timeout_of(self.ttl) + _DELAY) / (1 - _DRIFT)))
 
     def release(self) -> bool:
         """Release the lease; False if it was lost or released before, and nothing is changed then.
@@ -191,16 +179,13 @@ class LeaseHandle:
         in between. In the transaction of a ``TestCase`` nothing is started.
         """
         margin = self.ttl / 3 if margin is None else seconds(margin, name="margin")
-        beats = self._heartbeat is not None and self._heartbeat.beats
-        self.stop_heartbeat()
         self._on_danger, self.margin = on_danger, margin
-        self._watch(beats=beats)
+        self._watch(beats=self._heartbeat is not None and self._heartbeat.beats)
 
     def _watch(self, *, beats: bool) -> None:
-        if self._heartbeat is not None and beats != self._heartbeat.beats:
-            self.stop_heartbeat()
+        self.stop_heartbeat()
         # In a TestCase's transaction the heartbeat's own connection could not see the lease.
-        if self._heartbeat is None and not self._store.is_isolated:
+        if not self._store.is_isolated:
             self._heartbeat = Heartbeat(self, beats=beats)
 
     def warn(self) -> None:
@@ -269,14 +254,11 @@ class LeaseHandle:
     def _loss(self, reason: str) -> LeaseLost:
         return LeaseLost(f"Lease {self.key!r} is lost: {reason}", key=self.key, token=self.token)
 
-    async def arefresh(self, ttl: Duration | None = None, *, at_least: Duration | None = None) -> None:
-        await sync_to_async(self.refresh)(ttl, at_least=at_least)
+    async def arefresh(self, ttl: Duration | None = None) -> None:
+        await sync_to_async(self.refresh)(ttl)
 
     async def anote(self, data: object) -> None:
         await sync_to_async(self.note)(data)
-
-    async def aensure(self, least: Duration) -> None:
-        await sync_to_async(self.ensure)(least)
 
     async def arelease(self) -> bool:
         return await sync_to_async(self.release)()

@@ -21,7 +21,7 @@ from typing import Any
 from django.db import connections
 
 from django_lockstep.leases.errors import LeaseLost
-from django_lockstep.stores.waiting import timeout_of
+from django_lockstep.stores.protocol import timeout_of
 
 logger = logging.getLogger("lockstep.leases")
 

@@ -103,8 +103,7 @@ class LeaseManager(_Manager[Any]):
 
         Durations are seconds or a ``timedelta``. ``owner`` is the name shown to others (default: host, process, thread
         and a random part), ``data`` any JSON value shown to others (default: the last holder's data, or None). With
-        ``at_least`` the lease stays taken for that long from now, even if it is released earlier. With
-        ``only_if_exists`` a key without a row, which was never held, is refused.
+        ``at_least`` the lease stays taken for that long from now, even if it is released earlier.
 
         Waiters get the lease in the order in which they asked, and after `database.SLICE` before any newcomer (on
         PostgreSQL; on other databases and in async code they poll). A refusal writes nothing.
@@ -123,10 +122,6 @@ class LeaseManager(_Manager[Any]):
         Raises as `acquire` does.
         """
         return self._store.get(key)
-
-    def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
-        """Do as ``handle.guard()``, where the token came from another process; see `django_lockstep.leases.guard`."""
-        self._store.guard(key, token, within=within)
 
     async def aacquire(
         self, key: str, ttl: Duration, *, wait: Duration = 0, **options: Unpack[ClaimOptions]

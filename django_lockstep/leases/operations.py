@@ -8,7 +8,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.backends.utils import truncate_name
 from django.db.models import Model
 
-from django_lockstep.locking.table_operations import TableOperation
+from django_lockstep.locking.triggers import TableOperation
 
 FILLFACTOR = 50
 """Percent of a page that INSERT fills: a refresh is a heap-only update if its new row version fits on the page."""
@@ -69,8 +69,7 @@ _TAKE = """
 """
 _ACQUIRE = """
 CREATE FUNCTION {acquire}(
-    p_key text, p_owner text, p_data jsonb, p_ttl double precision, p_yields boolean, p_may_create boolean,
-    p_limit integer,
+    p_key text, p_owner text, p_data jsonb, p_ttl double precision, p_yields boolean, p_limit integer,
     OUT granted boolean, OUT token bigint, OUT since timestamptz, OUT owner text, OUT data jsonb,
     OUT released boolean, OUT remaining double precision, OUT under_guard boolean
 ) LANGUAGE plpgsql AS $$
@@ -96,7 +95,7 @@ BEGIN
             INTO granted, token, since, owner, data, released, remaining FROM {table} AS lease WHERE key = p_key;
         granted := false;
         under_guard := remaining <= 0 AND {under_guard};
-        EXIT WHEN FOUND OR NOT may_take OR NOT p_may_create;
+        EXIT WHEN FOUND OR NOT may_take;
         INSERT INTO {table} AS lease (key, token, owner, data, ttl, acquired_at, expires_at)
             VALUES (p_key, nextval('{sequence}'), p_owner, p_data, p_ttl, clock_timestamp(),
                 clock_timestamp() + make_interval(secs => p_ttl))
@@ -157,16 +156,7 @@ class LeaseStorage(TableOperation):
 
 
 def quoted_names(table: str, quote: Callable[[str], str]) -> dict[str, str]:
-    """Return the quoted names of the table, its sequence and its functions, by kind."""
-    names = {"table": table, "sequence": sequence_name(table)} | function_names(table)
-    return {kind: quote(name) for kind, name in names.items()}
-
-
-def sequence_name(table: str) -> str:
-    """Return the unquoted name of the sequence that gives the table its tokens."""
-    return truncate_name(f"{table}_token", 63)
-
-
-def function_names(table: str) -> dict[str, str]:
-    """Return the unquoted names of the functions that ``acquire`` and ``release``."""
-    return {kind: truncate_name(f"{table}_{kind}", 63) for kind in ("acquire", "release")}
+    """Return the quoted names of the table, its sequence of tokens, and its functions, by kind."""
+    suffixes = {"sequence": "token", "acquire": "acquire", "release": "release"}
+    names = {kind: truncate_name(f"{table}_{suffix}", 63) for kind, suffix in suffixes.items()}
+    return {kind: quote(name) for kind, name in {"table": table, **names}.items()}

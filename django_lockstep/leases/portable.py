@@ -15,7 +15,7 @@ from django.db import IntegrityError, NotSupportedError, models
 from django.db.models import Case, F, Max, Value, When
 from django.db.models.functions import Coalesce, Now
 
-from django_lockstep.leases.database import DatabaseLeases, holder_of, lease_model, on_own_connection, own_grant
+from django_lockstep.leases.database import DatabaseLeases, holder_of, on_own_connection, own_grant
 from django_lockstep.locking.durations import Duration
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_token
@@ -29,8 +29,6 @@ class PortableLeases(DatabaseLeases):
         row = self._leases().filter(key=claim.key).with_times().first()
         if row is not None and row.remaining > timedelta():
             return own_grant(claim, holder_of(row), requested_at=requested_at)
-        if row is None and claim.only_if_exists:
-            return None
         token = self._insert(claim) if row is None else self._replace(claim, before=row.token)
         if token is None:
             return None
@@ -62,16 +60,13 @@ class PortableLeases(DatabaseLeases):
             "over until a transaction ends. Write with update_if_token() instead, which refuses lower tokens."
         )
 
-    def _all(self) -> models.QuerySet[Any]:
-        return lease_model()._base_manager.using(self.name)
-
     def _rows(self, key: str, token: int | None = None) -> models.QuerySet[Any]:
-        rows = self._all().filter(key=key)
+        rows: models.QuerySet[Any] = self._leases().filter(key=key)
         return rows if token is None else rows.filter(token=token, released_at=None)
 
     def _next_token(self) -> int:
         # Purging keeps the row with the highest token, so that no token is used twice.
-        highest: int = self._all().aggregate(highest=Coalesce(Max("token"), 0))["highest"]
+        highest: int = self._leases().aggregate(highest=Coalesce(Max("token"), 0))["highest"]
         return highest + 1
 
     def _insert(self, claim: Claim) -> int | None:
@@ -79,7 +74,7 @@ class PortableLeases(DatabaseLeases):
         token = self._next_token()
         try:
             # The unique constraint on the key decides between two first claims.
-            self._all().create(key=claim.key, **_values(claim, token))
+            self._leases().create(key=claim.key, **_values(claim, token))
         except IntegrityError:
             return None
         # If this process stood still before the INSERT, the key may have been held with this very token, and purged.

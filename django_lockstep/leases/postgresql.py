@@ -18,13 +18,12 @@ from django_lockstep.leases.database import TURN, DatabaseLeases, lease_model, o
 from django_lockstep.leases.errors import LeaseLost
 from django_lockstep.leases.lines import lines, most_waiters
 from django_lockstep.leases.operations import GUARD_LOCK, TURN_LOCK, quoted_names
-from django_lockstep.locking.compiled import Compiled, compile_sql, fetch
 from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.locking.prepared import fetch
 from django_lockstep.locking.rows import require_transaction
 from django_lockstep.locking.transactions import is_of_testcase
-from django_lockstep.stores.protocol import CALL_TIMEOUT
+from django_lockstep.stores.protocol import CALL_TIMEOUT, pauses, timeout_of
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
-from django_lockstep.stores.waiting import pauses, timeout_of
 
 # Independent of the project's isolation level: an operation decides by what is committed at that moment.
 SETTINGS = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {milliseconds}; "
@@ -35,13 +34,8 @@ SELECT CASE current_setting('default_transaction_isolation') WHEN 'read committe
 """
 
 # The functions are explained in django_lockstep.leases.operations.
-ACQUIRE = compile_sql(
-    "SELECT * FROM {acquire}(%s, %s, %s::jsonb, %s::double precision, %s, %s, %s::integer)",
-    *("key", "owner", "data", "ttl", "yields_to_queue", "may_create", "limit"),
-)
-RELEASE = compile_sql(
-    "SELECT {release}(%s, %s::bigint, %s::double precision, %s::integer)", "key", "token", "at_least", "limit"
-)
+ACQUIRE = "SELECT * FROM {acquire}(%s, %s, %s::jsonb, %s::double precision, %s, %s::integer)"
+RELEASE = "SELECT {release}(%s, %s::bigint, %s::double precision, %s::integer)"
 
 # Never earlier than before: the next heartbeat must not shorten a longer refresh.
 REFRESH = """
@@ -90,17 +84,10 @@ class PostgresLeases(DatabaseLeases):
     """The store on one database; each operation raises Django's database errors."""
 
     def take_here(self, claim: Claim, *, yields_to_queue: bool = False) -> Grant | Holder | None:
-        values = {
-            "key": claim.key,
-            "owner": claim.owner,
-            "data": claim.data,
-            "ttl": claim.ttl,
-            "yields_to_queue": yields_to_queue,
-            "may_create": not claim.only_if_exists,
-        }
+        params = [claim.key, claim.owner, claim.data, claim.ttl, yields_to_queue]
         # Taken before the statement is sent: the lease may have started at any time after.
         requested_at = time.monotonic()
-        granted, *row = self._called(ACQUIRE, values, timeout=timeout_of(claim.ttl))
+        granted, *row = self._called(ACQUIRE, params, timeout=timeout_of(claim.ttl))
         if granted:
             data = json.dumps(_parse_json(row[3]))
             return Grant(token=row[0], since=row[1], requested_at=requested_at, data=data)
@@ -164,8 +151,7 @@ class PostgresLeases(DatabaseLeases):
     def release(
         self, key: str, token: int, *, at_least: float = 0.0, held: float = 0.0, timeout: float = CALL_TIMEOUT
     ) -> bool:
-        values = {"key": key, "token": token, "at_least": at_least}
-        return bool(self._called(RELEASE, values, timeout=timeout)[0])
+        return bool(self._called(RELEASE, [key, token, at_least], timeout=timeout)[0])
 
     def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
         # In autocommit the row lock would end with its statement, before the write that it is for.
@@ -186,18 +172,21 @@ class PostgresLeases(DatabaseLeases):
         if not is_held:
             raise lost
 
-    def _called(self, function: Compiled, values: dict[str, Any], *, timeout: float) -> Any:
-        """Return the function's row, by a prepared statement where the session's own settings fit."""
+    def _called(self, sql: str, params: Sequence[Any], *, timeout: float) -> Any:
+        """Return the function's row, by a prepared statement where the session's own settings fit.
+
+        ``params`` are all but the last, the time limit.
+        """
         limit = math.ceil(timeout * 1000)
         # Not in a transaction: there a prepared statement keeps its snapshot until the next one, which delays VACUUM.
         if not self.connection.in_atomic_block and 0 < self._own_limit() <= limit:
-            call = Compiled(_named(function.sql, self.name, lease_model()._meta.db_table), function.places)
-            row = fetch(self.connection, call, {**values, "limit": limit})[0]
+            named = _named(sql, self.name, lease_model()._meta.db_table)
+            row = fetch(self.connection, named, [*params, limit])[0]
             if row[0] is not None:
                 return row
             # Nothing was done: the settings were changed, or a pooler gave this connection another session.
             _own_limits[self.connection.connection] = 0
-        return self._row(function.sql, function.bind(self.connection, {**values, "limit": None}), timeout=timeout)
+        return self._row(sql, [*params, None], timeout=timeout)
 
     def _has_transaction_timeout(self) -> bool:
         return bool(self.connection.pg_version >= _ITS_VERSION)  # type: ignore[attr-defined]

@@ -21,17 +21,19 @@ from django_lockstep.locking.ignoring import logger, versions_ignored
 from django_lockstep.locking.memory import (
     adopt,
     apply_written,
+    begin_saving,
+    current_saving,
     mark_partial,
     remember,
     remember_row,
     remembered,
     seen_version,
+    set_saving,
 )
 from django_lockstep.locking.merge import Merge, merge_fields
 from django_lockstep.locking.querysets import VersionedManager
 from django_lockstep.locking.rollbacks import last_write, record_write, set_last_write
 from django_lockstep.locking.rows import lock_row
-from django_lockstep.locking.saving import begin_saving, current_saving, set_saving
 from django_lockstep.locking.shapes import compiled_rows
 from django_lockstep.locking.writes import column, current_version, python_values, version_kept, write_if
 
@@ -59,7 +61,7 @@ class VersionedModel(ChecksTable):
 
     def save(
         self,
-        *args: object,
+        *,
         force_insert: bool | tuple[ModelBase, ...] = False,
         force_update: bool = False,
         using: str | None = None,
@@ -78,11 +80,6 @@ class VersionedModel(ChecksTable):
         ``ValueError`` before any write for an instance without its version, for one that a rollback may have undone,
         and for ``update_fields`` that are not columns; above READ COMMITTED `SerializationFailure`.
         """
-        if args:
-            named = {"force_insert": force_insert, "force_update": force_update, "using": using}
-            options |= _named(self, args, update_fields=update_fields, **named)
-            self.save(force_write=force_write, **options)
-            return
         using = using or self._write_alias()
         names = None if update_fields is None else list(update_fields)
         if not _are_columns(type(self), names):
@@ -99,8 +96,8 @@ class VersionedModel(ChecksTable):
         elif names != []:
             self._save_known(names, using=using, force_write=force_write, **options)
 
-    async def asave(self, *args: object, **options: Any) -> None:
-        await sync_to_async(self.save)(*args, **options)
+    async def asave(self, **options: Any) -> None:
+        await sync_to_async(self.save)(**options)
 
     @classmethod
     def check(cls, **kwargs: object) -> list[CheckMessage]:
@@ -368,15 +365,6 @@ class VersionedModel(ChecksTable):
         if current is None:
             return type(self).DoesNotExist(f"{self._meta.label} {self.pk!r} was deleted since it was read")
         return StaleVersionError(model=type(self), pk=self.pk, expected=seen, found=current, target=self, action=action)
-
-
-def _named(instance: models.Model, args: tuple[object, ...], **options: object) -> dict[str, Any]:
-    """Return the options of ``save()`` by name. Django accepts them by position until 6.0, with a warning."""
-    parse = getattr(instance, "_parse_save_params", None)
-    if parse is None:
-        raise TypeError(f"save() takes keyword arguments only; {len(args)} were given by position")
-    names = ("force_insert", "force_update", "using", "update_fields")
-    return dict(zip(names, parse(*args, method_name="save", **options), strict=True))
 
 
 def _are_columns(model: type[models.Model], names: Collection[str] | None) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db import DEFAULT_DB_ALIAS, DataError, NotSupportedError, ProgrammingError
+from django.db import DEFAULT_DB_ALIAS, DataError, NotSupportedError, ProgrammingError, connections
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -19,14 +20,21 @@ from django.utils.translation import gettext_lazy
 from django_lockstep.monitor import Session, lock_report, text
 from django_lockstep.monitor.graph import BOX_HEIGHT, BOX_WIDTH, Graph, waits_graph
 from django_lockstep.monitor.models import Lock
-from django_lockstep.monitor.sessions import Ending, end_session
-from django_lockstep.monitor.wording import session_name
+from django_lockstep.monitor.text import session_name
 
 logger = logging.getLogger("lockstep.monitor")
 
 SECONDS = 2
 """Seconds between two refreshes of the page."""
 _MAY_END = "lockstep_monitor.end_session"
+Ending = Literal["cancel", "terminate"]
+
+_FUNCTIONS: dict[Ending, str] = {"cancel": "pg_cancel_backend", "terminate": "pg_terminate_backend"}
+# By its start as well: the server gives the pid of a session that has ended to a new one.
+_END = """
+SELECT {function}(pid) FROM pg_stat_activity
+WHERE pid = %s AND backend_start = %s AND datname = current_database() AND pid <> pg_backend_pid()
+"""
 _QUESTIONS: dict[Ending, Any] = {
     "cancel": gettext_lazy("Cancel the current statement of this session? Its transaction fails, and is rolled back."),
     "terminate": gettext_lazy("Terminate this session? It loses its connection, and what it has not committed."),
@@ -110,6 +118,20 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         request.current_app = self.admin_site.name
         context = {**self.admin_site.each_context(request), "opts": self.opts, **context}
         return TemplateResponse(request, f"lockstep_monitor/{name}.html", context)
+
+
+def end_session(pid: int, started: datetime, *, ending: Ending, using: str) -> bool:
+    """Cancel the current statement of the session that has this pid since then, or terminate the session.
+
+    A cancelled statement fails with SQLSTATE 57014, and its transaction with it unless a savepoint is before it; a
+    terminated session loses its transaction and its connection. Returns False if there is no such session in the
+    database any more. Raises `django.db.ProgrammingError` if the role may not: that takes the same role, or
+    ``pg_signal_backend``; a superuser's sessions are a superuser's to end.
+    """
+    with connections[using].cursor() as cursor:
+        cursor.execute(_END.format(function=_FUNCTIONS[ending]), [pid, started])
+        row = cursor.fetchone()
+    return row is not None and bool(row[0])
 
 
 def _session(pid: int) -> Session | None:

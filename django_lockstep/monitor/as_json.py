@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import date, datetime, time
-from typing import Any
 
-from django_lockstep.monitor.report import AdvisoryLock, LockReport, Session, Wait
+from django_lockstep.monitor.report import LockReport, Session
 from django_lockstep.monitor.trees import trees
 
 SCHEMA_VERSION = 1
@@ -26,21 +25,14 @@ def as_json(report: LockReport) -> str:
         "taken_at": report.taken_at,
         "limited": report.limited,
         "sessions": {id_: asdict(session) for id_, session in report.sessions.items()},
-        "waits": [_wait(wait) for wait in report.waits],
+        "waits": [asdict(wait) | {"waiter": wait.waiter.id, "blockers": _ids(wait.blockers)} for wait in report.waits],
         "roots": [{"session": node.session.id, "behind": node.behind} for node in trees(report.waits)],
-        "advisory_locks": [_advisory(lock) for lock in report.advisory_locks],
+        "advisory_locks": [
+            asdict(lock) | {"holders": _ids(lock.holders), "waiters": _ids(lock.waiters)}
+            for lock in report.advisory_locks
+        ],
     }
     return json.dumps(document, default=_plain)
-
-
-def _wait(wait: Wait) -> dict[str, Any]:
-    names = ("kind", "lock", "mode", "seconds", "table", "model", "pk", "pk_unknown", "key")
-    ids = {"waiter": wait.waiter.id, "blockers": _ids(wait.blockers)}
-    return ids | {name: getattr(wait, name) for name in names}
-
-
-def _advisory(lock: AdvisoryLock) -> dict[str, Any]:
-    return {"key": lock.key, "mode": lock.mode, "holders": _ids(lock.holders), "waiters": _ids(lock.waiters)}
 
 
 def _ids(sessions: tuple[Session, ...]) -> list[str]:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
 
 from django_lockstep.monitor.locked import PrimaryKeys, tables_of
-from django_lockstep.monitor.modes import advisory_key, mode_in_sql
-from django_lockstep.monitor.queries import ADVISORY, LIMITS, WAITING, ReportRow, fetch, read_only_cursor
+from django_lockstep.monitor.queries import ADVISORY, LIMITS, SESSIONS, WAITING, ReportRow, fetch, read_only_cursor
 from django_lockstep.monitor.report import AdvisoryLock, LockReport, Session, Wait
-from django_lockstep.monitor.sessions import Sessions
 
 _ROWS = ("transactionid", "tuple")
 _KINDS = {"transactionid": "row", "tuple": "row", "relation": "table", "virtualxid": "transaction"}
+_ROW_MODES = {
+    "AccessShareLock": "FOR KEY SHARE",
+    "RowShareLock": "FOR SHARE",
+    "ExclusiveLock": "FOR NO KEY UPDATE",
+    "AccessExclusiveLock": "FOR UPDATE",
+}
+"""The row lock that a session requests if it takes a tuple lock in this mode."""
 
 
 def waits(using: str = DEFAULT_DB_ALIAS) -> list[Wait]:
@@ -38,7 +45,7 @@ def lock_report(using: str = DEFAULT_DB_ALIAS) -> LockReport:
         waiting, advisory = fetch(cursor, WAITING), fetch(cursor, ADVISORY)
         # All sessions in one query, right after the locks: one by one they would be seen at different times.
         mentioned = [pid for row in waiting for pid in (row["session"], *row["blockers"])]
-        sessions = Sessions(cursor, mentioned + [row["pid"] for row in advisory])
+        sessions = _read_sessions(cursor, mentioned + [row["pid"] for row in advisory])
         tables = tables_of(cursor, (row["relation"] for row in waiting if row["relation"]), using=using)
         keys = PrimaryKeys(waiting, tables, using=using)
         return LockReport(
@@ -49,33 +56,61 @@ def lock_report(using: str = DEFAULT_DB_ALIAS) -> LockReport:
         )
 
 
-def _wait(row: ReportRow, sessions: Sessions, tables: dict[int, ReportRow], keys: PrimaryKeys) -> Wait:
+def _read_sessions(cursor: Any, pids: Iterable[int | None]) -> dict[int | None, Session]:
+    """Return the sessions with these process ids; of one that has ended in the meantime only its pid is known.
+
+    0 and None stand for prepared transactions, as in PostgreSQL's views: those have no process.
+    """
+    sessions = {pid: Session(pid=pid) if pid else Session(state="prepared") for pid in pids}
+    rows = fetch(cursor, SESSIONS, [pid for pid in sessions if pid])
+    return sessions | {row["pid"]: Session(**row) for row in rows}
+
+
+def _wait(row: ReportRow, sessions: dict[int | None, Session], tables: dict[int, ReportRow], keys: PrimaryKeys) -> Wait:
     table, is_row = tables.get(row["relation"], {}), row["locktype"] in _ROWS
     return Wait(
-        waiter=sessions.session(row["session"]),
-        blockers=sessions.blockers(row),
+        waiter=sessions[row["session"]],
+        blockers=tuple(sessions[pid] for pid in dict.fromkeys(row["blockers"])),
         kind=_KINDS.get(str(row["locktype"]), str(row["locktype"])),
         lock=row["lock"],
-        mode=mode_in_sql(row["mode"], row=is_row),
+        mode=_mode_in_sql(row["mode"], row=is_row),
         seconds=row["seconds"],
         table=table.get("name"),
         model=table.get("model"),
-        key=advisory_key(row) if row["locktype"] == "advisory" else None,
+        key=_advisory_key(row) if row["locktype"] == "advisory" else None,
         **(keys.attributes_of(row) if is_row else {}),
     )
 
 
-def _advisory_locks(rows: list[ReportRow], sessions: Sessions) -> Iterator[AdvisoryLock]:
+def _advisory_locks(rows: list[ReportRow], sessions: dict[int | None, Session]) -> Iterator[AdvisoryLock]:
     for _, group in groupby(rows, key=itemgetter("lock")):
         requests = list(group)
         grants = [row for row in requests if row["granted"]]
         yield AdvisoryLock(
-            key=advisory_key(requests[0]),
+            key=_advisory_key(requests[0]),
             mode="EXCLUSIVE" if any(row["mode"] == "ExclusiveLock" for row in grants) else "SHARE",
-            holders=_each_once(session for row in grants for session in sessions.holders(row)),
-            waiters=_each_once(sessions.session(row["pid"]) for row in requests if not row["granted"]),
+            holders=_each_once(sessions[row["pid"]] for row in grants),
+            waiters=_each_once(sessions[row["pid"]] for row in requests if not row["granted"]),
         )
 
 
 def _each_once(sessions: Iterator[Session]) -> tuple[Session, ...]:
     return tuple({session.id: session for session in sessions}.values())
+
+
+def _mode_in_sql(mode: str | None, *, row: bool = False) -> str | None:
+    """Return the mode of a lock, or of a row's tuple lock, as SQL spells it."""
+    if mode is None or row:
+        return _ROW_MODES.get(mode or "")
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", mode.removesuffix("Lock")).upper()
+
+
+def _advisory_key(row: dict[str, Any]) -> int | tuple[int, int]:
+    """Return the key from its parts in pg_locks: a bigint in two halves, or (``objsubid`` 2) two integers."""
+    if row["objsubid"] == 2:
+        return _signed(row["classid"], bits=32), _signed(row["objid"], bits=32)
+    return _signed(row["classid"] << 32 | row["objid"], bits=64)
+
+
+def _signed(number: int, *, bits: int) -> int:
+    return number - (1 << bits) if number >> (bits - 1) else number

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from django_lockstep.monitor.report import Session, Wait
+from django_lockstep.monitor.text import describe_lock, duration, printable, session_name, shortened
 from django_lockstep.monitor.trees import Node, trees
-from django_lockstep.monitor.wording import describe_lock, duration, printable, session_name, shortened
 
 BOX_WIDTH, BOX_HEIGHT = 290, 66
 _GAP_X, _GAP_Y = 50, 14

@@ -25,7 +25,7 @@ SELECT current_database() AS database, clock_timestamp() AS taken_at,
 # pg_locks is read once, so that all parts are consistent. OIDs of other databases' tables mean nothing here.
 _LOCKS = """
 locks AS MATERIALIZED (
-    SELECT pid, locktype, mode, granted, waitstart, page, tuple, virtualtransaction, transactionid,
+    SELECT pid, locktype, mode, granted, waitstart, page, tuple,
            CASE WHEN database IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
                 THEN relation END AS relation,
            database, classid::bigint AS classid, objid::bigint AS objid, objsubid,
@@ -55,7 +55,6 @@ shown AS (
     SELECT waiting.* FROM waiting JOIN shown ON waiting.session = ANY (shown.blockers)
 )
 SELECT session, blockers, locktype, lock, classid, objid, objsubid,
-       shown.mode AS lock_mode,
        CASE locktype WHEN 'transactionid' THEN place.mode ELSE shown.mode END AS mode,
        coalesce(extract(epoch FROM clock_timestamp() - waitstart), 0)::float8 AS seconds,
        coalesce(shown.relation, place.relation, written.relation) AS relation,
@@ -84,20 +83,6 @@ SELECT pid, nullif(application_name, '') AS application, usename AS user, host(c
        state IS NULL AND query = '<insufficient privilege>' AS hidden
 FROM pg_stat_activity
 WHERE pid = ANY (%s::int[])
-"""
-
-# Locks of prepared transactions have no process, but the virtual transaction of the session that prepared them: it
-# links each of the locks to the one on the transaction's own id, which pg_prepared_xacts has.
-PREPARED = f"""
-WITH {_LOCKS}
-SELECT held.lock, held.mode, gid, owner AS user, prepared AS since,
-       extract(epoch FROM clock_timestamp() - prepared)::float8 AS seconds
-FROM locks AS held
-JOIN locks AS own ON own.virtualtransaction = held.virtualtransaction
-                 AND own.pid IS NULL AND own.locktype = 'transactionid' AND own.granted
-JOIN pg_prepared_xacts ON pg_prepared_xacts.transaction = own.transactionid
-WHERE held.pid IS NULL AND held.granted
-ORDER BY prepared, gid
 """
 
 ADVISORY = f"""

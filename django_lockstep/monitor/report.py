@@ -16,8 +16,6 @@ class Session:
 
     pid: int | None = None
     """The server process; None for a prepared transaction."""
-    gid: str | None = None
-    """The name of a prepared transaction; None for a server process."""
     application: str | None = None
     """``application_name`` as set by the client."""
     user: str | None = None
@@ -44,7 +42,7 @@ class Session:
     @property
     def id(self) -> str:
         """An identifier that is unique in the report."""
-        return str(self.pid) if self.gid is None and self.pid is not None else f"prepared:{self.gid}"
+        return "prepared" if self.pid is None else str(self.pid)
 
     @property
     def is_idle(self) -> bool:

@@ -14,7 +14,6 @@ class Node:
     """A session in the trees; each session appears once, as near to a root as possible."""
 
     session: Session
-    """The session."""
     wait: Wait | None = None
     """What it waits for; None for a root, unless sessions wait in a cycle."""
     behind: int = 0

@@ -40,16 +40,12 @@ class Claim:
 
     key: str
     owner: str
-    is_unique: bool
-    """Whether the owner's name was generated for this claim alone."""
     ttl: float
     """Seconds until it expires, counted by the database."""
     at_least: float
     """Seconds from the acquire for which the lease stays taken even after a release."""
     data: str | None
     """The holder's data as JSON; None keeps the last holder's data."""
-    only_if_exists: bool = False
-    """Whether a key that was never held is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +95,6 @@ class ClaimOptions(TypedDict, total=False):
     owner: str | None
     at_least: Duration | None
     data: object
-    only_if_exists: bool
 
 
 def claim(
@@ -109,18 +104,15 @@ def claim(
     owner: str | None = None,
     at_least: Duration | None = None,
     data: object = KEPT,
-    only_if_exists: bool = False,
 ) -> Claim:
     """Return the claim; raise ``TypeError`` or ``ValueError`` that names the value and the rule."""
     name = new_owner() if owner is None else owner
     return Claim(
         key=valid_key(key),
         owner=name if isinstance(name, UniqueOwner) else valid_text(name, name="owner"),
-        is_unique=isinstance(name, UniqueOwner),
         ttl=seconds(ttl, name="ttl"),
         at_least=0.0 if at_least is None else seconds(at_least, name="at_least"),
         data=None if data is KEPT else valid_json(data),
-        only_if_exists=only_if_exists,
     )
 
 

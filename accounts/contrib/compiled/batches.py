@@ -14,10 +14,10 @@ from django.db import IntegrityError, connections, models, transaction
 from accounts.abstract import AbstractBaseAccount
 from accounts.amounts import TOO_LARGE
 from accounts.batches import AppliedChange, BalanceChange
+from accounts.contrib.compiled.compiling import Compiled, parameter, plain
 from accounts.contrib.compiled.runner import StatementRunner, runner_for
 from accounts.contrib.compiled.statements import fill_template
 from django_lockstep.errors import translated_errors
-from django_lockstep.locking.compiled import Compiled, fetch, parameter, plain
 from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.writes import auto_now_values, place_type
 
@@ -83,12 +83,12 @@ def _send(runner: StatementRunner, values: dict[str, Any], *, keyed: bool) -> li
     """
     connection, compiled = connections[runner.using], _compile(runner)
     if not keyed:
-        return fetch(connection, compiled, values)
+        return compiled.fetch(connection, values)
     # A used key makes the statement fail. A savepoint is needed only inside a transaction, which would be aborted.
     joins = not commits_each_statement(connection)
     block: AbstractContextManager[None] = transaction.atomic(using=runner.using) if joins else nullcontext()
     with suppress(IntegrityError), block:
-        return fetch(connection, compiled, values)
+        return compiled.fetch(connection, values)
     return []
 
 

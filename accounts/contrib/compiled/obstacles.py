@@ -12,7 +12,7 @@ from django.db import models
 from django.db.models.manager import BaseManager
 from django.db.models.signals import post_init, post_save, pre_init, pre_save
 
-from django_lockstep.locking.compiled import is_psycopg
+from accounts.contrib.compiled.compiling import is_psycopg
 from django_lockstep.locking.fields import parents_of
 
 _ACCOUNT_STEPS = ("balance_after", "record", "save", "save_base", "from_db")

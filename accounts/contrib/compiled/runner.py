@@ -17,9 +17,9 @@ from django.db import connections, models
 
 from accounts.abstract import AbstractBaseAccount
 from accounts.amounts import TOO_LARGE
+from accounts.contrib.compiled.compiling import Compiled
 from accounts.contrib.compiled.obstacles import has_receivers, obstacles
 from accounts.contrib.compiled.statements import ENTRY_PARAMETERS, Statements, WaitMode
-from django_lockstep.locking.compiled import Compiled, fetch, write
 from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.versions import seen_version
@@ -55,7 +55,7 @@ class StatementRunner:
         }
         row = {"pk": account.pk, "seen": seen, "next": seen + 1, "amount": amount}
         values = {**self._default_values(), **changes, **row}
-        written = write(connections[self.using], self.statements.write, values)
+        written = self.statements.write.write(connections[self.using], values)
         if written:
             apply_written(account, {**changes, "entry_count": account.entry_count + 1})
         return bool(written)
@@ -85,7 +85,7 @@ class StatementRunner:
 
     def _account(self, compiled: Compiled, values: Mapping[str, object]) -> AbstractBaseAccount | None:
         """Return the account of the row that the statement returns, with its columns as Python values."""
-        rows = fetch(connections[self.using], compiled, values)
+        rows = compiled.fetch(connections[self.using], values)
         if not rows:
             return None
         row = list(rows[0])

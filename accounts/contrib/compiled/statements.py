@@ -10,13 +10,7 @@ from typing import Any, Literal
 from django.db import connections, models
 from django.db.models import F
 
-from django_lockstep.locking.compiled import (
-    Compiled,
-    Parameter,
-    compile_select,
-    compile_update,
-    parameter,
-)
+from accounts.contrib.compiled.compiling import Compiled, Parameter, compile_select, compile_update, parameter
 from django_lockstep.locking.fields import version_field
 from django_lockstep.locking.writes import auto_now_fields
 

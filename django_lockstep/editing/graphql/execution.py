@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import strawberry
 from cross_web import HTTPException
 from django.conf import settings
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from graphql import FieldNode, GraphQLError, NoSchemaIntrospectionCustomRule, ValidationContext, ValidationRule
 from strawberry.django.views import GraphQLView
@@ -16,14 +17,14 @@ from strawberry.http import GraphQLHTTPResponse
 from strawberry.schema.config import StrawberryConfig
 from strawberry.types import ExecutionContext, ExecutionResult
 
-from django_lockstep.editing.graphql.mutations import Mutation
-from django_lockstep.editing.graphql.queries import Query
-from django_lockstep.editing.graphql.refusals import error_of, refuse
+from django_lockstep.editing.graphql.fields import Mutation, Query
 from django_lockstep.editing.requests import problem_for
 from django_lockstep.editing.strict_json import parse_json
 from django_lockstep.http.problems import Problem
 
 _MAX_ALIASES, _MAX_TOKENS = 10, 1000
+# HTTPStatus names these two differently from Python 3.13 on.
+_CODES = {413: "CONTENT_TOO_LARGE", 422: "UNPROCESSABLE_CONTENT"}
 
 
 class _AliasLimit(ValidationRule):
@@ -98,3 +99,15 @@ def _problem_in(error: GraphQLError) -> Problem:
     if cause is None or isinstance(cause, GraphQLError):
         return Problem(status=400, detail=error.message)
     return problem_for(cause) or Problem(status=500)
+
+
+def refuse(problem: Problem) -> HttpResponse:
+    """Return the response to a request of which nothing was executed."""
+    return JsonResponse({"errors": [error_of(problem)]}, status=problem.status, headers=dict(problem.headers))
+
+
+def error_of(problem: Problem) -> dict[str, Any]:
+    """Return the problem as a GraphQL error."""
+    details = problem.to_dict()
+    code = _CODES.get(problem.status) or HTTPStatus(problem.status).name
+    return {"message": problem.detail or details["title"], "extensions": {"code": code, **details}}

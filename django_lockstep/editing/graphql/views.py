@@ -11,8 +11,7 @@ from django.middleware.csrf import CsrfViewMiddleware, get_token
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 
-from django_lockstep.editing.graphql.execution import execute
-from django_lockstep.editing.graphql.refusals import refuse
+from django_lockstep.editing.graphql.execution import execute, refuse
 from django_lockstep.editing.tokens import authenticate
 from django_lockstep.http.problems import Problem
 

@@ -11,14 +11,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from django_lockstep.stores.dynamodb.client import Client, ConditionFailed
-from django_lockstep.stores.dynamodb.options import parse_options
+from django_lockstep.stores.dynamodb.client import Client, ConditionFailed, parse_options
 from django_lockstep.stores.dynamodb.sightings import Sightings
 from django_lockstep.stores.dynamodb.values import LARGEST, decode, encode
 from django_lockstep.stores.errors import StoreError, StoreUnavailable
-from django_lockstep.stores.protocol import CALL_TIMEOUT
-from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
-from django_lockstep.stores.waiting import lease_waits, pauses, timeout_of
+from django_lockstep.stores.protocol import CALL_TIMEOUT, lease_waits, pauses, timeout_of
+from django_lockstep.stores.terms import Claim, Grant, Holder, UniqueOwner, valid_key, valid_token
 
 logger = logging.getLogger("lockstep.leases")
 
@@ -97,7 +95,7 @@ class DynamoLeases:
             ":false": False,
             ":data": _valid_data("null" if claim.data is None else claim.data),
         }
-        free = [_FREE]
+        free = ["attribute_not_exists(pk)", _FREE]
         if seen := self.sightings.expired(claim.key):
             # The very record that was seen: any sign of life since then has replaced it.
             values[":seen"] = seen
@@ -105,19 +103,17 @@ class DynamoLeases:
         if self._client.is_signed:
             values[":limit"] = _now() - _decimal(_SIGNED_SKEW)
             free.append("#until < :limit")
-        whether = " OR ".join(free)
-        exists = f"attribute_exists(pk) AND ({whether})"
         data = "if_not_exists(#data, :data)" if claim.data is None else ":data"
         return {
             "UpdateExpression": "SET #token = if_not_exists(#token, :zero) + :one, #owner = :owner, #since = :since, "
             f"#ttl = :ttl, #until = :until, #record = :record, #released = :false, #data = {data}",
-            "ConditionExpression": exists if claim.only_if_exists else f"attribute_not_exists(pk) OR {whether}",
+            "ConditionExpression": " OR ".join(free),
             "ExpressionAttributeValues": values,
         }
 
     def _refused(self, claim: Claim, item: dict[str, Any]) -> Grant | Holder:
         holder = self._holder(claim.key, item)
-        if claim.is_unique and holder.owner == claim.owner and not holder.released:
+        if isinstance(claim.owner, UniqueOwner) and holder.owner == claim.owner and not holder.released:
             # An earlier attempt that had failed for its time has taken the lease in this name. Since when, a renewal
             # makes known.
             requested_at = time.monotonic()

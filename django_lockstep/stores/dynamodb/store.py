@@ -10,8 +10,7 @@ from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.dynamodb.items import PREFIX, DynamoItems
 from django_lockstep.stores.dynamodb.leases import DynamoLeases
 from django_lockstep.stores.errors import StoreRefused, StoreUnavailable
-from django_lockstep.stores.protocol import CALL_TIMEOUT
-from django_lockstep.stores.waiting import pauses
+from django_lockstep.stores.protocol import CALL_TIMEOUT, pauses
 
 _KEY = [{"AttributeName": "pk", "KeyType": "HASH"}]
 _KEY_TYPES = [{"AttributeName": "pk", "AttributeType": "S"}]

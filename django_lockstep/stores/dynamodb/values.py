@@ -27,18 +27,10 @@ _DEEPEST = 31
 def _serializer() -> Any:
     # Imported when the first value is encoded: boto3 is an extra.
     try:
-        from boto3.dynamodb.types import DYNAMODB_CONTEXT, TypeSerializer
+        from boto3.dynamodb.types import TypeSerializer
     except ImportError as error:
         raise ImproperlyConfigured(NEEDS_BOTO3) from error
-
-    class Serializer(TypeSerializer):  # type: ignore[misc]
-        def _serialize_n(self, value: int | Decimal) -> str:
-            # As the server answers it, without zeros at the end and without an exponent where it is not long: ministack
-            # keeps an exponent, and takes a transaction that is sent again for another one where the zeros are gone.
-            text: str = super()._serialize_n(number := DYNAMODB_CONTEXT.normalize(Decimal(value)))
-            return f"{number:f}" if abs(number.adjusted()) < DYNAMODB_CONTEXT.prec else text
-
-    return Serializer()
+    return TypeSerializer()
 
 
 def encode(value: object) -> Encoded:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.auth.models import Group
 from django.http import HttpRequest
 
 from django_lockstep.editing.admin import CheckOutAdmin, EditLockAdmin, EditLockAdminMixin
@@ -82,11 +81,6 @@ class TagAdmin(EditLockAdminMixin, admin.ModelAdmin):  # type: ignore[type-arg]
 @admin.register(City, site=site)
 class CityAdmin(EditLockAdminMixin, admin.ModelAdmin):  # type: ignore[type-arg]
     """Refers to authors by their code."""
-
-
-@admin.register(Group, site=site)
-class GroupAdmin(EditLockAdminMixin, admin.ModelAdmin):  # type: ignore[type-arg]
-    edit_lock_mode = "off"
 
 
 site.register(EditLock, EditLockAdmin)

@@ -8,7 +8,6 @@ from django.test import Client
 from django_lockstep.editing import announce, check_out, status_of, take_over
 from django_lockstep.editing.models import CheckOut
 from tests.django_lockstep.editing.people import Person, ada, article, bob, change, expire, fresh, held
-from tests.support.factories import UserFactory
 from tests.testapps.press.models import Article, Comment, Review, Tag
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
@@ -243,15 +242,6 @@ def test_presence_does_not_pass_a_check_out(ada: Person, bob: Person, article: A
     check_out(review, ada.user)
     answer = bob.saves(page, review, text="Bob's")
     assert (answer.status_code, Review.objects.get().text) == (423, "Old")
-
-
-def test_off_is_as_without_the_mixin(client: Client) -> None:
-    from django.contrib.auth.models import Group
-
-    client.force_login(UserFactory.create(is_staff=True, is_superuser=True))
-    group = Group.objects.create(name="Editors")
-    assert "edit-lock" not in client.get(f"/admin/auth/group/{group.pk}/change/").content.decode().split("<form")[1]
-    assert held() == set()
 
 
 # The app's own pages.

@@ -20,7 +20,7 @@ from django_lockstep.editing import (
     writing,
 )
 from django_lockstep.editing.errors import ReferencesChanged
-from django_lockstep.editing.expected_status import transition
+from django_lockstep.editing.requests import transition
 from django_lockstep.editing.results import StatusTransition
 from django_lockstep.editing.targets import target_of
 from django_lockstep.lab.pytest_plugin import RaceFixture

@@ -48,13 +48,10 @@ def test_a_refresh_of_what_was_taken_says_so_every_time(handle: LeaseHandle, tak
     assert handle.remaining == 0
 
 
-def test_ensure_asks_only_where_less_is_left(handle: LeaseHandle) -> None:
-    with CaptureQueriesContext(connection) as captured:
-        handle.ensure(30)
-    assert not captured.captured_queries
-    handle.ensure(90)
+def test_a_refresh_never_shortens(handle: LeaseHandle) -> None:
+    handle.refresh(91)
     handle.refresh(1)
-    assert handle.remaining > 89, "a refresh never shortens"
+    assert handle.remaining > 89
 
 
 # Release
@@ -62,16 +59,9 @@ def test_ensure_asks_only_where_less_is_left(handle: LeaseHandle) -> None:
 
 def test_a_released_handle_is_of_no_more_use(handle: LeaseHandle) -> None:
     handle.release()
-    for use in (handle.refresh, handle.check, lambda: handle.ensure(1), handle.__enter__):
+    for use in (handle.refresh, handle.check, handle.__enter__):
         with pytest.raises(LeaseLost, match="it was released"):
             use()
-
-
-def test_a_refresh_may_change_at_least(handle: LeaseHandle) -> None:
-    handle.refresh(at_least=600)
-    handle.release()
-    holder = holder_of("k")
-    assert 590 < holder.remaining <= 600
 
 
 def test_what_json_cannot_hold_is_not_noted(handle: LeaseHandle) -> None:

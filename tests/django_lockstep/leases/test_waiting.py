@@ -18,7 +18,7 @@ from django_lockstep.leases.models import Lease
 from django_lockstep.leases.postgresql import PostgresLeases
 from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire
-from django_lockstep.stores import waiting
+from django_lockstep.stores import protocol
 from django_lockstep.stores.terms import Grant, Holder, claim
 from tests.django_lockstep.leases.holding import acquired, wait_as_processes
 from tests.support.sessions import Session, query, until
@@ -292,12 +292,12 @@ def test_pauses_grow_stay_bounded_and_end_at_the_deadline(monkeypatch: pytest.Mo
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     taken = []
-    for pause in waiting.pauses(160.0):
+    for pause in protocol.pauses(160.0):
         taken.append(pause)
         clock[0] += pause
     assert sum(taken) == pytest.approx(60)
     assert max(taken[:5]) < 0.001
-    assert max(taken) <= waiting.LONGEST_PAUSE
+    assert max(taken) <= protocol.LONGEST_PAUSE
 
 
 def test_tests_need_not_wait(settings: pytest.FixtureRequest) -> None:

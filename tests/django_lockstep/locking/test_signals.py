@@ -1,10 +1,8 @@
 """What receivers of ``pre_save`` and ``post_save`` see of a versioned model, and what they can do."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import django
 import pytest
 from django.db import connection, connections, models
 from django.db.models.signals import ModelSignal, post_save, pre_save
@@ -104,20 +102,9 @@ def test_force_write_of_some_fields_writes_these(seat: Any) -> None:
     assert (fresh(seat).guest, fresh(seat).version) == ("", 2)
 
 
-def test_options_by_position_are_djangos(seat: Any) -> None:
-    seat.guest = "Ada"
-    if django.VERSION < (6, 0):
-        with pytest.warns(DeprecationWarning, match="positional arguments to save"):
-            seat.save(False, True)
-        assert (fresh(seat).guest, fresh(seat).version) == ("Ada", 2)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            seat.row, seat.guest = "B", "Bob"
-            seat.save(False, False, None, ["row"])
-        assert (fresh(seat).row, fresh(seat).guest) == ("B", "Ada")
-    else:
-        with pytest.raises(TypeError, match="by name"):
-            seat.save(False, True)
+def test_options_are_given_by_name(seat: Any) -> None:
+    with pytest.raises(TypeError, match="positional"):
+        seat.save(False, True)
 
 
 # A base class of another package has options of its own for save() and delete(), as Wagtail's pages have

@@ -13,7 +13,7 @@ from django.test import Client
 
 from accounts.models import Account
 from django_lockstep.monitor import Session, admin, lock_report
-from django_lockstep.monitor.sessions import end_session
+from django_lockstep.monitor.admin import end_session
 from tests.django_lockstep.monitor.lock_situations import LockSituation, lock, role
 from tests.support.factories import client_of_staff
 

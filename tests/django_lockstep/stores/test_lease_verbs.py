@@ -99,13 +99,6 @@ def test_data_stays_until_a_holder_replaces_it(store: LeaseStore) -> None:
     assert acquire(store, data=None).data == "null"
 
 
-def test_a_key_that_was_never_held_can_be_refused(store: LeaseStore) -> None:
-    assert store.acquire(claim("k", 60, only_if_exists=True)) is None
-    assert store.get("k") is None
-    assert store.release("k", acquire(store).token)
-    acquire(store, only_if_exists=True)
-
-
 def test_it_stays_taken_for_at_least(store: LeaseStore) -> None:
     assert store.release("k", acquire(store).token, at_least=600, held=0.0)
     holder = holder_in(store)

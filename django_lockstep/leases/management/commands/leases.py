@@ -43,8 +43,8 @@ class Command(BaseCommand):
                 self._release(store, options["release"], sure=options["yes"])
                 return
             leases = Lease.objects.db_manager(options["database"])
-            rows = leases.all() if options["all"] else leases.held()
-            listing = _describe_rows(rows) if is_database else _describe_holders(store.list())
+            rows = (leases.all() if options["all"] else leases.held()).with_times()
+            listing = [_describe_row(row) for row in rows] if is_database else _describe_holders(store.list())
         except (ImproperlyConfigured, StoreError, ValueError) as error:
             raise CommandError(str(error)) from error
         if options["format"] == "json":
@@ -85,12 +85,14 @@ class Command(BaseCommand):
         )
 
 
-def _describe_rows(leases: Any) -> list[dict[str, Any]]:
-    """Return each lease as plain values; durations are seconds by the database's clock."""
-    return [
-        _describe(row, _state(row), row.acquired_at, row.expires_at, age=row.age, remaining=row.remaining)
-        for row in leases.with_times()
-    ]
+def _describe_row(row: Any) -> dict[str, Any]:
+    """Return the lease as plain values; durations are seconds by the database's clock."""
+    if row.remaining > timedelta():
+        state = "kept" if row.released_at else "held"
+    else:
+        state = "expired" if row.under_guard else "free"
+    state += ", under guard" if row.under_guard else ""
+    return _describe(row, state, row.acquired_at, row.expires_at, age=row.age, remaining=row.remaining)
 
 
 def _describe_holders(holders: Sequence[Holder]) -> list[dict[str, Any]]:
@@ -116,11 +118,3 @@ def _describe(
         "remaining": max(0.0, round(remaining.total_seconds(), 3)),
         "data": lease.data,
     }
-
-
-def _state(row: Any) -> str:
-    if row.remaining > timedelta():
-        state = "kept" if row.released_at else "held"
-    else:
-        state = "expired" if row.under_guard else "free"
-    return f"{state}, under guard" if row.under_guard else state

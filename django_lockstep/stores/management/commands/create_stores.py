@@ -26,14 +26,11 @@ class Command(BaseCommand):
             try:
                 store = get_store(name)
                 if isinstance(store, DynamoStore):
-                    self._create(store)
+                    outcome = "created" if store.create() else "exists"
+                    if problem := store.problem():
+                        raise CommandError(f"Store {name!r}: {problem}.")
+                    self.stdout.write(f"Table {store.table!r} of store {name!r}: {outcome}.")
                 elif options["name"]:
                     raise CommandError(f"Store {name!r} has no table to create: manage.py migrate does it.")
             except (ImproperlyConfigured, StoreError) as error:
                 raise CommandError(str(error)) from error
-
-    def _create(self, store: DynamoStore) -> None:
-        created = store.create()
-        if problem := store.problem():
-            raise CommandError(f"Store {store.name!r}: {problem}.")
-        self.stdout.write(f"Table {store.table!r} of store {store.name!r}: {'created' if created else 'exists'}.")

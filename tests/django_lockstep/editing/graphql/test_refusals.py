@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
-from django_lockstep.editing.graphql import queries
+from django_lockstep.editing import operations
 from django_lockstep.errors import DeadlockDetected
 from tests.django_lockstep.editing.graphql.asking import CHECK_IN, CHECK_OUT, STATUS, TRANSITION, Asker
 from tests.django_lockstep.editing.people import OPENING, held
@@ -69,7 +69,7 @@ def test_an_error_that_no_client_can_mend_says_no_more_than_that(
     def fails(*args: Any, **kwargs: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(queries, "status_of", fails)
+    monkeypatch.setattr(operations, "status_of", fails)
     answer = editor.post(STATUS, table="press.article").json()
     assert answer["errors"][0]["extensions"]["status"] == status
     assert "secret" not in str(answer)

@@ -1,4 +1,4 @@
-"""The mutations: each is one transaction of `django_lockstep.editing.operations`."""
+"""The queries and the mutations; each mutation is one transaction of `django_lockstep.editing.operations`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,59 @@ import strawberry_django
 from strawberry.types import Info
 
 from django_lockstep.editing import operations, requests
-from django_lockstep.editing.graphql.queries import Record, Table, Token, user_of
 from django_lockstep.editing.graphql.types import CheckOutOptions, EditResult, TransitionInput
 from django_lockstep.editing.results import StatusTransition
 
+_TABLE = strawberry.argument(description="The model's label, such as shop.Seat.")
+Table = Annotated[str, _TABLE]
+OptionalTable = Annotated[str | None, _TABLE]
+Record = Annotated[str | None, strawberry.argument(description="The primary key as text; without it, the whole table.")]
+Token = Annotated[
+    str | None, strawberry.argument(description="The check-out's token; without it, the editor's latest.")
+]
+OwnToken = Annotated[
+    str | None,
+    strawberry.argument(description="The token of a check-out; the result says whether it lasts."),
+]
 Ttl = Annotated[float | None, strawberry.argument(description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")]
 Change = Annotated[
     TransitionInput,
     strawberry.argument(name="wanted", description="The change, with the statuses that are expected."),
 ]
 Options = Annotated[CheckOutOptions | None, strawberry.argument(description="Without them, the defaults.")]
+
+
+def user_of(info: Info) -> Any:
+    return info.context.request.user
+
+
+def _tables(info: Info) -> list[EditResult]:
+    return requests.table_statuses(user_of(info))
+
+
+def _status(info: Info, table: Table, *, record: Record = None, token: OwnToken = None) -> EditResult:
+    target = requests.target_for(user_of(info), table, record)
+    return operations.status_of(target, token=token)
+
+
+def _checked_out(info: Info, table: OptionalTable = None) -> list[EditResult]:
+    user = user_of(info)
+    target = None if table is None else requests.target_for(user, table)
+    return list(requests.checked_out_by(user, target))
+
+
+@strawberry.type(description="What is out, of what the user may see.")
+class Query:
+    """Looking needs the permission ``view`` or ``change`` for the table."""
+
+    # Fields of strawberry_django run in a thread where a project serves them from an asynchronous schema of its own.
+    tables = strawberry_django.field(_tables, description="The status of every table that the user may see.")
+    status = strawberry_django.field(
+        _status, description="The status of a table or a record, and of what it refers to."
+    )
+    checked_out = strawberry_django.field(
+        _checked_out, description="What is checked out: a table's records; without a table, everything."
+    )
 
 
 def _transition(info: Info, change: Change) -> EditResult:
