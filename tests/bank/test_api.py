@@ -8,7 +8,6 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from accounts.models import Account, Entry
-from django_lockstep.locking import lock_row
 from tests.support.factories import AccountFactory, UserFactory, client_of
 from tests.support.sessions import Session
 
@@ -131,7 +130,7 @@ def test_a_row_that_stays_locked_is_503(
     account: Account, post: Any, other: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bank.api._LONGEST_WAIT", 0.1)
-    with other.holding(lock_row, Account, account.pk):
+    with other.holding(Account.objects.lock, account.pk):
         body = {"source": str(account.pk), "target": str(AccountFactory.create().pk), "amount": "5"}
         for answer in (post(f"accounts/{account.pk}/deposit", {"amount": "5"}), post("transfers", body)):
             assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")

@@ -75,7 +75,7 @@ def test_where_autocommit_is_off_it_joins_the_open_transaction() -> None:
 
 def test_a_failed_statement_in_a_transaction_leaves_it_usable(other: Session) -> None:
     account = AccountFactory.create(balance=100)
-    with other.holding(lock_row, Account, account.pk), transaction.atomic():
+    with other.holding(Account.objects.lock, account.pk), transaction.atomic():
         with pytest.raises(OperationalError):
             Account.deposit(account.pk, 5, nowait=True)
         assert Account.objects.get(pk=account.pk).balance == 100
@@ -160,7 +160,7 @@ def test_those_who_wait_are_served_in_the_order_of_arrival(
     open_session: Callable[[], Session], account: Account
 ) -> None:
     holder, waiting = open_session(), [open_session() for _ in range(4)]
-    with holder.holding(lock_row, Account, account.pk):
+    with holder.holding(Account.objects.lock, account.pk):
         ends = []
         for number, session in enumerate(waiting, start=1):
             ends.append(session.start(Account.deposit, account.pk, number))
