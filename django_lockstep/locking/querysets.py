@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from asgiref.sync import sync_to_async
 from django.db import IntegrityError, connections, models, transaction
@@ -13,6 +13,8 @@ from django.db.models import F
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.fields import parents_of, primary_key, uncounted_fields, version_field
 from django_lockstep.locking.memory import is_expression
+from django_lockstep.locking.ordered import update_in_order
+from django_lockstep.locking.rows import LockOptions, lock_row, lock_rows
 from django_lockstep.locking.shapes import CompiledQuerySet
 from django_lockstep.locking.writes import (
     auto_now_values,
@@ -33,6 +35,17 @@ GuardedWrite = tuple[Any, int, Mapping[str, Any]]
 class VersionedQuerySet(CompiledQuerySet[M]):
     """Rows of a `VersionedModel`."""
 
+    def lock(self, pk: object, **options: Unpack[LockOptions]) -> M:
+        """Lock one row and return it. Options and errors are those of `django_lockstep.locking.lock_row`.
+
+        Without ``of`` only the model's own rows are locked, not those that ``select_related`` reads.
+        """
+        return lock_row(self, pk, **options)
+
+    def lock_many(self, pks: Iterable[object], *, skip_locked: bool = False, **options: Unpack[LockOptions]) -> list[M]:
+        """Lock the rows and return them; as `lock`, with the errors of `django_lockstep.locking.lock_rows`."""
+        return lock_rows(self, pks, skip_locked=skip_locked, **options)
+
     def update(self, **values: object) -> int:
         """Update the rows; as Django's.
 
@@ -42,6 +55,15 @@ class VersionedQuerySet(CompiledQuerySet[M]):
         if self._raises_versions(values) and version.name not in values:
             values[version.name] = F(version.name) + 1
         return super().update(**values)
+
+    def update_in_order(self, **values: object) -> int:
+        """Update the rows, locked in primary-key order; as `django_lockstep.locking.update_in_order`."""
+        return update_in_order(self, **values)
+
+    update_in_order.alters_data = True  # type: ignore[attr-defined]
+
+    async def aupdate_in_order(self, **values: object) -> int:
+        return await sync_to_async(self.update_in_order)(**values)
 
     def bulk_create(self, objs: Iterable[M], *args: Any, **options: Any) -> list[M]:
         """Insert the rows; as Django's. With ``update_conflicts`` the versions of the updated rows are raised.

@@ -105,9 +105,9 @@ def rows() -> None:
 
 
 def by_key() -> None:
-    seats: list[Seat] = lock_rows(Seat, [1, 2], of=("self",), timeout=2)
-    seats.append(lock_row(Seat, 1, no_key=False))
-    free: list[Seat] = lock_rows(Seat.objects.filter(guest=""), [seats[0].pk], skip_locked=True)
+    seats: list[Seat] = Seat.objects.lock_many([1, 2], of=("self",), timeout=2)
+    seats.append(Seat.objects.lock(1, no_key=False))
+    free: list[Seat] = Seat.objects.filter(guest="").lock_many([seats[0].pk], skip_locked=True)
     assert_type(free[0], Seat)
     assert_type(Seat.objects.update_if_unchanged(1, 3, guest="Ada"), int | None)
     assert_type(Seat.objects.put_if_unchanged(1, 0, guest="Ada"), int | None)

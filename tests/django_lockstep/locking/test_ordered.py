@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import NotSupportedError, connection, transaction
 from django.db.models import Count, F
 from django.db.transaction import TransactionManagementError
@@ -31,8 +32,8 @@ def free(other: Session) -> list[str]:
 
 @pytest.mark.parametrize(
     "write",
-    [lock_rows, lambda rows: update_in_order(rows, guest="Ada")],
-    ids=["lock_rows", "update_in_order"],
+    [lock_rows, lambda rows: rows.update_in_order(guest="Ada"), lambda rows: update_in_order(rows, guest="Ada")],
+    ids=["lock_rows", "update_in_order", "the function"],
 )
 def test_what_a_query_finds_is_locked_in_key_order(seats: list[Seat], other: Session, write: Any) -> None:
     def act() -> None:
@@ -51,7 +52,7 @@ def test_rows_that_no_longer_match_are_left_out(seats: list[Seat], other: Sessio
     def take() -> tuple[int, int]:
         empty = Seat.objects.filter(guest="")
         with transaction.atomic():
-            return update_in_order(empty, guest="Eve"), len(lock_rows(Seat.objects.filter(guest="")))
+            return empty.update_in_order(guest="Eve"), len(lock_rows(Seat.objects.filter(guest="")))
 
     with transaction.atomic():
         Seat.objects.filter(pk=seats[1].pk).update(guest="Ada")
@@ -88,19 +89,20 @@ def test_rows_of_every_kind_are_updated(transactional_db: None, model: Any) -> N
     for key in keys:
         model.objects.create(**key)
     with CaptureQueriesContext(connection) as captured:
-        assert update_in_order(model.objects.filter(guest=""), guest="Ada") == 2
+        assert model.objects.filter(guest="").update_in_order(guest="Ada") == 2
     assert captured.captured_queries[1]["sql"].count("FOR NO KEY UPDATE OF") == 1
     assert list(model.objects.values_list("guest", "version")) == [("Ada", 2)] * 2
 
 
-def test_of_no_rows_none_is_written(seats: list[Seat]) -> None:
-    assert update_in_order(Seat.objects.none(), guest="Ada") == 0
+def test_it_has_an_asynchronous_sister(seats: list[Seat]) -> None:
+    assert async_to_sync(Seat.objects.none().aupdate_in_order)(guest="Ada") == 0
+    assert async_to_sync(Seat.objects.all().aupdate_in_order)(guest="Ada") == 3
 
 
 def test_what_would_be_a_guess_is_refused(seats: list[Seat]) -> None:
     first = Seat.objects.all()[:1]
     with pytest.raises(TypeError, match=r"sliced cannot be updated: claim\(\)"):
-        update_in_order(first, guest="Ada")
+        first.update_in_order(guest="Ada")
     for target in (first, Seat, Seat.objects):
         with pytest.raises(TypeError, match="needs the keys of the rows of"), transaction.atomic():
             lock_rows(target)
@@ -158,7 +160,7 @@ def raise_all(_: object) -> None:
 
 
 def raise_in_order(_: object) -> None:
-    update_in_order(Seat.objects.filter(price__gt=0), price=F("price") + 10)
+    Seat.objects.filter(price__gt=0).update_in_order(price=F("price") + 10)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -19,6 +19,18 @@ def seats(transactional_db: None) -> list[Seat]:
     return [Seat.objects.create(row=name) for name in "ABC"]
 
 
+# lock
+
+
+def test_one_key_gives_an_instance_several_a_list(seats: list[Seat]) -> None:
+    a, b, _ = seats
+    with transaction.atomic():
+        assert Seat.objects.lock(a.pk) == a
+        assert Seat.objects.lock_many([b.pk, a.pk]) == [a, b]
+        assert Seat.objects.lock_many({b.pk}) == [b]
+        assert Seat.objects.lock_many(Seat.objects.filter(row="C").values_list("pk", flat=True)) == [seats[2]]
+
+
 # update_if_unchanged
 
 
@@ -191,7 +203,7 @@ def test_rows_are_locked_in_the_order_of_their_keys(pair_seats: list[PairSeat]) 
         assert [row.pk for row in lock_rows(PairSeat, keys)] == sorted(keys)
     assert "FOR NO KEY UPDATE" in sent[0]["sql"]
     assert lock_row(PairSeat, ("A", "2")) == pair_seats[1], "parts are converted by their fields"
-    assert lock_row(PairSeat, ["B", 1]) == pair_seats[0]
+    assert PairSeat.objects.lock(["B", 1]) == pair_seats[0]
     assert lock_row(pair_seats[2]) is pair_seats[2]
 
 

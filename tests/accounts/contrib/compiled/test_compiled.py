@@ -18,7 +18,6 @@ from accounts.reconciliation import chain_breaks
 from accounts.strategies import STRATEGIES
 from django_lockstep.errors import ConcurrencyError, StaleVersionError
 from django_lockstep.lab.explorer import Scenario, explore
-from django_lockstep.locking import lock_row
 from tests.support.factories import AccountFactory, UserFactory
 from tests.support.sessions import Session, heard
 from tests.testapps.purses.models import Audited, Closable, Elsewhere, Premium, Purse, PurseEntry
@@ -171,7 +170,7 @@ def test_those_who_wait_are_served_in_the_order_of_arrival(
 
 def test_who_has_the_row_does_not_wait_for_the_queue(other: Session, account: Account) -> None:
     with transaction.atomic():
-        lock_row(Account, account.pk)
+        Account.objects.lock(account.pk)
         waiting = other.start(Account.deposit, account.pk, 1)
         other.wait_until_blocked()
         Account.deposit(account.pk, 2)
