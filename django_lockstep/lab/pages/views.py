@@ -191,9 +191,9 @@ def _stepped_drawings(report: RaceReport) -> list[dict[str, Any]]:
     drawings = []
     for number, drawing in enumerate(report.drawings(), start=1):
         run, ident = drawing["run"], f"run-{number}"
+        narrow = svg(run, ident=f"{ident}-narrow", styled=False, lane_width=NARROW_LANE, language=None)
         # svg() has escaped everything that came from outside.
-        narrow = mark_safe(svg(run, ident=f"{ident}-narrow", styled=False, lane_width=NARROW_LANE))  # noqa: S308
-        drawings.append({**drawing, "narrow": narrow, "moves": list(moves_of(run)), "ident": ident})
+        drawings.append({**drawing, "narrow": mark_safe(narrow), "moves": list(moves_of(run)), "ident": ident})  # noqa: S308
     return drawings
 
 

@@ -4,6 +4,7 @@ from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
+from django.utils import translation
 
 from django_lockstep.lab.explorer import Run, Step, replay, svg
 from django_lockstep.lab.explorer.render.drawing.layout import COLUMN, Layout
@@ -121,6 +122,14 @@ def test_screen_readers_get_title_and_description() -> None:
     assert root.get("aria-labelledby") == "first-title first-desc"
     assert summary["first-title"] == "Schedule ABAB: WRONG"
     assert summary["first-desc"].startswith("Step 1, actor")
+
+
+def test_it_is_in_english_but_for_a_page_in_the_language_of_its_visitor() -> None:
+    with translation.override("ja"):
+        drawn, shown, arabic = svg(drawn_run()), svg(drawn_run(), language=None), svg(drawn_run(), language="ar")
+
+    assert drawn == svg(drawn_run())
+    assert len({drawn, shown, arabic}) == 3
 
 
 def test_ids_of_two_drawings_in_a_page_differ() -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from django.utils import translation
+
 from django_lockstep.lab.explorer.render.drawing.layout import LINE, PAD, Bar, Box, Layout, Line, heading
 from django_lockstep.lab.explorer.render.summaries import clean, describe_result, describe_step, display_width
 from django_lockstep.lab.explorer.render.timelines import describe_end, describe_wait
@@ -31,14 +33,23 @@ _LEGEND = (
 )
 
 
-def svg(run: Run, *, ident: str = "timeline", styled: bool = True, lane_width: int | None = None) -> str:
+def svg(
+    run: Run,
+    *,
+    ident: str = "timeline",
+    styled: bool = True,
+    lane_width: int | None = None,
+    language: str | None = "en",
+) -> str:
     """Return the run as an SVG drawing.
 
     ``ident`` begins the ids in it, which have to differ between drawings in one page. Without ``styled`` the page has
     to link the style sheet ``lockstep_lab/timeline.css``, and finds each statement by its ``data-step``, from 1.
-    ``lane_width`` is the width of an actor's lane in pixels, by default one that depends on their number.
+    ``lane_width`` is the width of an actor's lane in pixels, by default one that depends on their number. It is in
+    English, as files are; on a page in its visitor's ``language``, None for the active one.
     """
-    return _Drawing(Layout(run, lane_width=lane_width), ident, numbered=not styled).render(styled=styled)
+    with translation.override(language or translation.get_language()):
+        return _Drawing(Layout(run, lane_width=lane_width), ident, numbered=not styled).render(styled=styled)
 
 
 class _Drawing:
