@@ -1,4 +1,4 @@
-"""The results of a simulation: plain data, which tables, JSON, CSV and advice only render."""
+"""The results of a simulation: plain data, which tables, JSON, plots and advice only render."""
 
 from __future__ import annotations
 
