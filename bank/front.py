@@ -129,7 +129,7 @@ def front(request: HttpRequest) -> HttpResponse:
         if not runs:
             raise PermissionDenied
         try:
-            start_races(store, _RACES, specs=False, most=1)
+            start_races(store, _RACES, most=1)
             return redirect("front")
         except RunRefused as refused:
             context["refusal"], status = refused.args[0], refused.status
