@@ -78,11 +78,6 @@ def pytest_configure(config: pytest.Config) -> None:
     finder.register(config)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    return finder.list_recording(config)
-
-
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Annotate broken races for GitHub Actions, and list those that passed, with ``--race-verbose``.
 

@@ -97,7 +97,7 @@ class RecordPlugin:
         terminalreporter.write_line(summary_of(report))
         if not self._budget:
             terminalreporter.write_line(list_candidates(report))
-        terminalreporter.write_line(f"recording: {self.path}; --race-candidates lists them, --race-confirm tries them")
+        terminalreporter.write_line(f"recording: {self.path}; --race-confirm tries its candidates")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
@@ -131,11 +131,9 @@ def _recording_path(config: pytest.Config) -> Path:
     return (cache.mkdir("races") if cache is not None else Path(tempfile.mkdtemp(prefix="races-"))) / "recording.jsonl"
 
 
-def write_report(
-    config: pytest.Config, findings: Findings, suppressions: Mapping[str, str], *, tried: bool = True
-) -> Report:
-    """Return the report, with or without what was tried, and write it where one is asked for."""
-    report = Report(findings, suppressions, root=config.rootpath, tried=tried)
+def write_report(config: pytest.Config, findings: Findings, suppressions: Mapping[str, str]) -> Report:
+    """Return the report, and write it where one is asked for."""
+    report = Report(findings, suppressions, root=config.rootpath)
     write_reports(report, config.getoption("--race-report"), config.getoption("--race-fix"))
     return report
 
