@@ -12,9 +12,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from django.utils import translation
+from rich.cells import cell_len
 
 from django_lockstep.lab.explorer.render.drawing.layout import LINE, PAD, Bar, Box, Layout, Line, heading
-from django_lockstep.lab.explorer.render.summaries import clean, describe_result, describe_step, display_width
+from django_lockstep.lab.explorer.render.summaries import clean, describe_result, describe_step
 from django_lockstep.lab.explorer.render.timelines import describe_end, describe_wait
 from django_lockstep.lab.explorer.results import Run, Step
 from django_lockstep.lab.wording import gettext as _
@@ -200,7 +201,7 @@ def _positioned(items: Sequence[tuple[str, str]], width: float) -> Iterator[tupl
     """Yield the items with their positions, in as many rows as the width requires."""
     x, row = float(MARGIN), 0
     for kind, word in items:
-        needed = 26 + 8 * display_width(word) + 18
+        needed = 26 + 8 * cell_len(word) + 18
         if x + needed > width - MARGIN and x > MARGIN:
             x, row = float(MARGIN), row + 1
         yield kind, word, x, row
