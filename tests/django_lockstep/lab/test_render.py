@@ -134,7 +134,7 @@ def tally(succeeded: int, *, refused: int = 0, milliseconds: int = 1000, **chang
 
 
 def made_row(*tallies: Tally) -> LoadRow:
-    return build_row([tallies], AuditVerdict(entries=1), strategy="s", safe=True, guarantee="g")
+    return build_row([tallies], AuditVerdict(entries=1), strategy="s", safe=True)
 
 
 def test_a_row_sums_up_its_workers() -> None:
@@ -156,7 +156,7 @@ def test_a_row_sums_up_its_workers() -> None:
 def test_a_row_sums_up_its_rounds_and_leaves_out_the_time_between() -> None:
     first, second, late = tally(60), tally(20, milliseconds=2000), tally(40)
     late.started, late.ended = late.started + 60 * 10**9, late.ended + 60 * 10**9
-    result = build_row([[first, second], [late, None]], AuditVerdict(entries=1), strategy="s", safe=True, guarantee="g")
+    result = build_row([[first, second], [late, None]], AuditVerdict(entries=1), strategy="s", safe=True)
     assert (result.workers, result.tally.succeeded, result.tally.seconds) == (2, 120, 3.0)
     assert result.tally.rate == 40.0
     assert result.fairness == pytest.approx(jain_index([100 / 2, 20 / 2]))
