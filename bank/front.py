@@ -129,7 +129,7 @@ def front(request: HttpRequest) -> HttpResponse:
         if not runs:
             raise PermissionDenied
         try:
-            start_races(store, _RACES, specs=False, most=1)
+            start_races(store, _RACES, most=1)
             return redirect("front")
         except RunRefused as refused:
             context["refusal"], status = refused.args[0], refused.status
@@ -191,7 +191,7 @@ def _drawings(approach: Approach, shown: ShownRace) -> Iterator[Drawing]:
     for number, run in enumerate((*shown.report.runs[:1], *shown.report.serial), start=1):
         ident = f"{approach.race.replace(':', '-')}-{number}"
         # svg() has escaped everything that came from outside.
-        picture = mark_safe(svg(run, ident=ident, styled=False, lane_width=NARROW_LANE))  # noqa: S308
+        picture = mark_safe(svg(run, ident=ident, styled=False, lane_width=NARROW_LANE, language=None))  # noqa: S308
         steps = tuple(_step(run, move) for move in moves_of(run))
         yield Drawing(ident=ident, run=run, picture=picture, steps=steps)
 

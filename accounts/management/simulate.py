@@ -23,7 +23,7 @@ from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep, positive_int
-from django_lockstep.lab.simulator.render import FORMATS, as_csv, as_json, as_plot, as_table, require_matplotlib
+from django_lockstep.lab.simulator.render import FORMATS, as_json, as_plot, as_table, require_matplotlib
 from django_lockstep.lab.simulator.report import LoadReport
 from django_lockstep.lab.tables import width
 from django_lockstep.lab.wording import counted
@@ -94,7 +94,7 @@ class Command(BaseCommand):
         load.add_argument("--seed", type=int, metavar="N", help="of the random draws (default: another one every time)")
         add("--model", default="accounts.Account", metavar="APP.MODEL", help="account model (default: %(default)s)")
         add("--database", metavar="ALIAS", help="where the accounts are made (default: where the model is written)")
-        add("--format", choices=["table", "json", "csv"], default="table", help="of the report (default: %(default)s)")
+        add("--format", choices=["table", "json"], default="table", help="of the report (default: %(default)s)")
         add("--output", type=Path, metavar="FILE", help="write the report there instead of to the standard output")
         add("--check", action="store_true", help="exit with 1 if a strategy that claims to be safe was wrong")
         add("--keep", action="store_true", help="leave the accounts and their entries in the database")
@@ -150,7 +150,7 @@ class Command(BaseCommand):
         if options["format"] == "table":
             text = as_table(report, width=width(terminal=terminal), colour=terminal and not options["no_color"])
         else:
-            text = as_json(report) if options["format"] == "json" else as_csv(report)
+            text = as_json(report)
             for note in report.notes:
                 self.stderr.write(note)
         if options["output"]:

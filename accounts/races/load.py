@@ -197,10 +197,6 @@ class AccountTrial(LoadTrial):
         alone = len(self.strategies) == 1
         return all(strategy.safe and (alone or not strategy.needs_all_writers) for strategy in self.strategies)
 
-    @property
-    def guarantee(self) -> str:
-        return " ".join(strategy.guarantee for strategy in self.strategies)
-
     def open(self) -> None:
         keys = self.fixture.open_accounts(self.workload.accounts, balance=OPENING, overdraft_limit=OVERDRAFT_LIMIT)
         self.versions = dict(self.fixture.accounts.filter(pk__in=keys).order_by("pk").values_list("pk", "version"))

@@ -47,15 +47,6 @@ class Sentence(str):
         """Return it as a template shows it."""
         return escape(localized(self))
 
-    def in_active_language(self) -> str:
-        """Return it in the language that is active, or in English where that has no translation."""
-        values = _written(self.with_values(localized).values)
-        if isinstance(self.template, str):
-            template = translation.gettext(self.template) if self.template else ""
-        else:
-            template = translation.ngettext(*self.template, self.values["number"])
-        return template.format_map(values)
-
 
 def _written(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: f"{value:,}" if isinstance(value, int) else value for name, value in values.items()}
@@ -80,8 +71,14 @@ def gettext_noop(text: str) -> str:
 
 
 def localized(text: str) -> str:
-    """Return a sentence in the active language; any other text, such as what the code under test says, as it is."""
-    return text.in_active_language() if isinstance(text, Sentence) else text
+    """Return a sentence in the active language, if that has it; any other text, such as the code's own, as it is."""
+    if not isinstance(text, Sentence):
+        return text
+    if isinstance(text.template, str):
+        template = translation.gettext(text.template) if text.template else ""
+    else:
+        template = translation.ngettext(*text.template, text.values["number"])
+    return template.format_map(_written(text.with_values(localized).values))
 
 
 def joined(texts: Iterable[str], by: str) -> Sentence:

@@ -40,7 +40,6 @@ _FILES = {
     "--race-report": "write a report; the ending chooses the format: .txt, .json, .html, .sarif or .xml for JUnit",
     "--race-fix": "write the first change of the code that was tried and helps, as a diff for git apply",
     "--race-record": "where the recording is kept (default: a file in pytest's cache, named at the end)",
-    "--race-candidates": "list the candidates of an earlier recording; no test is run",
     "--race-baseline": "an earlier report, ending in .json: the races that it confirms are accepted",
 }
 _VALUES: dict[str, tuple[str | int, str, str]] = {
@@ -124,22 +123,3 @@ def name_files_by_equals_signs(config: pytest.Config) -> None:
     if sys.orig_argv[-len(args) :] != args:
         raise pytest.UsageError(f"{', '.join(_FILES)}: name files with an equals sign, or pytest takes them for tests")
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1 : -len(args)], *joined])  # noqa: S606
-
-
-def list_recording(config: pytest.Config) -> int | None:
-    """List the candidates of the recording that ``--race-candidates`` names, and return the exit code."""
-    path: Path | None = config.getoption("--race-candidates")
-    if path is None:
-        return None
-    # Settings may be configured by a hook of the project's.
-    config._do_configure()
-    suppressions = _require_usable(config)
-    from django_lockstep.lab.finder.findings import Findings
-    from django_lockstep.lab.finder.report.text import full_text
-    from django_lockstep.lab.finder.session_plugins import write_report
-
-    with _refused("--race-candidates"):
-        findings = Findings.on(path)
-    report = write_report(config, findings, suppressions, tried=False)
-    sys.stdout.write(f"{full_text(report)}\n")
-    return report.exit_status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,9 +23,9 @@ from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import RecordingWriter, merge_recordings
 from django_lockstep.lab.finder.record.stack import CodeMap
 from django_lockstep.lab.finder.report.files import write_reports
-from django_lockstep.lab.finder.report.races import NOTHING_TRIED, Report
+from django_lockstep.lab.finder.report.races import NOT_DECIDED, NOTHING_TRIED, Report
 from django_lockstep.lab.finder.report.text import as_text, list_candidates, summary_of
-from django_lockstep.lab.finder.second_session import confirm_in_second_session
+from django_lockstep.lab.finder.sessions import Progress, Session, run_sessions
 from django_lockstep.lab.finder.shares import Share, parse_budget
 
 
@@ -97,7 +98,7 @@ class RecordPlugin:
         terminalreporter.write_line(summary_of(report))
         if not self._budget:
             terminalreporter.write_line(list_candidates(report))
-        terminalreporter.write_line(f"recording: {self.path}; --race-candidates lists them, --race-confirm tries them")
+        terminalreporter.write_line(f"recording: {self.path}; --race-confirm tries its candidates")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
@@ -113,14 +114,64 @@ class RecordPlugin:
     def _confirm(self, config: pytest.Config) -> int:
         if (findings := self._findings) is None:
             return NOTHING_TRIED
-        status = 0
-        if self._budget and findings.candidates:
-            status = confirm_in_second_session(config, self.path, findings)
+        status = self._confirm_in_second_session(config, findings) if self._budget and findings.candidates else 0
         # Written again: each of several sessions knows only what it has found itself.
         report = write_report(config, findings, self._suppressions)
         if self._budget:
             config.get_terminal_writer().line(as_text(report))
         return status or report.exit_status
+
+    def _confirm_in_second_session(self, config: pytest.Config, findings: Findings) -> int:
+        """Run the session, and return its exit status, or 0 if it came to its end, whatever it found.
+
+        A process of its own, because this session's database and fixtures are gone by now, and because its tests
+        commit. Its output goes into a file beside the recording, and is shown if it ends before it began. Several
+        processes are as many sessions, each with its share of the candidates.
+        """
+        reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+        write = partial(reporter.write, flush=True)
+        progress = Progress(findings=findings, write=write, budget=self._budget, is_terminal=reporter.isatty)
+        return run_sessions(
+            _start_sessions(config, self.path),
+            progress,
+            # Of several sessions none knows what the others have found.
+            completed=(0, 1, NOTHING_TRIED, NOT_DECIDED),
+            interrupted=pytest.ExitCode.INTERRUPTED,
+            option=f"--race-confirm={self.path}",
+        )
+
+
+_FLAGS = {"--find-races", "--pdb", "--trace", "--sw", "--stepwise", "--sw-skip", "--stepwise-skip"}
+"""Options of the first session that would start a third one, wait for a person, or stop at the first failure."""
+_OPTIONS = {"numprocesses": "-n0", "no_cov": "--no-cov", "timeout": "--timeout=0", "xmlpath": "--junit-xml="}
+"""Of plugins, by what they set: one process, for a test that is forked takes long; reports are the first session's."""
+
+
+def _start_sessions(config: pytest.Config, recording: Path) -> Iterator[Session]:
+    """Start a session for each share: that of the session that recorded, with what makes it one that tries."""
+    count = config.getoption("--race-processes")
+    for share in (Share(number, count) for number in range(1, count + 1)):
+        # A cache of its own: what failed last is not what it has to run.
+        cache = f"cache_dir={recording.parent / f'cache-{share.number}'}"
+        own = (f"--race-confirm={recording}", f"--race-share={share}", "-o", cache)
+        command = [sys.executable, "-m", "pytest", *_arguments(config), *own]
+        yield Session(command, recording, share=share, folder=config.invocation_params.dir)
+
+
+def _arguments(config: pytest.Config) -> Iterator[str]:
+    """Yield those of the first session, then its root folder, settings and plugins, and what changes the rest."""
+    call = config.invocation_params
+    yield from (word for word in map(str, call.args) if word not in _FLAGS)
+    # pytest looks for root and settings beside files that the command names: a report of another plugin, which the
+    # first session has written, would change them.
+    yield f"--rootdir={os.path.relpath(config.rootpath, call.dir)}"
+    if config.inipath is not None:
+        yield f"--config-file={os.path.relpath(config.inipath, call.dir)}"
+    names = (getattr(plugin, "__name__", plugin) for plugin in call.plugins or ())
+    yield from (f"-p{name}" for name in names if isinstance(name, str))
+    yield "--maxfail=0"
+    # Not by the plugins' names: one that -p or PYTEST_PLUGINS names has another one.
+    yield from (option for name, option in _OPTIONS.items() if hasattr(config.option, name))
 
 
 def _recording_path(config: pytest.Config) -> Path:
@@ -131,11 +182,9 @@ def _recording_path(config: pytest.Config) -> Path:
     return (cache.mkdir("races") if cache is not None else Path(tempfile.mkdtemp(prefix="races-"))) / "recording.jsonl"
 
 
-def write_report(
-    config: pytest.Config, findings: Findings, suppressions: Mapping[str, str], *, tried: bool = True
-) -> Report:
-    """Return the report, with or without what was tried, and write it where one is asked for."""
-    report = Report(findings, suppressions, root=config.rootpath, tried=tried)
+def write_report(config: pytest.Config, findings: Findings, suppressions: Mapping[str, str]) -> Report:
+    """Return the report, and write it where one is asked for."""
+    report = Report(findings, suppressions, root=config.rootpath)
     write_reports(report, config.getoption("--race-report"), config.getoption("--race-fix"))
     return report
 

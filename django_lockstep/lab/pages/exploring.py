@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from django.utils import timezone
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer import ExplorerError, explore, replay, write_spec
+from django_lockstep.lab.explorer import ExplorerError, explore, replay
 from django_lockstep.lab.explorer.explore import runs_to_draw
 from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.results import Exploration, Run
@@ -59,8 +59,6 @@ class RacesRequest:
     """Empty to explore."""
     max_schedules: int
     """Schedules of each race."""
-    specs: bool = True
-    """Whether specs for isolationtester are made, each of which runs its schedule once more."""
     most: int = 4
     """Schedules that are drawn of each race besides serial ones, each of which is run twice more."""
     grace: float = 10.0
@@ -79,17 +77,16 @@ class RacesRequest:
                 _RaceRun(self, process, RaceProgress(names=self.names, number=number)).run(races[name])
 
 
-def start_races(store: Store, names: Sequence[str], *, schedule: str = "", specs: bool = True, most: int = 4) -> None:
-    """Start exploring the races of these names, or replaying the schedule of the only one.
+def start_races(store: Store, names: Sequence[str], *, schedule: str = "", most: int = 4) -> None:
+    """Start exploring the races of these names, or replaying the schedule of the only one; ``most`` are drawn.
 
-    ``most`` schedules are drawn; ``specs`` are those of these, for isolationtester. Raises as `start_run`.
+    Raises as `start_run`.
     """
     request = RacesRequest(
         races=(ANOMALIES, *conf.races()),
         names=tuple(names),
         schedule=schedule,
         max_schedules=MAX_SCHEDULES,
-        specs=specs,
         most=most,
     )
     start_run(store, request)
@@ -118,7 +115,7 @@ class _RaceRun:
     def _replay(self, race: Race, schedule: str) -> None:
         run = replay(race.scenario, schedule, rows=True)
         report = RaceReport(name=race.name, runs=(run,), as_expected=run.holds or not race.holds)
-        shown = ShownRace(report=report, specs=self._specs(race, report.runs))
+        shown = ShownRace(report=report)
         # A schedule may be the beginning of the one that was run: both name it.
         for name in {schedule, run.schedule}:
             self.process.store.keep(shown, schedule=name)
@@ -146,7 +143,7 @@ class _RaceRun:
             seconds=exploration.seconds,
             when=timezone.now(),
         )
-        self.process.store.keep(ShownRace(report=report, specs=self._specs(race, runs), result=result))
+        self.process.store.keep(ShownRace(report=report, result=result))
 
     def _runs(self, race: Race, exploration: Exploration) -> tuple[Run, ...]:
         """Return the runs to draw, with what was seen and locked after each move."""
@@ -162,16 +159,6 @@ class _RaceRun:
         # `explore` has kept it without the rows.
         shown = _replays(race, [exploration.failure.schedule]) or (exploration.failure,)
         return (*(replace(exploration.failure, seen=run.seen, held=run.held) for run in shown), *runs[1:])
-
-    def _specs(self, race: Race, runs: Iterable[Run]) -> dict[str, str | ExplorerError]:
-        """Return the specs of the runs, so that a download runs nothing."""
-        specs: dict[str, str | ExplorerError] = {}
-        for run in runs if self.request.specs else ():
-            try:
-                specs[run.schedule] = write_spec(race.scenario, run.schedule).text
-            except ExplorerError as error:
-                specs[run.schedule] = error
-        return specs
 
     def _count(self, run: Run) -> bool:
         """Count a schedule that was run, and return whether it is to be the last one."""

@@ -16,7 +16,6 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer import ExplorerError
 from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.results import Verdict
 
@@ -70,8 +69,6 @@ class ShownRace:
     """What a page shows of a race: an exploration, or one schedule."""
 
     report: RaceReport
-    specs: Mapping[str, str | ExplorerError]
-    """The runs that are drawn as specs for isolationtester, or why they cannot be written, by their schedules."""
     result: LastResult | None = None
     """Of an exploration."""
 

@@ -9,7 +9,8 @@ button. It continues while pages show its progress; its result is kept, and down
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -158,21 +159,8 @@ def schedule(request: HttpRequest, name: str, schedule: str, form: str) -> HttpR
     for shown in filter(None, kept):
         for run in shown.report.runs:
             if run.schedule == schedule and form in FORMS:
-                return attachment(_written(shown, run, form=form), file_name(name, schedule, form=form))
+                return attachment(FORMS[form](shown, run), file_name(name, schedule, form=form))
     raise Http404(f"Schedule {schedule!r} of {name!r} was not run, or is not kept as {form!r}")
-
-
-def _written(shown: ShownRace, run: Run, *, form: str) -> str:
-    if form == "svg":
-        return svg(run)
-    if form == "py":
-        return replay_test(shown.report.name, run.schedule)
-    if form == "html":
-        return as_html([RaceReport(name=shown.report.name, runs=(run,), as_expected=shown.report.as_expected)])
-    spec = shown.specs.get(run.schedule)
-    if not isinstance(spec, str):
-        raise Http404(str(spec or "The race's own page makes the spec: run it there"))
-    return spec
 
 
 @for_looks
@@ -191,9 +179,9 @@ def _stepped_drawings(report: RaceReport) -> list[dict[str, Any]]:
     drawings = []
     for number, drawing in enumerate(report.drawings(), start=1):
         run, ident = drawing["run"], f"run-{number}"
+        narrow = svg(run, ident=f"{ident}-narrow", styled=False, lane_width=NARROW_LANE, language=None)
         # svg() has escaped everything that came from outside.
-        narrow = mark_safe(svg(run, ident=f"{ident}-narrow", styled=False, lane_width=NARROW_LANE))  # noqa: S308
-        drawings.append({**drawing, "narrow": narrow, "moves": list(moves_of(run)), "ident": ident})
+        drawings.append({**drawing, "narrow": mark_safe(narrow), "moves": list(moves_of(run)), "ident": ident})  # noqa: S308
     return drawings
 
 
@@ -258,8 +246,12 @@ progress = for_looks(answer_progress)
 
 # Files that are offered for download.
 
-FORMS = ("svg", "html", "py", "spec")
-"""What a schedule can be downloaded as: a drawing, a report, a test for pytest, a spec for isolationtester."""
+FORMS: Mapping[str, Callable[[ShownRace, Run], str]] = {
+    "svg": lambda shown, run: svg(run),
+    "html": lambda shown, run: as_html([replace(shown.report, exploration=None, runs=(run,), serial=())]),
+    "py": lambda shown, run: replay_test(shown.report.name, run.schedule),
+}
+"""What a schedule can be downloaded as: a drawing, a report, a test for pytest."""
 _TYPES = {
     "svg": "image/svg+xml",
     "html": "text/html",
@@ -267,7 +259,6 @@ _TYPES = {
     "sarif": "application/sarif+json",
     "xml": "application/xml",
     "py": "text/x-python",
-    "spec": "text/plain",
 }
 
 

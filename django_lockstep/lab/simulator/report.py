@@ -1,4 +1,4 @@
-"""The results of a simulation: plain data, which tables, JSON, CSV and advice only render."""
+"""The results of a simulation: plain data, which tables, JSON, plots and advice only render."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ class LoadRow:
     """The workers that did not finish, and why; what they did is in the verdict only."""
     cut_short: bool = False
     """Whether the run was interrupted while this strategy was measured."""
-    guarantee: str
-    """What it relies on, in a sentence."""
     size: int | None = None
     """The number of workers or accounts, where a sweep varies it."""
     verdict: AuditVerdict

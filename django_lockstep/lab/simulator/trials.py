@@ -46,11 +46,6 @@ class LoadTrial(ABC):
     def safe(self) -> bool:
         """Whether it claims to lose no update."""
 
-    @property
-    @abstractmethod
-    def guarantee(self) -> str:
-        """What it relies on, in a sentence."""
-
     @abstractmethod
     def load(self, round_number: int) -> Load:
         """Return what the workers do with the accounts in this round, counted from 0."""
@@ -103,7 +98,6 @@ class LoadTrial(ABC):
             audit(self.audited_accounts(), acknowledged=Tally.merge(tallies).acknowledged if is_complete else None),
             strategy=self.name,
             safe=self.safe,
-            guarantee=self.guarantee,
             size=self.size,
             worker_failures=self.worker_failures,
             cut_short=self.cut_short or len(self.results) < self.plan.rounds,

@@ -1,7 +1,5 @@
 """What each worker of a simulation does, and how a sweep of sizes runs and is reported."""
 
-import csv
-import io
 import json
 from decimal import Decimal
 from typing import Any
@@ -14,7 +12,7 @@ from accounts.races.run import RunConfig, run_load
 from django_lockstep.errors import DeadlockDetected, StaleVersionError
 from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
-from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
+from django_lockstep.lab.simulator.render import as_json, as_table
 from django_lockstep.lab.simulator.report import LoadReport
 from django_lockstep.lab.simulator.tally import LoadOperation
 from tests.django_lockstep.lab.sample_rows import LOST, naive, row, sweep_report
@@ -203,14 +201,3 @@ def test_json_has_the_figures_by_size() -> None:
     )
     assert [point["workers"] for point in data["points"]] == [1, 2, 8]
     assert Decimal(data["points"][1]["strategies"][0]["money_lost"]) > 0
-
-
-def test_csv_has_a_line_for_each_strategy_and_size() -> None:
-    lines = list(csv.DictReader(io.StringIO(as_csv(REPORT))))
-    assert len(lines) == 9
-    assert (lines[3]["sweep"], lines[3]["size"], lines[3]["strategy"], lines[3]["verdict"]) == (
-        "workers",
-        "2",
-        "naive",
-        "lost",
-    )

@@ -53,7 +53,6 @@ def row(
     plain = LoadRow(
         strategy=strategy,
         safe=True,
-        guarantee=f"{strategy} guards.",
         verdict=AuditVerdict(entries=300),
         workers=8,
         tally=Tally(**answered, errors=Counter(errors), latencies=measured),

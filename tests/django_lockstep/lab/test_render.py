@@ -1,5 +1,3 @@
-import csv
-import io
 import json
 import math
 from dataclasses import replace
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 
 from django_lockstep.lab.simulator.advice import advice_on_load
 from django_lockstep.lab.simulator.audit import AuditVerdict
-from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
+from django_lockstep.lab.simulator.render import as_json, as_table
 from django_lockstep.lab.simulator.report import LoadRow, build_row, jain_index
 from django_lockstep.lab.simulator.tally import Acknowledged, Histogram, LoadOperation, Tally
 from tests.django_lockstep.lab.sample_rows import (
@@ -43,15 +41,6 @@ def test_json_of_a_load() -> None:
     )
     assert second["latency_ms"] == {"p50": 1.5, "p95": 5.0, "p99": 10.0, "max": 123.4}
     assert second["errors"] == {"OperationalError (40P01)": 3}
-
-
-def test_csv_of_a_load_has_a_line_a_strategy() -> None:
-    assert list(csv.DictReader(io.StringIO(as_csv(load_report())))) == []
-    lines = list(csv.DictReader(io.StringIO(as_csv(LOAD))))
-    assert [line["strategy"] for line in lines] == ["naive", "pessimistic_nowait"]
-    assert lines[0]["verdict"] == "lost"
-    assert lines[1]["latency_ms_p99"] == "10.0"
-    assert lines[1]["errors"] == "OperationalError (40P01): 3"
 
 
 def test_a_table_fits_into_80_columns_and_plain_characters() -> None:
@@ -145,7 +134,7 @@ def tally(succeeded: int, *, refused: int = 0, milliseconds: int = 1000, **chang
 
 
 def made_row(*tallies: Tally) -> LoadRow:
-    return build_row([tallies], AuditVerdict(entries=1), strategy="s", safe=True, guarantee="g")
+    return build_row([tallies], AuditVerdict(entries=1), strategy="s", safe=True)
 
 
 def test_a_row_sums_up_its_workers() -> None:
@@ -167,7 +156,7 @@ def test_a_row_sums_up_its_workers() -> None:
 def test_a_row_sums_up_its_rounds_and_leaves_out_the_time_between() -> None:
     first, second, late = tally(60), tally(20, milliseconds=2000), tally(40)
     late.started, late.ended = late.started + 60 * 10**9, late.ended + 60 * 10**9
-    result = build_row([[first, second], [late, None]], AuditVerdict(entries=1), strategy="s", safe=True, guarantee="g")
+    result = build_row([[first, second], [late, None]], AuditVerdict(entries=1), strategy="s", safe=True)
     assert (result.workers, result.tally.succeeded, result.tally.seconds) == (2, 120, 3.0)
     assert result.tally.rate == 40.0
     assert result.fairness == pytest.approx(jain_index([100 / 2, 20 / 2]))

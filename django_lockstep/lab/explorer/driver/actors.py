@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import _thread
-import ctypes
 import inspect
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -42,10 +39,9 @@ class Actor(Gate):
         self.cannot_set = False
         self.session_changed = False
         """Set by the controller before a statement that may change the session beyond its transaction."""
-        self._interrupt: ThreadInterrupt | None = None
         self._settings = settings
         self._events = events
-        self._tasks: SimpleQueue[tuple[Callable[[Any], Any], Any] | threading.Event | None] = SimpleQueue()
+        self._tasks: SimpleQueue[tuple[Callable[[Any], Any], Any] | None] = SimpleQueue()
         self._go: SimpleQueue[str | None] = SimpleQueue()
         # A daemon: an actor that waits for something that never comes must not keep the process from ending.
         self.thread = threading.Thread(target=self._work, daemon=True, name=f"race actor {name}")
@@ -68,26 +64,6 @@ class Actor(Gate):
         """Unwind the actor from wherever it is; further gates do not stop it."""
         self.abandoned = True
         self._go.put(None)
-
-    def interrupt(self) -> None:
-        """Raise `Abandoned` in the thread, for code that reaches no gate, unless it waits in the system."""
-        if self._interrupt is not None:
-            self._interrupt.wait_until_over()
-        if self.thread.ident is not None:
-            self._interrupt = ThreadInterrupt(self.thread.ident)
-
-    def spare(self) -> bool:
-        """Wait until no interrupt is on its way that would end the next run of an actor that is done.
-
-        Returns False if the thread does not answer: an interrupt has ended it.
-        """
-        if self._interrupt is None:
-            return True
-        self._interrupt.wait_until_over()
-        self._interrupt = None
-        answered = threading.Event()
-        self._tasks.put(answered)
-        return answered.wait(_TIMEOUT)
 
     def stop(self) -> None:
         """End the thread after its current task."""
@@ -143,32 +119,17 @@ class Actor(Gate):
 
     def _work(self) -> None:
         try:
-            while self._do_next():
-                pass
+            while (task := self._tasks.get()) is not None:
+                try:
+                    self._run_task(*task)
+                    self._leave()
+                finally:
+                    self._events.put((self.index, "done", None))
         finally:
             for hooks in self.hooks.values():
                 hooks.remove()
             connections.close_all()
-            self.error = None  # its traceback keeps what the code held alive, half-opened sessions among it
-
-    def _do_next(self) -> bool:
-        """Wait for a task, and do it; False if there is none to come."""
-        try:
-            if (task := self._tasks.get()) is None:
-                return False
-            if isinstance(task, threading.Event):
-                task.set()
-                return True
-            try:
-                self._run_task(*task)
-                self._leave()
-            except Abandoned:  # interrupted again, on the way out
-                self._leave()
-            finally:
-                self._events.put((self.index, "done", None))
-        except Abandoned:  # interrupted too late, between two tasks
-            self._leave()
-        return True
+            self.error = None  # its traceback keeps what the code held alive
 
     def _run_task(self, function: Callable[[Any], Any], argument: Any) -> None:
         try:
@@ -187,64 +148,9 @@ class Actor(Gate):
             wrapper = hooks.wrapper
             idle = hooks.driver.info.transaction_status is TransactionStatus.IDLE
             if not (idle and wrapper.autocommit) or wrapper.in_atomic_block or self.session_changed:
-                self._close(alias)
+                del self.hooks[alias]
+                hooks.remove()
+                wrapper.close()
+                with suppress(AttributeError):
+                    del connections[alias]  # a wrapper closed inside atomic() would remember that for ever
         self.session_changed = False
-
-    def _close(self, alias: str) -> None:
-        hooks = self.hooks[alias]
-        hooks.remove()
-        # Django does not end a session that it thinks it has closed, which an interrupt makes it think.
-        hooks.driver.close()
-        hooks.wrapper.close()
-        with suppress(AttributeError):
-            del connections[alias]  # a wrapper closed inside atomic() would remember that for ever
-        del self.hooks[alias]  # last, so that an interrupt above repeats the whole
-
-
-_TIMEOUT = 2.0
-"""Seconds that an idle thread may take to answer."""
-
-# Interrupts of another thread, for code under test that sends no statement.
-
-_OFFER = 0.08
-"""Seconds for which a thread may take an interrupt: as long as it waits in the system it cannot."""
-
-
-class ThreadInterrupt:
-    """Raises `Abandoned` in a thread at its next byte code, if it comes to one in time.
-
-    Afterwards it is withdrawn. Python 3.11 lets no function of any thread begin that is traced, as by coverage and
-    debuggers, while an interrupt waits for its thread; and a late one would hit what the thread does next.
-    """
-
-    def __init__(self, thread: int) -> None:
-        self._thread = thread
-        self._over = _thread.allocate_lock()
-        self._over.acquire()
-        # Not by `threading`, whose threads are traced too: this one has to go on in any case.
-        _thread.start_new_thread(self._offer, ())
-
-    def wait_until_over(self) -> None:
-        """Wait until it was raised or is withdrawn."""
-        with self._over:
-            pass
-
-    def _offer(self) -> None:
-        try:
-            _raise_in(self._thread, Abandoned)
-            time.sleep(_OFFER)
-            _raise_in(self._thread, None)
-            # Only a thread that takes an interrupt ends the state in which the interpreter looks for one.
-            _raise_in(_thread.get_ident(), Abandoned)
-            for _ in range(100):
-                time.sleep(0)
-        except Abandoned:
-            pass
-        finally:
-            self._over.release()
-
-
-def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), None if exception is None else ctypes.py_object(exception)
-    )

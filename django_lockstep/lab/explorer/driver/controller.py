@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import re
-import sys
 import time
-import warnings
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -26,7 +22,7 @@ from django_lockstep.lab.explorer.driver.wait_monitor import OTHERS_LOSE, Deadlo
 from django_lockstep.lab.explorer.effects.footprints import Commits
 from django_lockstep.lab.explorer.effects.operations import Operation, line_of
 from django_lockstep.lab.explorer.effects.transactions import Transaction
-from django_lockstep.lab.explorer.errors import Abandoned, Nondeterminism, Overtaken, TooManySteps
+from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, TooManySteps
 from django_lockstep.lab.explorer.search.branches import Move, Schedule
 from django_lockstep.lab.explorer.search.fairness import FairScheduler
 from django_lockstep.lab.explorer.search.waits import Contest
@@ -40,8 +36,8 @@ ONE_PLAN = "; ".join(f"SET enable_{scan}scan = {allowed}" for scan, allowed in _
 
 _UNWIND_WITHIN = 2.0
 """Seconds that an abandoned actor has to unwind."""
-_FORCE_AFTER = 0.1
-"""Seconds after which it is interrupted: not earlier, as an interrupt may hit it while it unwinds."""
+_CANCEL_AFTER = 0.1
+"""Seconds after which its statement is cancelled: not earlier, as it may be one with which it unwinds."""
 
 
 class Controller:
@@ -71,8 +67,6 @@ class Controller:
         """Statements of loops that poll, over all runs."""
         self._lost: list[Actor] = []
         """Those that could not be unwound."""
-        self._cancelled: set[tuple[str, int]] = set()
-        self._interrupted = False
         self.monitor = WaitMonitor(
             self.actors,
             events=self.events,
@@ -250,30 +244,24 @@ class Controller:
         for index in unfinished:
             self.actors[index].abandon()
         deadline = time.monotonic() + _UNWIND_WITHIN
-        with _not_reported():
-            while unfinished and time.monotonic() < deadline:
-                try:
-                    index, kind, _ = next_event(self.events, timeout=_FORCE_AFTER)
-                except Empty:
-                    self._force(unfinished)
-                    continue
-                # An interrupt that comes late would hit the next run.
-                if kind == "done" and self.actors[index].spare():
-                    unfinished.discard(index)
+        while unfinished and time.monotonic() < deadline:
+            try:
+                index, kind, _ = next_event(self.events, timeout=_CANCEL_AFTER)
+            except Empty:
+                self._cancel(unfinished)
+                continue
+            if kind == "done":
+                unfinished.discard(index)
         self._lost += [self.actors[index] for index in sorted(unfinished)]
         self._state.ready.clear()
         self._state.waiting.clear()
         self._state.running.clear()
 
-    def _force(self, unfinished: Collection[int]) -> None:
-        """Cancel the actors' statements in the server, and interrupt their threads."""
+    def _cancel(self, unfinished: Collection[int]) -> None:
+        """Cancel the actors' statements in the server. Code that sends nothing has to come to its end by itself."""
         for index in unfinished:
             for alias, hooks in list(self.actors[index].hooks.items()):
-                # Both: the actor may be in a statement, or in code that sends nothing.
                 self._server(alias).query("SELECT pg_cancel_backend(%s)", hooks.pid)
-                self._cancelled.add((alias, hooks.pid))
-            self.actors[index].interrupt()
-            self._interrupted = True
 
     def give_up(self) -> str:
         """Unwind the actors; return a sentence on those that cannot be unwound, or nothing.
@@ -288,33 +276,10 @@ class Controller:
         return f"\nThe sessions of {names} were ended; their threads still wait." if names else ""
 
     def close(self) -> None:
-        """Unwind the actors; end every thread that can be ended, and server processes of cancelled statements."""
+        """Unwind the actors, and end every thread that can be ended."""
         self.give_up()
         for actor in self.actors:
             actor.stop()
         for actor in self.actors:
             if actor not in self._lost:
                 actor.thread.join(_UNWIND_WITHIN)
-        if self._interrupted:
-            # An interrupt while connecting leaves an unreferenced session. What others have left is not this run's.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ResourceWarning)
-                gc.collect()
-        for alias, pid in self._cancelled:  # an interrupt right after sending leaves the statement running
-            self._server(alias).terminate(pid)
-
-
-@contextmanager
-def _not_reported() -> Iterator[None]:
-    """Keep an interrupt that hits a ``__del__`` out of reports: it is lost there, and the next one ends the actor."""
-    before = sys.unraisablehook
-
-    def hook(unraisable: Any) -> None:
-        if not issubclass(unraisable.exc_type, Abandoned):
-            before(unraisable)
-
-    sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before

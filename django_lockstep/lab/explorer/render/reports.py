@@ -236,7 +236,7 @@ class RaceReport:
         """Yield what templates show of each run."""
         slug = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in self.name)
         for number, run in enumerate(self.runs, start=1):
-            picture = svg(run, ident=f"{slug}-{number}", styled=False)
+            picture = svg(run, ident=f"{slug}-{number}", styled=False, language=None)
             # svg() has escaped everything that came from outside.
             yield {"run": run, "svg": mark_safe(picture), "text": timeline(run), "why": explain(run)}  # noqa: S308
 

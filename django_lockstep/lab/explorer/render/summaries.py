@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
+from rich.cells import cell_len, set_cell_size
+
 from django_lockstep.lab.explorer.effects.statement_text import StatementText, read_parts
 from django_lockstep.lab.explorer.results import Run, Step
 from django_lockstep.lab.wording import gettext as _
@@ -121,9 +123,6 @@ def _listed(columns: Mapping[str, str | None]) -> str:
 
 # Text in a fixed-width font: its width, truncated or wrapped to fit, without characters that cannot be shown.
 
-_ONE_COLUMN = 0x0530
-"""The end of Latin, Greek and Cyrillic; letters of other scripts may be two columns wide."""
-_LINES = {"\u2190", "\u2192", "\u25b2", "\u2026", "\u2502", "\u2506", "\u250c", "\u2514"}
 _MISLEADING = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", "\ufffe", "\uffff"}
 """Bidirectional controls, with which text could pretend to be another one, and noncharacters."""
 
@@ -137,29 +136,10 @@ def _shown(letter: str) -> str:
     return "\ufffd" if letter in _MISLEADING or unicodedata.category(letter) in {"Cc", "Cs"} else letter
 
 
-def _columns(letter: str) -> int:
-    if unicodedata.combining(letter) and letter:
-        return 0
-    return 1 if ord(letter) < _ONE_COLUMN or letter in _LINES else 2
-
-
-def display_width(text: str) -> int:
-    """Return the text's width in columns; too large rather than too small."""
-    return sum(map(_columns, text))
-
-
 def truncate(text: str, columns: int) -> str:
     """Return the text on one line, ending with an ellipsis if it is wider than ``columns``."""
     text = clean(text)
-    if display_width(text) <= columns:
-        return text
-    room, kept = columns - 1, ""
-    for letter in text:
-        room -= _columns(letter)
-        if room < 0:
-            break
-        kept += letter
-    return kept.rstrip() + "\u2026"
+    return text if cell_len(text) <= columns else set_cell_size(text, columns - 1).rstrip() + "\u2026"
 
 
 def wrap(text: str, columns: int, *, most: int | None = None) -> list[str]:
@@ -168,7 +148,7 @@ def wrap(text: str, columns: int, *, most: int | None = None) -> list[str]:
     words = clean(text).split(" ")
     for index, word in enumerate(words):
         joined = f"{lines[-1]} {word}".strip()
-        if display_width(joined) <= columns:
+        if cell_len(joined) <= columns:
             lines[-1] = joined
         elif len(lines) == most:
             lines[-1] = truncate(" ".join([lines[-1], *words[index:]]), columns)

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from rich.cells import set_cell_size
+
 from django_lockstep.lab.explorer.render.explanations import Explanation, find_explanation
 from django_lockstep.lab.explorer.render.summaries import (
     clean,
     describe_parts,
     describe_result,
-    display_width,
     summarize,
     truncate,
     wrap,
@@ -196,8 +197,7 @@ def _edge(run: Run, name: str, moves: range, line: int, lines: int) -> str:
 
 
 def _pad(text: str, width: int) -> str:
-    text = truncate(text, width - 2) if text.strip() else ""
-    return text + " " * (width - display_width(text))
+    return set_cell_size(truncate(text, width - 2) if text.strip() else "", width)
 
 
 # What timelines of long runs fold into one line: statements about nothing that matters to another actor.

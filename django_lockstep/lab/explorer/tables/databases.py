@@ -28,11 +28,6 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND (l.classid::bigint << 32) | l.objid::bigint = {_KEY}
 """
-_SESSIONS = """
-SELECT coalesce(nullif(application_name, ''), 'a session without a name') || ' (server process ' || pid || ')'
-FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' ORDER BY pid
-"""
 
 
 def is_scratch(connection: BaseDatabaseWrapper) -> bool:
@@ -90,13 +85,6 @@ def claim(cursor: Any) -> None:
 def release(cursor: Any) -> None:
     """Release the lock; a pooled session may live on."""
     cursor.execute(_RELEASE)
-
-
-def other_sessions(alias: str) -> list[str]:
-    """Return the other sessions that are connected to the alias's database."""
-    with connections[alias].cursor() as cursor:
-        cursor.execute(_SESSIONS)
-        return [name for (name,) in cursor.fetchall()]
 
 
 def require_committed_data(connection: BaseDatabaseWrapper) -> None:

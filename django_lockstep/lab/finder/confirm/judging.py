@@ -11,8 +11,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from django.utils import translation
-
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, svg, timeline
 from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.lab.explorer.render.reports import run_data
@@ -182,7 +180,7 @@ class Attempts:
             patch=self._patch,
             run=run_data(run),
             timeline=timeline(run),
-            drawing=_drawing(run, ident=f"race-{self.candidate.id}"),
+            drawing=svg(run, ident=f"race-{self.candidate.id}", styled=False),
             **{field.name: getattr(pairing, field.name) for field in fields(Opponent)},
             **common,
         )
@@ -234,12 +232,6 @@ class Attempts:
             return None
         self._passed_over |= (is_passed_over := run is not None and _passes_over_rows(run))
         return None if is_passed_over else run
-
-
-def _drawing(run: Run, *, ident: str) -> str:
-    # As the timeline: what is kept is in English.
-    with translation.override("en"):
-        return svg(run, ident=ident, styled=False)
 
 
 def subject_of(candidate: Candidate) -> str:

@@ -60,12 +60,9 @@ class Race:
 class Report:
     """All that is known about a recording: each candidate with what became of it."""
 
-    def __init__(self, store: Findings, suppressions: Mapping[str, str], *, root: Path, tried: bool = True) -> None:
-        """``root`` is the project's folder, ``suppressions`` as of `read_suppressions`.
-
-        Without ``tried`` it is as if no candidate had been tried.
-        """
-        results = {finding.candidate.id: finding for finding in store.in_order()} if tried else {}
+    def __init__(self, store: Findings, suppressions: Mapping[str, str], *, root: Path) -> None:
+        """``root`` is the project's folder, ``suppressions`` as of `read_suppressions`."""
+        results = {finding.candidate.id: finding for finding in store.in_order()}
         rest = (
             Finding(candidate=candidate, verdict="not tried", reason=_("nothing was tried yet"))
             for name, candidate in store.candidates.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import shutil
 import time
 from argparse import ArgumentParser, BooleanOptionalAction
@@ -24,7 +23,7 @@ from django_lockstep.lab.explorer.explore import runs_to_draw
 from django_lockstep.lab.explorer.options import ExploreOptions, Reduction
 from django_lockstep.lab.explorer.render.reports import FORMATS, RaceReport, as_text, format_of
 from django_lockstep.lab.explorer.results import Run
-from django_lockstep.lab.explorer.tables.databases import is_test_database, other_sessions
+from django_lockstep.lab.explorer.tables.databases import is_test_database
 from django_lockstep.lab.explorer.tables.scratch import scratch_databases
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.races import Race, find_race, load_scenario, registered_races
@@ -34,7 +33,7 @@ _DRAWN = {"svg": 1, "html": 4}
 """How many runs of a race a format shows."""
 _REFRESH = 0.1
 """Seconds between two lines of progress, at least."""
-_LIMITS = ("directed", "reduction", "max_schedules", "timeout", "processes", "cluster", "audit")
+_LIMITS = ("directed", "reduction", "max_schedules", "timeout", "processes", "cluster")
 
 
 class Command(BaseCommand):
@@ -59,10 +58,9 @@ class Command(BaseCommand):
         add("--processes", type=int, default=1, metavar="N", help="explore each race with N processes (default: 1)")
         add("--cluster", metavar="tcp://HOST:PORT", help="explore on the workers of this Dask scheduler")
         add("--max-schedules", type=int)
-        add("--audit", type=int, metavar="N", help="random walks that check a search (default: LOCKSTEP_LAB_AUDIT, 20)")
         add("--timeout", type=float, help="seconds after which no further schedule is started")
         add("--format", choices=[*FORMATS, "svg"], help="default: by the ending of --output, or text; svg draws a race")
-        add("--output", type=Path, help="write to this file instead of standard output; with svg also a folder")
+        add("--output", type=Path, help="write to this file instead of standard output")
         add("--progress", action=BooleanOptionalAction, default=True, help="show on a terminal how far a race is")
         add("--database", metavar="ALIAS", help="run on this database of the project instead of a scratch database")
         add(
@@ -115,12 +113,6 @@ class Command(BaseCommand):
             with scratch_databases():
                 yield {"database": alias}
             return
-        # A warning, not a refusal: an idle shell or a connection pool is no danger.
-        if options["yes_this_database_is_mine"] and (others := other_sessions(alias)):
-            self.stderr.write(
-                f"Also connected to database {alias!r}: {', '.join(others)}. What these sessions commit into tables "
-                "of a race is lost."
-            )
         yield {"database": alias, "database_is_mine": options["yes_this_database_is_mine"]}
 
     def _report(
@@ -174,11 +166,10 @@ class Command(BaseCommand):
         if form != "svg":
             self._write(FORMATS[form](reports), path)
             return
-        for report in reports:
-            if not report.runs:
-                raise CommandError(f"{report.name} has no run to draw: {_reason(report)}", returncode=1)
-            name = re.sub(r"[^\w.-]+", "-", report.name) + ".svg"
-            self._write(svg(report.runs[0]), path / name if path and path.is_dir() else path)
+        (report,) = reports
+        if not report.runs:
+            raise CommandError(f"{report.name} has no run to draw: {_reason(report)}", returncode=1)
+        self._write(svg(report.runs[0]), path)
 
     def _write(self, text: str, path: Path | None) -> None:
         if path is None:
@@ -198,27 +189,22 @@ def _wrong_usage(*errors: type[Exception]) -> Iterator[None]:
 def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
     """Raise ``ValueError`` for options that exclude each other, before anything is run."""
     path, database = options["output"], options["database"]
-    chosen = {name: options[name] for name in ("directed", "reduction", "processes", "cluster")}
-    ExploreOptions(**chosen, audit=options["audit"] or 0)
+    ExploreOptions(**{name: options[name] for name in ("directed", "reduction", "processes", "cluster")})
     _require_one_process(options)
-    folder = path is not None and path.is_dir() and options["format"] == "svg"
     if options["schedule"] is not None and len(races) != 1:
         raise ValueError(f"--schedule needs exactly one scenario, not {len(races)}")
     if options["spec"] is not None:
         if len(races) != 1:
             raise ValueError(f"--spec needs exactly one scenario, not {len(races)}")
         require_writable(options["spec"])
-    if options["format"] == "svg" and len(races) != 1 and not folder:
-        raise ValueError(
-            f"--format svg draws one race, not {len(races)}: name one, or give an existing folder as --output "
-            "for one file each"
-        )
+    if options["format"] == "svg" and len(races) != 1:
+        raise ValueError(f"--format svg draws one race, not {len(races)}: name one")
     if database is None and options["yes_this_database_is_mine"]:
         raise ValueError("--yes-this-database-is-mine needs --database")
     if database is not None and database not in connections:
         raise ValueError(f"--database must be one of {', '.join(connections)}, not {database!r}")
     if path is not None:
-        require_writable(path / "race.svg" if folder else path)
+        require_writable(path)
 
 
 def _require_one_process(options: dict[str, Any]) -> None:

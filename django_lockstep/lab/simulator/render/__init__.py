@@ -1,7 +1,7 @@
-"""Reports as JSON, CSV, tables and plots. Nothing is computed here."""
+"""Reports as JSON, tables and plots. Nothing is computed here."""
 
-from django_lockstep.lab.simulator.render.data import as_csv, as_json
+from django_lockstep.lab.simulator.render.data import as_json
 from django_lockstep.lab.simulator.render.plot import FORMATS, as_plot, require_matplotlib
 from django_lockstep.lab.simulator.render.table import as_table
 
-__all__ = ["FORMATS", "as_csv", "as_json", "as_plot", "as_table", "require_matplotlib"]
+__all__ = ["FORMATS", "as_json", "as_plot", "as_table", "require_matplotlib"]

@@ -1,12 +1,9 @@
-"""Reports as JSON and CSV."""
+"""Reports as JSON."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
@@ -37,20 +34,6 @@ def as_json(report: LoadReport) -> str:
         "advice": list(report.advice),
     }
     return json.dumps(data, indent=2)
-
-
-def as_csv(report: LoadReport) -> str:
-    """Return a header and one line for each strategy; for a sweep for each size, too."""
-    sweep = report.sweep
-    lines = [
-        {**({"sweep": sweep.axis, "size": row.size} if sweep else {}), **_flat(load_row(row))} for row in report.rows
-    ]
-    text = io.StringIO()
-    fields = list(dict.fromkeys(name for line in lines for name in line))
-    writer = csv.DictWriter(text, fieldnames=fields, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue().rstrip("\n")
 
 
 def load_row(row: LoadRow) -> dict[str, Any]:
@@ -92,18 +75,3 @@ def load_row(row: LoadRow) -> dict[str, Any]:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the values for one line: each latency in its own field, any other collection in one."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if name == "latency_ms":
-            flat |= _flat(value, prefix="latency_ms_")
-        elif isinstance(value, Mapping):
-            flat[prefix + name] = "; ".join(f"{key}: {part}" for key, part in value.items())
-        elif isinstance(value, list):
-            flat[prefix + name] = "; ".join(map(str, value))
-        else:
-            flat[prefix + name] = value
-    return flat

@@ -13,7 +13,6 @@ from django.core.management import CommandError, call_command
 from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Scenario
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import Session, query
 from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -104,11 +103,6 @@ def test_a_right_run_is_drawn_too(form: str) -> None:
     assert ": right" in run(f"{HERE}.LOCKED", "--format", form)
 
 
-def test_svg_of_many_races_goes_into_a_folder(tmp_path: Path) -> None:
-    run("queue:unlocked", "queue:skip-locked", "--format", "svg", "--output", str(tmp_path))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["queue-skip-locked.svg", "queue-unlocked.svg"]
-
-
 def test_html_is_one_page_that_needs_nothing_from_outside(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     run("lost-update:naive", "transfers:unordered", "--format", "html", "--output", str(page))
@@ -164,14 +158,6 @@ def test_a_database_of_the_projects_has_to_be_confirmed(seat: Seat) -> None:
     assert list(Seat.objects.all()) == [seat]
 
 
-def test_other_sessions_of_a_confirmed_database_are_named(no_tests: None, other: Session) -> None:
-    other.run(query, "SELECT set_config('application_name', 'shop till', false)")
-    own = ("--database", "default", "--yes-this-database-is-mine")
-    run(f"{HERE}.LOCKED", *own, stderr=(said := StringIO()))
-    assert "Also connected to database 'default': " in said.getvalue()
-    assert f"shop till (server process {other.pid})" in said.getvalue()
-
-
 # More actors
 
 
@@ -205,7 +191,7 @@ def test_progress_is_said_on_a_terminal_and_only_there() -> None:
         (["--schedule", "AB"], "exactly one"),
         (["--spec", "a.spec"], "exactly one"),
         ([f"{HERE}.NAIVE", "--schedule", "X"], "has 'X'"),
-        (["--format", "svg"], "name one, or give an existing folder"),
+        (["--format", "svg"], "--format svg draws one race"),
         ([f"{HERE}.TRANSFERS", "--actors", "3"], "different roles"),
         ([f"{HERE}.COPIES", "--actors", "1"], "1 are too few"),
         ([f"{HERE}.COPIES", "--actors", "27"], "1 to 26 actors, not 27"),

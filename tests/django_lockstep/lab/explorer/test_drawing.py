@@ -4,10 +4,12 @@ from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
+from django.utils import translation
+from rich.cells import cell_len
 
 from django_lockstep.lab.explorer import Run, Step, replay, svg
 from django_lockstep.lab.explorer.render.drawing.layout import COLUMN, Layout
-from django_lockstep.lab.explorer.render.summaries import display_width, truncate, wrap
+from django_lockstep.lab.explorer.render.summaries import truncate, wrap
 from tests.django_lockstep.lab.explorer import stories
 
 STRANGE = [
@@ -77,8 +79,8 @@ def test_no_text_leaves_its_lane_or_the_picture(actors: int, steps: int, sql: st
 
     for bar in layout.bars:
         for text, _ in [*bar.lines, *bar.tail_lines, (bar.waits, "")]:
-            assert display_width(text) * COLUMN <= layout.head(bar).width - 4 * 6
-    assert all(display_width(line) * COLUMN <= layout.width for line in layout.footer())
+            assert cell_len(text) * COLUMN <= layout.head(bar).width - 4 * 6
+    assert all(cell_len(line) * COLUMN <= layout.width for line in layout.footer())
 
 
 @pytest.mark.parametrize("actors", range(1, 6))
@@ -123,6 +125,14 @@ def test_screen_readers_get_title_and_description() -> None:
     assert summary["first-desc"].startswith("Step 1, actor")
 
 
+def test_it_is_in_english_but_for_a_page_in_the_language_of_its_visitor() -> None:
+    with translation.override("ja"):
+        drawn, shown, arabic = svg(drawn_run()), svg(drawn_run(), language=None), svg(drawn_run(), language="ar")
+
+    assert drawn == svg(drawn_run())
+    assert len({drawn, shown, arabic}) == 3
+
+
 def test_ids_of_two_drawings_in_a_page_differ() -> None:
     ids = [element.get("id") for ident in ("one", "two") for element in parsed(svg(drawn_run(), ident=ident)).iter()]
     named = [identity for identity in ids if identity]
@@ -156,10 +166,6 @@ def test_a_real_run_shows_waits_arrows_and_the_step_that_breaks() -> None:
     assert {"wait", "arrow", "wake", "breaking", "transaction"} <= set(kinds.split())
     assert "▲ here it breaks: lost update" in texts
     assert "woken by A" in texts
-
-
-def test_text_is_measured_rather_too_wide() -> None:
-    assert (display_width("abc"), display_width("検索"), display_width("e\u0301")) == (3, 4, 1)
 
 
 @pytest.mark.parametrize(

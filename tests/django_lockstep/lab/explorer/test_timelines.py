@@ -8,9 +8,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, Model
+from rich.cells import cell_len
 
 from django_lockstep.lab.explorer import Run, Scenario, Step, explore, replay, svg, timeline
-from django_lockstep.lab.explorer.render.summaries import display_width
 from django_lockstep.lab.explorer.render.timelines import fitting_width
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import PlainSeat, Seat
@@ -167,4 +167,4 @@ def test_no_statement_leaves_its_column(sql: str) -> None:
     drawn = timeline(strange_run(sql), width=40).splitlines()
 
     assert "\x1b" not in "".join(drawn)
-    assert display_width(drawn[3]) <= 6 + 40
+    assert cell_len(drawn[3]) <= 6 + 40

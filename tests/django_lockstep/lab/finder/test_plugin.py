@@ -167,13 +167,11 @@ LINE = (
 
 def test_tests_come_out_as_they_would_and_candidates_are_listed(project: Project) -> None:
     printed = project.pytest("--find-races", "--race-record", "races.jsonl")
-    again = project.pytest("--race-candidates", "races.jsonl")
 
     assert outcomes(printed) == "1 failed, 2 passed"
     assert "1 candidate in 2 units of work that write, from 3 tests" in printed
     assert LINE in printed
     assert f"recording: {project.folder / 'races.jsonl'}" in printed
-    assert LINE in again
     assert "confidential" not in (project.folder / "races.jsonl").read_text()
 
 
@@ -315,7 +313,6 @@ def test_files_in_another_folder_change_neither_root_nor_settings(project: Proje
     assert f"rootdir: {folder}\n" in printed
     if conftest:  # the session that tries candidates, which --race-confirm is, too, has found them
         return
-    assert LINE in project.pytest("--race-candidates", record)
     Path(f"{record}.findings").unlink()
     assert "1 candidate: 1 confirmed" in project.pytest("--race-confirm", record, "--race-report", report)
     assert project.status == 1
@@ -356,10 +353,8 @@ def test_where_no_candidate_is_tried_the_last_line_and_the_status_say_so(project
 
 def test_a_report_on_candidates_has_them_not_tried(project: Project) -> None:
     project.pytest("--find-races", "--race-budget", "0", "--race-record", "races.jsonl", "--race-report", "first.json")
-    project.pytest("--race-candidates", "races.jsonl", "--race-report", "second.json")
 
-    first, second = (json.loads((project.folder / name).read_text()) for name in ("first.json", "second.json"))
-    assert first == second
+    first = json.loads((project.folder / "first.json").read_text())
     assert first["counts"] == {"confirmed": 0, "not confirmed": 0, "not tried": 1}
     assert first["candidates"][0]["write"]["path"] == "cinema/services.py"
 
@@ -368,10 +363,9 @@ ENDING = "--race-report races.pdf: the name of a report must end with one of .tx
 
 
 REFUSED = {
-    "--race-candidates=pytest.ini": "--race-candidates: pytest.ini is not a recording",
-    "--race-candidates=none": "--race-candidates: [Errno 2]",
+    "--race-confirm=pytest.ini": "--race-confirm: pytest.ini is not a recording",
+    "--race-confirm=none": "--race-confirm: [Errno 2]",
     "--find-races --race-report=races.pdf": ENDING,
-    "--race-candidates=races.jsonl --race-report=races.pdf": ENDING,
     "--race-confirm=races.jsonl --race-report=races.pdf": ENDING,
     "--find-races --race-processes=0": "--race-processes: there must be at least 1, not 0",
     "--race-confirm=races.jsonl --race-processes=2": (

@@ -292,7 +292,6 @@ def test_what_has_no_finding_yet_is_not_tried(recording: Path, root: Path) -> No
     store.add(confirmed(candidate=finding.candidate))
 
     assert Report(Findings.on(recording), {}, root=root).findings[0].status == "confirmed"
-    assert Report(store, {}, root=root, tried=False).findings[0].status == "not tried"
 
 
 @pytest.mark.parametrize(

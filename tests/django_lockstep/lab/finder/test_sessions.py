@@ -9,8 +9,7 @@ import pytest
 from django.db import connection
 
 from django_lockstep.lab.finder.findings import Finding
-from django_lockstep.lab.finder.second_session import _arguments
-from django_lockstep.lab.finder.session_plugins import _test_id
+from django_lockstep.lab.finder.session_plugins import _arguments, _test_id
 from django_lockstep.lab.finder.sessions import Progress
 from django_lockstep.lab.finder.shares import Share
 from tests.django_lockstep.lab.finder.test_findings import candidate, confirmed, findings

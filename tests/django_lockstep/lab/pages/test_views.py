@@ -134,8 +134,6 @@ def test_a_race_is_explored_and_drawn_beside_the_rows_of_the_project(staff: Clie
     for part in ('<span class="verdict broken">broken</span>', "<svg", "Last explored: ", "Every schedule, as a tree"):
         assert part in text
     assert "lost update: B wrote price 110.00 computed from 100.00" in text
-    (link,) = re.findall(r'href="([^"]+/AABBAB\.spec)"', text)
-    assert "permutation" in staff.get(link).content.decode()
     assert f'<a href="{page("NAIVE")}?schedule=AABBAB">AABBAB</a>' in text
     # Outcomes are cards.
     assert "<dd>lost update</dd>" in text
@@ -198,7 +196,6 @@ SCHEDULES = {
     "html": ("text/html", f"{NAME}-AABBAB.html", ("<!DOCTYPE html>", "Schedule AABBAB")),
     # With a name by which pytest finds it.
     "py": ("text/x-python", "test_tests_django_lockstep_lab_pages_races_NAIVE_AABBAB.py", ("race.replay(",)),
-    "spec": ("text/plain", f"{NAME}-AABBAB.spec", ("permutation",)),
 }
 REPORTS = {
     "html": ("text/html", f"{NAME}.html", ("<!DOCTYPE html>", "Every schedule, as a tree", "wrong (Outcome 1)")),

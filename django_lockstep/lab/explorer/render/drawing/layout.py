@@ -1,4 +1,4 @@
-"""The layout of a drawn run: lanes side by side for actors, rows from top to bottom for moves; in the active language.
+"""The layout of a drawn run: lanes side by side for actors, rows from top to bottom for moves.
 
 Widths are calculated in columns of a fixed-width font, too large rather than too small, so that no text leaves its lane
 whatever font the reader has. Text stays out of the gutters above and below each row; arrows stay inside them.
@@ -189,6 +189,6 @@ class Layout:
 
 
 def heading(run: Run) -> str:
-    """Return the run's title in the active language: its schedule, and whether it ended right."""
+    """Return the run's title: its schedule, and whether it ended right."""
     end = _("right") if run.holds else _("WRONG")
     return localized(_("Schedule {schedule}: {end}", schedule=run.schedule, end=end))

@@ -11,8 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from django.utils import translation
+from rich.cells import cell_len
+
 from django_lockstep.lab.explorer.render.drawing.layout import LINE, PAD, Bar, Box, Layout, Line, heading
-from django_lockstep.lab.explorer.render.summaries import clean, describe_result, describe_step, display_width
+from django_lockstep.lab.explorer.render.summaries import clean, describe_result, describe_step
 from django_lockstep.lab.explorer.render.timelines import describe_end, describe_wait
 from django_lockstep.lab.explorer.results import Run, Step
 from django_lockstep.lab.wording import gettext as _
@@ -31,14 +34,23 @@ _LEGEND = (
 )
 
 
-def svg(run: Run, *, ident: str = "timeline", styled: bool = True, lane_width: int | None = None) -> str:
+def svg(
+    run: Run,
+    *,
+    ident: str = "timeline",
+    styled: bool = True,
+    lane_width: int | None = None,
+    language: str | None = "en",
+) -> str:
     """Return the run as an SVG drawing.
 
     ``ident`` begins the ids in it, which have to differ between drawings in one page. Without ``styled`` the page has
     to link the style sheet ``lockstep_lab/timeline.css``, and finds each statement by its ``data-step``, from 1.
-    ``lane_width`` is the width of an actor's lane in pixels, by default one that depends on their number.
+    ``lane_width`` is the width of an actor's lane in pixels, by default one that depends on their number. It is in
+    English, as files are; on a page in its visitor's ``language``, None for the active one.
     """
-    return _Drawing(Layout(run, lane_width=lane_width), ident, numbered=not styled).render(styled=styled)
+    with translation.override(language or translation.get_language()):
+        return _Drawing(Layout(run, lane_width=lane_width), ident, numbered=not styled).render(styled=styled)
 
 
 class _Drawing:
@@ -189,7 +201,7 @@ def _positioned(items: Sequence[tuple[str, str]], width: float) -> Iterator[tupl
     """Yield the items with their positions, in as many rows as the width requires."""
     x, row = float(MARGIN), 0
     for kind, word in items:
-        needed = 26 + 8 * display_width(word) + 18
+        needed = 26 + 8 * cell_len(word) + 18
         if x + needed > width - MARGIN and x > MARGIN:
             x, row = float(MARGIN), row + 1
         yield kind, word, x, row
