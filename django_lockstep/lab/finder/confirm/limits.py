@@ -24,6 +24,7 @@ from django.conf import settings
 from django.test import override_settings
 
 from django_lockstep.lab.finder.confirm.forks import Actor, answer_alone
+from django_lockstep.lab.finder.confirm.row_updates import is_on
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.wording import gettext as _
 
@@ -92,8 +93,7 @@ def _compared(frame: FrameType) -> Iterator[ast.expr]:
     except (OSError, SyntaxError):  # no file, or not a statement by itself, such as a lambda in a call
         return
     line = frame.f_lineno - first + 1
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt)]
-    here = [node for node in nodes if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    here = [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt) and is_on(node, line)]
     assigned = {
         target.id
         for node in here

@@ -1,8 +1,9 @@
 """Remedies: what fits each kind of candidate, and the changes and locks that are tried where a race was confirmed.
 
-A change is of the project's own lines: the query that reads a row locks it, with the function in `transaction.atomic`;
-``save()`` writes only the fields that the function has set; or both. It is written as a diff, and tried by running the
-changed code: only the code of functions is replaced, while a fork is explored; the file stays.
+A change is of the project's own lines: the UPDATE checks and computes a value. Or the query that reads a row locks it,
+with the function in `transaction.atomic`; ``save()`` writes only the fields that the function has set; or both. It is
+written as a diff, and tried by running the changed code: only the code of functions is replaced, while a fork is
+explored; the file stays.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import gc
 import re
 import sys
 import tokenize
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,10 +24,12 @@ from typing import Any
 
 from django.apps import apps
 from django.db import models, router, transaction
+from django.db.models import F
 
 from django_lockstep.lab.explorer import Exploration, Run, Step
 from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
+from django_lockstep.lab.finder.confirm.row_updates import Edit, edited, end_of, is_on, offset, row_update
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.record.recording import Site
 from django_lockstep.lab.wording import gettext as _
@@ -168,8 +171,7 @@ _READS = frozenset({"get", "first", "last", "earliest", "latest"})
 _SHORTCUT = "get_object_or_404"
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 _IMPORT = "from django.db import transaction"
-Edit = tuple[int, str]
-"""Where a text is inserted, and the text."""
+_IMPORT_F = "from django.db.models import F"
 
 
 @dataclass(frozen=True)
@@ -193,19 +195,24 @@ class Patch:
     def diff(self) -> str:
         """The change as ``git apply`` takes it."""
         edits = list(self.edits)
+        imported = (alias for node in self._tree.body if isinstance(node, ast.ImportFrom) for alias in node.names)
+        has_f = any((alias.asname or alias.name) == "F" for alias in imported)
+        imports = [_IMPORT_F] if any("F(" in text for _, _, text in edits) and not has_f else []
         if self.opens_transaction:
             definition = _definition(self._tree, self.function)
-            line = f"{' ' * definition.col_offset}@transaction.atomic\n"
-            edits.append((_offset(self.source, definition.lineno), line))
+            place = offset(self.source, definition.lineno)
+            edits.append((place, place, f"{' ' * definition.col_offset}@transaction.atomic\n"))
             if _IMPORT not in self.source:
-                edits.append((_offset(self.source, _first_import(self._tree)), f"{_IMPORT}\n"))
-        before, after = (text.splitlines(keepends=True) for text in (self.source, _edited(self.source, edits)))
+                imports.insert(0, _IMPORT)
+        place = offset(self.source, _first_import(self._tree))
+        edits.append((place, place, "".join(f"{line}\n" for line in imports)))
+        before, after = (text.splitlines(keepends=True) for text in (self.source, edited(self.source, edits)))
         return "".join(difflib.unified_diff(before, after, f"a/{self.path}", f"b/{self.path}"))
 
     @contextmanager
     def applied(self) -> Iterator[bool]:
         """Have the function run the changed code; yields whether it was there as it stands in the file."""
-        tree = ast.parse(_edited(self.source, self.edits))
+        tree = ast.parse(edited(self.source, self.edits))
         if self.opens_transaction:
             # The same as the decorator, which a function that others have imported cannot get any more.
             definition = _definition(tree, self.function)
@@ -219,9 +226,10 @@ class Patch:
         functions = [it for it in gc.get_objects() if type(it) is FunctionType and self._is_of(it.__code__, before)]
         with ExitStack() as stack:
             for function in functions:
-                if "_lockstep_atomic" not in function.__globals__:
-                    function.__globals__["_lockstep_atomic"] = transaction.atomic
-                    stack.callback(function.__globals__.pop, "_lockstep_atomic")
+                for name, value in {"_lockstep_atomic": transaction.atomic, "F": F}.items():
+                    if name not in function.__globals__:
+                        function.__globals__[name] = value
+                        stack.callback(function.__globals__.pop, name)
                 stack.callback(setattr, function, "__code__", function.__code__)
                 function.__code__ = after.replace(co_filename=function.__code__.co_filename)
             yield bool(functions)
@@ -251,6 +259,11 @@ def patches_for(candidate: Candidate, *, in_transaction: bool) -> Iterator[Patch
     saves = list(_update_fields(source, tree, write))[:1]
     locks = list(_locking_read(source, tree, read))[:1]
     patch = Patch(read.path, source, read.function, tuple(saves))
+    if candidate.kind in {"read-modify-write", "check-then-act"}:
+        definition = _definition(tree, read.function)
+        edits, goes_on = row_update(source, definition, lines=(read.line, write.line), table=candidate.table)
+        if edits:
+            yield replace(patch, edits=edits, opens_transaction=goes_on and not in_transaction)
     if saves and candidate.kind in {"whole-row-write", "deleted-row-write"}:
         yield patch
     if locks:
@@ -266,11 +279,13 @@ def _locking_read(source: str, tree: ast.Module, site: Site) -> Iterator[Edit]:
             and call.func.attr in _READS
             and not isinstance(call.func.value, ast.Name)
         ):
-            yield _end_of(source, call.func.value), ".select_for_update()"
+            place = end_of(source, call.func.value)
+            yield place, place, ".select_for_update()"
         elif isinstance(call.func, ast.Name) and call.func.id == _SHORTCUT and call.args:
             name = ast.unparse(call.args[0]).rpartition(".")[2]
             is_model = name[:1].isupper() and not name.isupper()
-            yield _end_of(source, call.args[0]), f"{'.objects' if is_model else ''}.select_for_update()"
+            place = end_of(source, call.args[0])
+            yield place, place, f"{'.objects' if is_model else ''}.select_for_update()"
 
 
 def _update_fields(source: str, tree: ast.Module, site: Site) -> Iterator[Edit]:
@@ -283,30 +298,13 @@ def _update_fields(source: str, tree: ast.Module, site: Site) -> Iterator[Edit]:
             names = [node.attr for node in attributes if ast.unparse(node.value) == owner]
             if names:
                 listed = ", ".join(f'"{name}"' for name in dict.fromkeys(names))
-                yield _end_of(source, call) - 1, f"update_fields=[{listed}]"
+                place = end_of(source, call) - 1
+                yield place, place, f"update_fields=[{listed}]"
 
 
 def _calls_on(tree: ast.Module, line: int) -> list[ast.Call]:
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return [call for call in calls if call.lineno <= line <= (call.end_lineno or call.lineno)]
-
-
-def _offset(source: str, line: int, column: int = 0) -> int:
-    """Return the place of a column, which `ast` counts in UTF-8, of a line."""
-    lines = source.splitlines(keepends=True)
-    return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
-
-
-def _end_of(source: str, node: ast.expr) -> int:
-    """Return the place behind a node."""
-    return _offset(source, node.end_lineno or node.lineno, node.end_col_offset or 0)
-
-
-def _edited(source: str, edits: Iterable[Edit]) -> str:
-    """Return the source with the edits, the last place first: so the others stay where they are."""
-    for place, text in sorted(edits, reverse=True):
-        source = source[:place] + text + source[place:]
-    return source
+    return [call for call in calls if is_on(call, line)]
 
 
 def _definition(tree: ast.AST, qualname: str) -> Any:

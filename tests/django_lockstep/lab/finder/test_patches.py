@@ -10,6 +10,7 @@ from django.utils.functional import SimpleLazyObject
 from django_lockstep.lab.finder.confirm.remedies import Patch, patches_for
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
 from tests.django_lockstep.lab.finder.test_findings import candidate
+from tests.testapps.seeded_shop.racing.models import Wallet
 
 SOURCE = '''
 """A shop."""
@@ -30,6 +31,12 @@ class Shop:
     def cancel(self, pk):
         seat = get_object_or_404(Seat, pk=pk)
         seat.delete()
+
+    def pay(self, pk):
+        wallet = Wallet.objects.get(pk=pk)
+        wallet.balance -= 30
+        wallet.save()  # all of it
+        return wallet
 '''
 
 
@@ -46,12 +53,14 @@ def line(text: str) -> int:
     return Path("sold.py").read_text().splitlines().index(text) + 1
 
 
-def patches(read: str, write: str, function: str, *, kind: str, in_transaction: bool = False) -> list[Patch]:
+def patches(
+    read: str, write: str, function: str, *, kind: str, in_transaction: bool = False, table: str = "seat"
+) -> list[Patch]:
     accesses = {
         name: RecordedStatement(site=Site(path="sold.py", line=line(text), function=function), sql="")
         for name, text in {"read": read, "write": write}.items()
     }
-    race = candidate("a", kind=kind, table="seat", **accesses)
+    race = candidate("a", kind=kind, table=table, **accesses)
     return list(patches_for(race, in_transaction=in_transaction))
 
 
@@ -79,6 +88,28 @@ def test_the_row_is_locked_and_what_was_set_is_written(
     assert [
         changed(patch) for patch in patches(READ, SAVE, "Shop.book", kind=kind, in_transaction=in_transaction)
     ] == changes
+
+
+PAY = ("        wallet = Wallet.objects.get(pk=pk)", "        wallet.save()  # all of it", "Shop.pay")
+
+
+@pytest.mark.parametrize("in_transaction", [True, False])
+def test_an_update_that_computes_the_value_is_tried_first(in_transaction: bool) -> None:
+    table = Wallet._meta.db_table
+    first, *others = patches(*PAY, kind="read-modify-write", in_transaction=in_transaction, table=table)
+    # The value that it reads again is its own as long as the row is locked.
+    assert changed(first) == [
+        *([] if in_transaction else ATOMIC[:1]),
+        "+from django.db.models import F",
+        *([] if in_transaction else ATOMIC[1:]),
+        "-        wallet.balance -= 30",
+        "-        wallet.save()  # all of it",
+        '+        wallet.balance = F("balance") - 30',
+        '+        wallet.save(update_fields=["balance"])',
+        '+        wallet.refresh_from_db(fields=["balance"])',
+    ]
+    assert all("select_for_update" in patch.diff for patch in others)
+    assert len(others) == len(patches(*PAY, kind="late-lock", table=table)) == 2
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.remedies import try_lock, try_patches
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
 from tests.django_lockstep.lab.finder.test_findings import candidate
-from tests.testapps.seeded_club.models import Stock
+from tests.testapps.seeded_club.models import Code, Stock
 from tests.testapps.seeded_shop.racing import services
 from tests.testapps.seeded_shop.racing.models import Basket, Payment, Subscription, Wallet
 
@@ -54,6 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 SPEND = """
 from django.db import transaction
+from django.db.models import F, Q
 from tests.testapps.seeded_shop.racing.models import Wallet
 
 @transaction.atomic
@@ -77,7 +78,7 @@ queries = Queries()
 @pytest.mark.parametrize(
     ("query", "change"),
     [
-        ("Wallet.objects.get", "+    wallet = Wallet.objects.select_for_update().get(pk=pk)"),
+        ("Wallet.objects.get", '+    wallet.balance = F("balance") - 30'),
         ("Wallet.objects.using(None).get", ".select_for_update().get("),
         # What only looks like a query set has no select_for_update(): the change ends in an error in every order.
         ("queries.wallets.get", ""),
@@ -107,24 +108,50 @@ def act(pk):
         return "too few"
     stock.number -= 2
     stock.save()
-    return stock.number
+    return {result}
 """
+USE = """
+from tests.testapps.seeded_club.models import Code
+
+def act(pk):
+    code = Code.objects.get(pk=pk)
+    if code.used:
+        raise ValueError(pk)
+    code.used = True
+    code.save()
+"""
+UPDATE = '    if not Stock.objects.filter(pk=stock.pk, number__gte=2).update(number=F("number") - 2):'
 
 
-def test_the_changed_file_does_not_race(folder: Path) -> None:
-    path = folder / "taken.py"
-    path.write_text(TAKE)
-    race = Race(path, Stock.objects.create(number=3), "check-then-act")
+@pytest.mark.parametrize(
+    ("source", "row", "lines"),
+    [
+        (TAKE.format(result="stock.pk"), {"number": 3}, ["from django.db.models import F", UPDATE]),
+        # The new value is this function's own only as long as the row is locked.
+        (
+            TAKE.format(result="stock.number"),
+            {"number": 5},
+            [
+                "from django.db import transaction",
+                "from django.db.models import F",
+                "@transaction.atomic",
+                UPDATE,
+                '    stock.refresh_from_db(fields=["number"])',
+            ],
+        ),
+        (USE, {}, ["    if not Code.objects.filter(pk=code.pk, used=False).update(used=True):"]),
+    ],
+)
+def test_the_changed_file_does_not_race(source: str, row: dict[str, int], lines: list[str], folder: Path) -> None:
+    path = folder / f"club_{len(source)}.py"
+    path.write_text(source)
+    race = Race(path, Stock.objects.create(**row) if row else Code.objects.create(), "check-then-act")
     diff, _ = race.change()
-    assert not hasattr(race.module, "_lockstep_atomic")
+    assert not hasattr(race.module, "F")
     subprocess.run(["git", "apply", "-"], input=diff, cwd=folder, text=True, check=True)
     importlib.reload(race.module)
 
-    assert [line for line in path.read_text().splitlines() if line not in TAKE.splitlines()] == [
-        "from django.db import transaction",
-        "@transaction.atomic",
-        "    stock = Stock.objects.select_for_update().get(pk=pk)",
-    ]
+    assert [line for line in path.read_text().splitlines() if line not in source.splitlines()] == lines
     assert race.fork.explore(seconds=20).verdict == "nothing found"
 
 
