@@ -35,17 +35,16 @@ MISSED = 10
 _TESTS = r"[/\\]tests?[/\\]|[/\\](tests|conftest|test_\w+|\w+_test)\.py$"
 """Paths of tests and their helpers, whose own lines the runtime checks do not report: they wait as they like."""
 _TIMELINES = ("text", "svg", "html")
+_NUMBERS = {
+    "--race-max-schedules": "run at most N schedules for each race; a race that needs more is incomplete and fails",
+    "--race-audit": "random walks that check a search that would hold (default: the setting LOCKSTEP_LAB_AUDIT, 20)",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("race", "races on a real PostgreSQL")
-    group.addoption(
-        "--race-max-schedules",
-        type=int,
-        default=None,
-        metavar="N",
-        help="run at most N schedules for each race; a race that needs more is incomplete and fails",
-    )
+    for name, text in _NUMBERS.items():
+        group.addoption(name, type=int, default=None, metavar="N", help=text)
     group.addoption(
         "--race-timeline",
         choices=_TIMELINES,
@@ -125,6 +124,7 @@ class RaceFixture:
     """Races callables, and fails the test if the race does not hold; see the fixture `race`."""
 
     max_schedules: int | None = None
+    audit: int | None = None
     timeline: str = "text"
     """Text, svg or html; the latter two are written to files."""
     folder: Callable[[], Path] = Path.cwd
@@ -161,7 +161,7 @@ class RaceFixture:
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
         with _ScheduleOutput(scenario.set_up, self.capture) as output:
-            options = {"max_schedules": self.max_schedules, **options}
+            options = {"max_schedules": self.max_schedules, "audit": self.audit, **options}
             scenario = replace(scenario, set_up=output)
             exploration = _fail_on_refusal(lambda: _explore(scenario, options))
             if exploration.passed:
@@ -322,6 +322,7 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
     reads_output = any(name.startswith(("capsys", "capfd")) for name in request.fixturenames)
     return RaceFixture(
         max_schedules=option("--race-max-schedules"),
+        audit=option("--race-audit"),
         timeline=option("--race-timeline"),
         folder=lambda: (
             option("--race-output")

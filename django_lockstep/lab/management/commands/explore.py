@@ -33,7 +33,7 @@ _DRAWN = {"svg": 1, "html": 4}
 """How many runs of a race a format shows."""
 _REFRESH = 0.1
 """Seconds between two lines of progress, at least."""
-_LIMITS = ("directed", "reduction", "max_schedules", "timeout", "processes", "cluster")
+_LIMITS = ("directed", "reduction", "max_schedules", "timeout", "processes", "cluster", "audit")
 
 
 class Command(BaseCommand):
@@ -58,6 +58,7 @@ class Command(BaseCommand):
         add("--processes", type=int, default=1, metavar="N", help="explore each race with N processes (default: 1)")
         add("--cluster", metavar="tcp://HOST:PORT", help="explore on the workers of this Dask scheduler")
         add("--max-schedules", type=int)
+        add("--audit", type=int, metavar="N", help="random walks that check a search (default: LOCKSTEP_LAB_AUDIT, 20)")
         add("--timeout", type=float, help="seconds after which no further schedule is started")
         add("--format", choices=[*FORMATS, "svg"], help="default: by the ending of --output, or text; svg draws a race")
         add("--output", type=Path, help="write to this file instead of standard output")
@@ -189,7 +190,8 @@ def _wrong_usage(*errors: type[Exception]) -> Iterator[None]:
 def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
     """Raise ``ValueError`` for options that exclude each other, before anything is run."""
     path, database = options["output"], options["database"]
-    ExploreOptions(**{name: options[name] for name in ("directed", "reduction", "processes", "cluster")})
+    chosen = {name: options[name] for name in ("directed", "reduction", "processes", "cluster")}
+    ExploreOptions(**chosen, audit=options["audit"] or 0)
     _require_one_process(options)
     if options["schedule"] is not None and len(races) != 1:
         raise ValueError(f"--schedule needs exactly one scenario, not {len(races)}")

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from _pytest.outcomes import Failed
 from django.core.management import CommandError, call_command
-from pytest_django import Settings
 
 from django_lockstep.lab import pytest_plugin
 from django_lockstep.lab.explorer import Scenario, explore
@@ -84,10 +83,10 @@ def test_one_that_is_wrong_is_broken_and_says_so() -> None:
 @pytest.mark.usefixtures("blind")
 def test_the_fixture_fails_and_pytest_ends_with_a_status_of_its_own() -> None:
     properties: list[tuple[str, object]] = []
-    racing = RaceFixture(record=lambda name, value: properties.append((name, value)))
+    racing = RaceFixture(audit=20, record=lambda name, value: properties.append((name, value)))
 
     with pytest.raises(Failed, match="The reduction missed an outcome"):
-        racing(stories.price, stories.computed, set_up=stories.one_seat, invariant=anything, audit=20)
+        racing(stories.price, stories.computed, set_up=stories.one_seat, invariant=anything)
     session: Any = SessionOf(properties)
     pytest_plugin.pytest_sessionfinish(session)
 
@@ -107,10 +106,9 @@ class SessionOf:
 
 
 @pytest.mark.usefixtures("blind")
-def test_the_command_ends_with_a_status_of_its_own(settings: Settings) -> None:
-    settings.LOCKSTEP_LAB_AUDIT = 20
+def test_the_command_ends_with_a_status_of_its_own() -> None:
     with pytest.raises(CommandError, match="The reduction missed an outcome") as refused:
-        call_command("explore", f"{__name__}.SCENARIO", "--database=default", verbosity=0)
+        call_command("explore", f"{__name__}.SCENARIO", "--audit=20", "--database=default", verbosity=0)
 
     assert refused.value.returncode == 3
 
