@@ -103,7 +103,6 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_specs.py",
         "tests/django_lockstep/lab/explorer/test_trouble.py",
         "tests/django_lockstep/lab/explorer/test_unique_keys.py",
-        "tests/django_lockstep/lab/explorer/test_waits.py",
         "tests/django_lockstep/lab/finder/test_answers.py",
         "tests/django_lockstep/lab/finder/test_committed.py",
         "tests/django_lockstep/lab/finder/test_remedies.py",

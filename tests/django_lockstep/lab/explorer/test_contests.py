@@ -1,6 +1,6 @@
 """Waiters for one row of which the server lets any one go on first: a search runs each of these orders."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ from django_lockstep.lab.explorer.render.moves import moves_of
 from django_lockstep.lab.explorer.search.branches import Move
 from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.waits import first_ones
+from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.explorer.spec.specs import write_spec
 from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
@@ -275,3 +276,26 @@ def test_three_upserts_of_a_new_row_are_found_in_every_order() -> None:
     assert (full.verdict, reduced.verdict) == ("holds", "holds"), (full.reason, reduced.reason)
     assert {str(outcome.state) for outcome in reduced.outcomes} == {"abc", "acb", "bac", "bca", "cab", "cba"}
     assert {str(outcome.state) for outcome in full.outcomes} == {str(outcome.state) for outcome in reduced.outcomes}
+
+
+def test_a_schedule_is_run_until_waiters_go_on_in_turn(monkeypatch: Any) -> None:
+    """As on a machine so busy that they do not for a long time."""
+    busy = iter([True] * 25)
+    calls = []
+    play = ExplorationSession.play
+
+    def often(begun: Mapping[int, int], moves: Sequence[Move]) -> frozenset[int]:
+        return frozenset() if bool(begun) and next(busy, False) else first_ones(begun, moves)
+
+    def noted(*args: Any, in_turn: bool, **options: Any) -> Any:
+        calls.append(in_turn)
+        return play(*args, in_turn=in_turn, **options)
+
+    monkeypatch.setattr("django_lockstep.lab.explorer.driver.move_builder.first_ones", often)
+    monkeypatch.setattr(ExplorationSession, "play", noted)
+    scenario = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 3, observe=stories.price)
+    result = explore(scenario, warm_up=False)
+
+    assert (result.verdict, result.unsteerable, len(result.outcomes)) == ("holds", 0, 1), result.reason
+    assert next(busy, None) is None
+    assert all(calls), "any order was allowed before the waiters went on in turn"
