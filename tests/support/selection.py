@@ -23,7 +23,6 @@ PLACES = {
     "installed": ("tests/installed/",),
     # Starts, kills and waits for processes or servers of its own.
     "process": (
-        "tests/accounts/contrib/dynamodb/test_contention.py",
         "tests/accounts/test_async.py",
         "tests/accounts/races/test_leftovers.py::test_what_a_killed_run",
         "tests/accounts/races/test_run.py",
