@@ -50,8 +50,7 @@ BOTH_WAIT = "AABCABD"
 
 
 @pytest.mark.parametrize(
-    ("between", "firsts"),
-    [(LOCAL, {C}), (Footprint(reads=frozenset({ROW})), {C}), (PUBLISHES, {C, D})],
+    ("between", "firsts"), [(LOCAL, {C}), (Footprint(reads=frozenset({ROW})), {C}), (PUBLISHES, {C, D})]
 )
 def test_who_began_to_wait_later_is_first_only_if_something_that_matters_came_between(
     between: Footprint, firsts: set[int]

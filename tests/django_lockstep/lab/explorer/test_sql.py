@@ -5,11 +5,7 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey, TableFacts, UniqueIndex
-from django_lockstep.lab.explorer.effects.footprints import (
-    ADVISORY,
-    FootprintKey,
-    Mode,
-)
+from django_lockstep.lab.explorer.effects.footprints import ADVISORY, FootprintKey, Mode
 from django_lockstep.lab.explorer.effects.introspection import Functions, TableTriggers
 from django_lockstep.lab.explorer.effects.operations import text_of
 from django_lockstep.lab.explorer.effects.queries import read_text

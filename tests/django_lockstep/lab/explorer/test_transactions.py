@@ -1,8 +1,7 @@
 """What the steps of a transaction touch, without a database."""
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from psycopg.errors import SerializationFailure
@@ -147,32 +146,6 @@ def test_who_comes_too_late_for_a_row_depends_on_its_changes_and_not_on_who_want
     assert dependent(late, changed)
     assert not dependent(late, holder)
     assert session.send("ROLLBACK") == LOCAL
-
-
-class Pivot(SerializationFailure):
-    """As the server refuses the pivot of two read-write conflicts."""
-
-    diag = cast("Any", SimpleNamespace(message_detail="Reason code: Canceled on identification as a pivot."))
-
-
-@pytest.mark.parametrize(
-    ("before", "error"),
-    [
-        ([READ, OTHER_CHANGE], SerializationFailure()),
-        ([READ, "SAVEPOINT s1_x1"], SerializationFailure()),
-        ([READ], Pivot()),
-    ],
-    ids=["it gives another row up", "in a savepoint", "a conflict"],
-)
-def test_unless_that_is_not_why_or_it_had_a_part_in_more(before: list[str], error: SerializationFailure) -> None:
-    commits = Commits()
-    session = Session(commits)
-    session.send(*before)
-    Session(commits).send(CHANGE, "COMMIT")
-
-    late = session.send(CHANGE, error=error)
-
-    assert dependent(late, Session(commits).send(CHANGE))
 
 
 GUARDED = "UPDATE seat SET price = 2, version = 2 WHERE id = 1 AND version = 1"

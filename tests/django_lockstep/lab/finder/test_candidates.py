@@ -199,10 +199,7 @@ def test_a_count_and_then_a_change_of_one_of_the_rows_is_a_write_skew() -> None:
         pytest.param([lock_event(), sent(ON_SALE, 3, rows=1), sent(SELL, True, 7)], id="the parent is locked"),
         pytest.param([sent(ADVISORY, 3), sent(ON_SALE, 3, rows=1), sent(SELL, True, 7)], id="an advisory lock"),
         pytest.param(
-            [
-                sent(ON_SALE, 3, rows=1, isolation="serializable"),
-                sent(SELL, True, 7, isolation="serializable"),
-            ],
+            [sent(ON_SALE, 3, rows=1, isolation="serializable"), sent(SELL, True, 7, isolation="serializable")],
             id="SERIALIZABLE",
         ),
         pytest.param([sent(ON_SALE, 3, rows=1), sent(WRITE, 20, 7)], id="another column is changed"),
