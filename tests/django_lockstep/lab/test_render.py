@@ -1,5 +1,3 @@
-import csv
-import io
 import json
 import math
 from dataclasses import replace
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 
 from django_lockstep.lab.simulator.advice import advice_on_load
 from django_lockstep.lab.simulator.audit import AuditVerdict
-from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
+from django_lockstep.lab.simulator.render import as_json, as_table
 from django_lockstep.lab.simulator.report import LoadRow, build_row, jain_index
 from django_lockstep.lab.simulator.tally import Acknowledged, Histogram, LoadOperation, Tally
 from tests.django_lockstep.lab.sample_rows import ENVIRONMENT, LOST, load_report, naive, row
@@ -37,15 +35,6 @@ def test_json_of_a_load() -> None:
     )
     assert second["latency_ms"] == {"p50": 1.5, "p95": 5.0, "p99": 10.0, "max": 123.4}
     assert second["errors"] == {"OperationalError (40P01)": 3}
-
-
-def test_csv_of_a_load_has_a_line_a_strategy() -> None:
-    assert list(csv.DictReader(io.StringIO(as_csv(load_report())))) == []
-    lines = list(csv.DictReader(io.StringIO(as_csv(LOAD))))
-    assert [line["strategy"] for line in lines] == ["naive", "pessimistic_nowait"]
-    assert lines[0]["verdict"] == "lost"
-    assert lines[1]["latency_ms_p99"] == "10.0"
-    assert lines[1]["errors"] == "OperationalError (40P01): 3"
 
 
 def test_a_table_fits_into_80_columns_and_plain_characters() -> None:

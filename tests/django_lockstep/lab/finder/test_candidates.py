@@ -237,22 +237,6 @@ def test_a_unique_index_over_what_was_looked_for_keeps_a_change_apart_too() -> N
     assert kinds(renamed, **with_index(SEAT, "guest")) == []
 
 
-def test_two_units_that_each_read_what_the_other_changes() -> None:
-    any_sold = 'SELECT COUNT(*) AS "n" FROM "seat" WHERE "seat"."sold"'
-    any_open = 'SELECT COUNT(*) AS "n" FROM "event" WHERE "event"."places" > %s'
-    close = 'UPDATE "event" SET "places" = %s WHERE "event"."id" = %s'
-    sell = unit(sent(any_open, 0, rows=1), sent(SELL, True, 7, site=site(1)))
-    shut = unit(sent(any_sold, rows=1), sent(close, 0, 3, site=site(2)), name="POST close/", number=4)
-
-    candidates = derive(sell, shut)
-
-    assert {(candidate.kind, candidate.unit, *partners(candidate)) for candidate in candidates} == {
-        ("write-skew", sell.name, shut.name),
-        ("write-skew", shut.name, sell.name),
-    }
-    assert {witness.number for candidate in candidates for witness in candidate.partners[0].witnesses} == {0, 4}
-
-
 def transfer(first: int, second: int, number: int) -> Unit:
     statements = [sent(LOCK, key, read=[row("seat", key)], site=site(line)) for key, line in ((first, 1), (second, 2))]
     return unit(*statements, number=number, key_order=("=7", "=8"))

@@ -127,21 +127,6 @@ def test_requests_are_numbered_over_all_views_and_those_that_only_read_are_left_
     assert PLAIN.of("Bob") in unit.inputs
 
 
-def test_calls_of_the_projects_functions_are_units_by_the_outermost(tape: Tape, seat: PlainSeat) -> None:
-    with tape():
-        office.raise_price(seat.pk, Decimal(1))
-        PlainSeat.objects.filter(pk=seat.pk).update(guest="the test itself")
-        for _ in range(2):
-            office.raise_all(Decimal(2))
-
-    assert [(unit.kind, unit.name, unit.number) for unit in tape.units] == [
-        ("call", "tests.testapps.shop.office.raise_price", 0),
-        ("call", "tests.testapps.shop.office.raise_all", 0),
-        ("call", "tests.testapps.shop.office.raise_all", 1),
-    ]
-    assert {PLAIN.of(seat.pk), PLAIN.of(1)} <= tape.units[0].inputs
-
-
 @committed
 def test_another_threads_calls_are_recorded(tape: Tape, seat: PlainSeat) -> None:
     with tape():
