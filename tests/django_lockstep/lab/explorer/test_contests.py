@@ -10,7 +10,7 @@ from django.db import IntegrityError, connection, transaction
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
 from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
-from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, Mode
+from django_lockstep.lab.explorer.effects.footprints import Footprint, Mode
 from django_lockstep.lab.explorer.errors import Overtaken
 from django_lockstep.lab.explorer.render.moves import moves_of
 from django_lockstep.lab.explorer.search.branches import Move
@@ -44,29 +44,6 @@ def scenario(actors: int = 4, **terms: Any) -> Scenario:
 
 BOTH_WAIT = "AABCABD"
 """B waits for A, C behind B; A commits, and B has the row; D asks for its new version, which C did not."""
-
-
-# Who has to be first in some schedule
-
-
-@pytest.mark.parametrize(
-    ("between", "firsts"), [(LOCAL, {C}), (Footprint(reads=frozenset({ROW})), {C}), (PUBLISHES, {C, D})]
-)
-def test_who_began_to_wait_later_is_first_only_if_something_that_matters_came_between(
-    between: Footprint, firsts: set[int]
-) -> None:
-    moves = [Move(actor=A, footprint=LOCKS), Move(actor=C, footprint=LOCKS), Move(actor=B, footprint=between)]
-    moves.append(Move(actor=D, footprint=LOCKS))
-
-    assert first_ones({C: 1, D: 3}, moves) == firsts
-
-
-def test_of_those_who_came_together_the_earliest_stands_for_all() -> None:
-    begins = [Move(actor=actor, footprint=LOCKS) for actor in (A, B, C, D)]
-    begins.insert(2, Move(actor=4, footprint=PUBLISHES))
-
-    assert first_ones({A: 0, B: 1, C: 3, D: 4}, begins) == {A, C}
-    assert first_ones({}, begins) == frozenset()
 
 
 # The search

@@ -80,11 +80,6 @@ def test_what_a_difference_means(difference: str, consequence: str, table: str) 
     assert subjects_of([difference]) == {table or consequence}
 
 
-def test_the_worst_of_several() -> None:
-    assert consequence_of(["B returned 409 instead of 302", "seat: one row more, price=3"]) == "rows doubled or lost"
-    assert (consequence_of([]), subjects_of([])) == ("", set())
-
-
 def test_a_line_that_was_cut_off_costs_only_itself(tmp_path: Path) -> None:
     findings(tmp_path, "a").add(confirmed("a"))
     path = tmp_path / "findings"
