@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from benchmarks.contest import Cell, Contest
-from benchmarks.figures import Sample, build_sample, combine, ratio
+from benchmarks.figures import Sample, build_sample, combine
 from benchmarks.suite import Options
 from django_lockstep.lab.simulator.tally import LoadOperation, Tally
 
@@ -137,11 +137,6 @@ def test_a_ratio_is_to_the_yardstick_of_the_same_round() -> None:
 def test_the_median_round_is_told_whatever_one_round_was_disturbed_by() -> None:
     figures = combine([of_rate(100, p99_ms=p99) for p99 in (3.0, 900.0, 4.0)], [of_rate(100)] * 3)
     assert (figures.rate, figures.p99_ms, figures.rounds) == (100, 4.0, 3)
-
-
-def test_a_yardstick_that_did_nothing_gives_no_ratio() -> None:
-    assert ratio(5, 0) is None
-    assert combine([of_rate(5)], [of_rate(0)]).ratio is None
 
 
 def test_wrong_once_is_wrong() -> None:

@@ -130,24 +130,6 @@ def test_a_transaction_that_may_not_write_depends_on_every_serializable_one() ->
     assert dependent(steps("SET TRANSACTION READ ONLY", READ), steps(READ))
 
 
-@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-@pytest.mark.parametrize("statement", [CHANGE, f"{READ} FOR UPDATE"])
-def test_who_comes_too_late_for_a_row_depends_on_its_changes_and_not_on_who_wants_it(
-    level: str, statement: str
-) -> None:
-    commits = Commits()
-    session, another = Session(commits, level=level), Session(commits, level=level)
-    session.send(READ)
-    changed = Session(commits, level=level).send(CHANGE, "COMMIT")
-    holder = another.send(CHANGE)
-
-    late = session.send(statement, error=SerializationFailure())
-
-    assert dependent(late, changed)
-    assert not dependent(late, holder)
-    assert session.send("ROLLBACK") == LOCAL
-
-
 GUARDED = "UPDATE seat SET price = 2, version = 2 WHERE id = 1 AND version = 1"
 
 

@@ -371,6 +371,7 @@ REFUSED = {
     "--race-candidates=pytest.ini": "--race-candidates: pytest.ini is not a recording",
     "--race-candidates=none": "--race-candidates: [Errno 2]",
     "--find-races --race-report=races.pdf": ENDING,
+    "--find-races --race-report=none/races.json": "--race-report none/races.json: there is no folder",
     "--race-candidates=races.jsonl --race-report=races.pdf": ENDING,
     "--race-confirm=races.jsonl --race-report=races.pdf": ENDING,
     "--find-races --race-processes=0": "--race-processes: there must be at least 1, not 0",
