@@ -144,6 +144,14 @@ def test_each_row_of_a_bulk_update_has_its_own_value() -> None:
     assert kinds(unit(read_seat(), sent(bulk, 8, 20, 7, 10, 8, 7))) == []
 
 
+def test_a_value_that_stands_in_the_statement_is_known_too() -> None:
+    sell, clear = (f'UPDATE "seat" SET {value} WHERE "seat"."id" = %s' for value in ('"sold" = true', '"guest" = NULL'))
+
+    assert kinds(unit(read_seat(sold=False), sent(sell, 7))) == ["check-then-act"]
+    assert kinds(unit(read_seat(sold=True), sent(sell, 7))) == []
+    assert kinds(unit(read_seat(guest="Ada"), sent(clear, 7))) == ["check-then-act"]
+
+
 def test_numbers_come_before_states_and_these_before_edits() -> None:
     sold = sent('UPDATE "seat" SET "sold" = %s WHERE "seat"."id" = %s', True, 7)
     guest = sent('UPDATE "seat" SET "guest" = %s WHERE "seat"."id" = %s', "Bob", 7)
