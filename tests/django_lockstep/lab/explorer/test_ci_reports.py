@@ -8,9 +8,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from django_lockstep.lab.explorer import Scenario, explore, replay
+from django_lockstep.lab.explorer import Scenario, explore
 from django_lockstep.lab.explorer.render.reports import (
-    FORMATS,
     CheckResult,
     CheckStep,
     Location,
@@ -165,16 +164,6 @@ def test_other_results_are_reported_where_they_are_not_as_expected() -> None:
 
     assert (right.ok, right.kind) == (True, "")
     assert (cut.ok, cut.kind, cut.location) == (False, "incomplete", None)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_replayed_schedule_is_reported_too() -> None:
-    scenario = stories.raising(stories.naive)
-    runs = [replay(scenario, schedule) for schedule in ("AABBAB", "AAABBB")]
-    reports = [RaceReport(name="seat", runs=(run,), as_expected=run.holds) for run in runs]
-
-    assert [(result.ok, result.kind) for result in check_results(reports)] == [(False, "lost update"), (True, "")]
-    assert all(FORMATS[name](reports) for name in ("junit", "sarif"))
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,10 @@ from typing import Any, NoReturn
 from unittest.mock import MagicMock
 
 import pytest
-from django.core.handlers.wsgi import WSGIHandler
-from django.http import HttpResponse
-from django.test import RequestFactory, override_settings
-from django.urls import path
 
 from django_lockstep.lab.finder.record.interception import (
     Call,
-    CallNext,
     buffer_body,
-    current_request,
-    intercept,
     intercept_calls,
 )
 from tests.testapps.shop.models import PlainSeat
@@ -194,44 +187,6 @@ def test_an_exception_of_the_watcher_ends_the_call() -> None:
                 plain(number)
 
     assert [call.args for call in calls] == [(0,), (1,)]
-
-
-# Interception of requests.
-
-
-urlpatterns = [path("echo/", lambda request: HttpResponse(request.body))]
-
-pytestmark = pytest.mark.usefixtures("_urls")
-
-
-@pytest.fixture
-def _urls() -> Any:
-    with override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=[]):
-        yield
-
-
-@pytest.mark.django_db  # the handler looks after connections that an earlier test has left open
-def test_a_wsgi_servers_request_is_intercepted_too() -> None:
-    started: list[str] = []
-    seen: list[str] = []
-
-    def start(status: str, *args: Any) -> Any:
-        started.append(status)
-
-    def watch(handler: object, environ: dict[str, Any], call_next: CallNext) -> Any:
-        assert current_request() is None
-        call_next({**environ, "PATH_INFO": "/unknown/"})
-        response = call_next(environ)
-        request = current_request()
-        seen.append(request.path if request else "")
-        return response
-
-    environ = RequestFactory().post("/echo/", "hello", content_type="text/plain").environ
-    with intercept(watch):
-        response = WSGIHandler()(environ, start)
-
-    assert (started, seen, b"".join(response)) == (["200 OK"], ["/echo/"], b"hello")
-    assert current_request() is None
 
 
 def test_a_body_without_length_is_left_alone() -> None:
