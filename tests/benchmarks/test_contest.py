@@ -61,11 +61,6 @@ def test_a_contender_that_fails_is_listed_and_the_others_run() -> None:
     assert log == ["bad", "yard", "yard"]
 
 
-def test_without_the_yardstick_there_are_rates_and_no_ratios() -> None:
-    (result,) = contest(Runner("yard", [], why="not installed"), Runner("a", [])).run(say=lambda line: None)
-    assert (result.figures["a"].rate, result.figures["a"].ratio) == (100, None)
-
-
 def test_an_interrupt_ends_it_without_a_failure_of_the_running_contender() -> None:
     log: list[str] = []
     runs = contest(Runner("yard", log, error=RuntimeError("killed by Ctrl-C")), Runner("a", log))

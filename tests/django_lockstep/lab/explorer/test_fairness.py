@@ -48,7 +48,6 @@ LOOP = "SELECT ... NOWAIT"
 def test_what_is_not_understood_may_release_any_lock() -> None:
     scheduler = FairScheduler({LOOP})
     assert [scheduler.note(A, sent(LOOP, refused=True), locks=WANTED) for _ in range(2)] == [False, True]
-    assert able(scheduler, A, B, sql=LOOP) == {B}
     scheduler.note(B, sent("CALL unknown()"), released=None)
     assert able(scheduler, A, B, sql=LOOP) == {A, B}
 
@@ -77,6 +76,41 @@ def test_two_that_need_the_lock_of_a_third_one_wait_for_its_unlock() -> None:
 
     scheduler.note(C, rolled_back(), released=WANTED)
     assert able(scheduler, A, B, sql=LOOP) == {A, B}
+
+
+def test_a_loop_that_is_refused_twice_does_not_ask_again_before_an_unlock() -> None:
+    scheduler = FairScheduler({LOOP})
+    assert [scheduler.note(A, sent(LOOP, refused=True), locks=WANTED) for _ in range(2)] == [False, True]
+    assert able(scheduler, A, B, sql=LOOP) == {B}
+    scheduler.note(B, sent("UPDATE"))
+    scheduler.note(A, sent("COMMIT"), released=WANTED)
+    scheduler.note(B, sent("COMMIT"), released=OTHER)
+    assert able(scheduler, A, B, sql=LOOP) == {B}
+
+    scheduler.note(B, sent("COMMIT"), released=WANTED)
+    assert able(scheduler, A, B, sql=LOOP) == {A, B}
+
+
+def test_a_loop_over_several_locks_is_refused_each_of_them() -> None:
+    scheduler = FairScheduler({LOOP})
+    for lock in (WANTED, OTHER, WANTED):
+        scheduler.note(A, replace(sent(LOOP, refused=True), params=[str(lock)]), locks=lock)
+    asking = [replace(sent(LOOP), params=[str(lock)]) for lock in (WANTED, OTHER)]
+    assert [scheduler.enabled({A: operation, B: sent()}) for operation in asking] == [{B}, {A, B}]
+
+
+def test_who_polls_is_not_woken_by_one_that_is_refused() -> None:
+    scheduler = FairScheduler({"SELECT 1"})
+    assert [scheduler.note(A, replace(sent(), statement=Statement(kind="SELECT"), rows=0)) for _ in range(3)] == [
+        False,
+        False,
+        True,
+    ]
+    scheduler.note(B, sent(LOOP, refused=True), locks=WANTED)
+    scheduler.note(B, rolled_back())
+    assert able(scheduler, A, B) == {B}
+    scheduler.note(B, sent("UPDATE"))
+    assert able(scheduler, A, B) == {A, B}
 
 
 # On the server

@@ -176,15 +176,6 @@ def test_transactions_are_those_of_production(
     assert transactions(tape, lambda: function(seat.pk, Decimal(1))) == expected
 
 
-@pytest.mark.parametrize("level", [0, 1])
-def test_a_decorated_functions_calls_are_transactions_of_their_own(tape: Tape, seat: PlainSeat, level: int) -> None:
-    PlainSeat.objects.create()
-
-    numbers = transactions(tape, lambda: office.raise_all(Decimal(1)))
-
-    assert numbers == [None, 0, 0, 1, 1]
-
-
 @committed
 def test_the_isolation_level_that_a_transaction_sets(tape: Tape, seat: PlainSeat) -> None:
     def serializable() -> None:

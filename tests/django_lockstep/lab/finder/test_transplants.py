@@ -205,14 +205,6 @@ def test_one_that_is_refused_here(here: RequestActor) -> None:
     assert Product.objects.get(pk=3).stock == 0
 
 
-def test_one_that_has_nothing_to_do_with_the_other() -> None:
-    captured = Captured.of(request("/orders/", {"product": 7, "quantity": 1}))
-    Article.objects.create(slug="tea", title="On tea")
-
-    assert refused(captured, request("/articles/tea/")) == "alone it changes nothing here that the other one reads"
-    assert (Product.objects.get(pk=7).stock, Article.objects.get().views) == (49, 0)
-
-
 # Users
 
 
