@@ -64,8 +64,6 @@ class Strategy:
     """The name in commands and reports."""
     summary: ClassVar[str]
     """What it does, in a sentence."""
-    guarantee: ClassVar[str]
-    """What in the SQL keeps concurrent changes apart."""
     safe: ClassVar[bool] = True
     """Whether it is meant to lose no update."""
     in_key_order: ClassVar[bool] = True

@@ -3,7 +3,7 @@
 Each class can be read on its own: ``change`` says how the row is read, what is locked, and what guards the write. It
 runs in `transaction.atomic()` unless ``transaction`` says otherwise; a transfer calls it for both accounts in one
 transaction. Where a strategy ``retries``, a conflict repeats the whole transaction (`accounts.binding`). The first two
-lose updates; the others name the guarantee that they rely on.
+lose updates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class Naive(Strategy):
 
     name = "naive"
     summary = _("Reads the balance, computes in Python and writes it back; it loses updates.")
-    guarantee = "None: the UPDATE does not depend on what was read."
     safe = False
     in_key_order = False  # opposite transfers deadlock
 
@@ -58,7 +57,6 @@ class NaiveAtomic(Naive):
 
     name = "naive_atomic"
     summary = _("The same inside atomic(): all or nothing, but still unprotected, so it loses updates as well.")
-    guarantee = "Atomicity only: at READ COMMITTED other sessions may write between the SELECT and the UPDATE."
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Like most strategies: all or nothing, which says nothing about what others write meanwhile."""
@@ -70,7 +68,6 @@ class Pessimistic(Strategy):
 
     name = "pessimistic"
     summary = _("Locks the row with select_for_update() before it reads the balance; others wait.")
-    guarantee = "SELECT ... FOR NO KEY UPDATE: a row lock held until COMMIT, taken in primary-key order."
 
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
         """Lock and read, then overwrite."""
@@ -89,7 +86,6 @@ class PessimisticNowait(Strategy):
     summary = _(
         "Locks the row with nowait; where another transaction has it locked, fails at once and retries after a pause."
     )
-    guarantee = "SELECT ... FOR NO KEY UPDATE NOWAIT: the same row lock, refused (55P03) instead of awaited."
     retries = True
 
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
@@ -106,7 +102,6 @@ class Optimistic(Strategy):
 
     name = "optimistic"
     summary = _("Reads the version with the balance and writes only where it is still the same; otherwise retries.")
-    guarantee = "UPDATE ... WHERE version = the one read: the check and the write are one statement."
     retries = True
 
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
@@ -127,7 +122,6 @@ class Adaptive(Pessimistic, Optimistic):
     summary = _(
         "Writes if the version is unchanged, as long as conflicts on this row are rare; otherwise locks it first."
     )
-    guarantee = "UPDATE ... WHERE version = the one read, or SELECT ... FOR NO KEY UPDATE: either alone is enough."
     retries = False
 
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
@@ -156,7 +150,6 @@ class DjangoConcurrency(Strategy):
 
     name = "django_concurrency"
     summary = _("Leaves the version check to django-concurrency's own save(), and retries on RecordModifiedError.")
-    guarantee = "UPDATE ... WHERE version = the one read, sent by save() after a SELECT that the row is there."
     retries = True
     package = "concurrency"
 
@@ -174,7 +167,6 @@ class ConditionalUpdate(Strategy):
 
     name = "conditional_update"
     summary = _("Lets one UPDATE with F() expressions compute the balance and check the overdraft limit.")
-    guarantee = "UPDATE ... WHERE balance + amount >= -overdraft_limit, evaluated again on the row it waited for."
     retries = True
 
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
@@ -201,7 +193,6 @@ class Serializable(NaiveAtomic):
 
     name = "serializable"
     summary = _("Runs the naive code at SERIALIZABLE, where the database aborts it if other transactions interfered.")
-    guarantee = "SERIALIZABLE: one of two transactions that could not have run one after the other fails (40001)."
     safe = True
     in_key_order = True  # UPDATEs take row locks at this level, too
     retries = True
@@ -220,7 +211,6 @@ class Advisory(NaiveAtomic):
 
     name = "advisory"
     summary = _("Takes a transaction-level advisory lock on the account's key before it reads the balance.")
-    guarantee = "pg_advisory_xact_lock: held until COMMIT, but only sessions that take the same lock wait for it."
     safe = True
     in_key_order = True
     needs_all_writers = True

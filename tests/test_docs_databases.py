@@ -176,10 +176,7 @@ OPERATIONS: dict[str, tuple[Callable[[Any], object], ...]] = {
         lambda rows: check_out(Article, rows.user, related="none"),
         lambda rows: take_over(Review, rows.user),
     ),
-    "edit lock: extend, check in": (
-        lambda rows: extend(Review, rows.user),
-        lambda rows: check_in(Review, rows.user),
-    ),
+    "edit lock: extend, check in": (lambda rows: extend(Review, rows.user), lambda rows: check_in(Review, rows.user)),
     "edit lock: `status_of`": (lambda rows: status_of(Review),),
     "`EditLockedModel.save` with a guard": (save_checked_out,),
     "`Account.deposit`, `withdraw`, `transfer`, `apply_many`": (

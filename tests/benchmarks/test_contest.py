@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from benchmarks.contest import Cell, Contest
-from benchmarks.figures import Sample, build_sample, combine, median_of, ratio
+from benchmarks.figures import Sample, build_sample, combine
 from benchmarks.suite import Options
 from django_lockstep.lab.simulator.tally import LoadOperation, Tally
 
@@ -59,11 +59,6 @@ def test_a_contender_that_fails_is_listed_and_the_others_run() -> None:
     (result,) = contest(Runner("bad", log, error=RuntimeError("no")), Runner("yard", log)).run(say=lambda line: None)
     assert result.absent == {"bad": "FAILED: RuntimeError: no"}
     assert log == ["bad", "yard", "yard"]
-
-
-def test_without_the_yardstick_there_are_rates_and_no_ratios() -> None:
-    (result,) = contest(Runner("yard", [], why="not installed"), Runner("a", [])).run(say=lambda line: None)
-    assert (result.figures["a"].rate, result.figures["a"].ratio) == (100, None)
 
 
 def test_an_interrupt_ends_it_without_a_failure_of_the_running_contender() -> None:
@@ -139,16 +134,6 @@ def test_the_median_round_is_told_whatever_one_round_was_disturbed_by() -> None:
     assert (figures.rate, figures.p99_ms, figures.rounds) == (100, 4.0, 3)
 
 
-def test_a_yardstick_that_did_nothing_gives_no_ratio() -> None:
-    assert ratio(5, 0) is None
-    assert combine([of_rate(5)], [of_rate(0)]).ratio is None
-
-
-def test_what_was_not_measured_stays_unknown() -> None:
-    assert median_of([None, None]) is None
-    assert median_of([None, 3.0, 5.0, None]) == 4.0
-
-
 def test_wrong_once_is_wrong() -> None:
     rounds = [of_rate(100), of_rate(100, verdict="WRONG: 1 of 100"), of_rate(100)]
     assert combine(rounds, rounds).verdict == "WRONG: 1 of 100"
@@ -161,26 +146,11 @@ def sample_of(*workers: Tally, size: int = 1, retries: bool = True) -> Sample:
     return build_sample(workers, size=size, retries=retries, client_cpu=0.5, server_cpu=None, verdict="correct")
 
 
-def test_the_rate_spans_all_workers() -> None:
-    sample = sample_of(
-        tally(done=30, started=0, ended=10**9, took=10**6), tally(done=10, started=10**9, ended=2 * 10**9, took=10**6)
-    )
-    assert (sample.operations, sample.seconds, sample.rate) == (40, 2.0, 20.0)
-
-
-def test_a_batch_counts_all_its_operations() -> None:
-    sample = sample_of(tally(done=3, started=0, ended=10**9, took=10**8), size=100)
-    assert sample.operations == 300
+def test_a_run_spans_all_workers_and_counts_each_operation_of_a_batch() -> None:
+    first = tally(done=30, started=0, ended=10**9, took=10**8)
+    first.conflicts = 60
+    sample = sample_of(first, tally(done=10, started=10**9, ended=2 * 10**9, took=10**8), size=100)
+    assert (sample.operations, sample.seconds, sample.rate) == (4000, 2.0, 2000.0)
     assert sample.p50_ms == pytest.approx(100, rel=0.01)
-
-
-def test_cpu_is_shared_out_among_the_operations() -> None:
-    sample = sample_of(tally(done=1000, started=0, ended=10**9, took=1))
-    assert (sample.client_us, sample.server_us) == (500.0, None)
-
-
-def test_retries_are_for_each_operation_and_unknown_where_nobody_counts() -> None:
-    worker = tally(done=4, started=0, ended=10**9, took=1)
-    worker.conflicts = 6
-    assert sample_of(worker).retries == 1.5
-    assert sample_of(worker, retries=False).retries is None
+    assert (sample.client_us, sample.server_us, sample.retries) == (125.0, None, 0.015)
+    assert sample_of(first, retries=False).retries is None

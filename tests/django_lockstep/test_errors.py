@@ -72,15 +72,7 @@ def test_every_room_raises_errors_of_the_tree() -> None:
 
 FACTS: dict[str, Any] = {"model": Account, "pk": 7, "expected": 1, "found": 2, "sqlstate": "40001"}
 SINCE = datetime(2026, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
-HOLDER = Holder(
-    key="k",
-    owner="ada",
-    token=7,
-    since=SINCE,
-    remaining=3.25,
-    data={"a": [1]},
-    released=False,
-)
+HOLDER = Holder(key="k", owner="ada", token=7, since=SINCE, remaining=3.25, data={"a": [1]}, released=False)
 
 
 @pytest.mark.parametrize(

@@ -130,13 +130,7 @@ class Project:
         self.add_guards("accounts", 'AddVersionGuard("Account")', 'AddVersionGuard("Seat")', *books)
         self.manage("migrate")
 
-    def add_teller(
-        self,
-        *apps: str,
-        database: dict[str, Any],
-        model: str = "teller.Wallet",
-        **settings: Any,
-    ) -> None:
+    def add_teller(self, *apps: str, database: dict[str, Any], model: str = "teller.Wallet", **settings: Any) -> None:
         """Add the showcase, other apps, and the app ``teller``, whose tests are of this account model."""
         self.add_app("teller")
         installed = ["django_lockstep", "accounts", *apps, "teller"]

@@ -23,7 +23,6 @@ PLACES = {
     "installed": ("tests/installed/",),
     # Starts, kills and waits for processes or servers of its own.
     "process": (
-        "tests/accounts/contrib/dynamodb/test_contention.py",
         "tests/accounts/test_async.py",
         "tests/accounts/races/test_leftovers.py::test_what_a_killed_run",
         "tests/accounts/races/test_run.py",
@@ -86,7 +85,6 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_events.py::test_a_wait_ends_at_its_time_out_however_short_it_is",
         "tests/django_lockstep/lab/explorer/test_explanations.py",
         "tests/django_lockstep/lab/explorer/test_fairness.py",
-        "tests/django_lockstep/lab/explorer/test_held_locks.py",
         "tests/django_lockstep/lab/explorer/test_hooks.py",
         "tests/django_lockstep/lab/explorer/test_left_sessions.py",
         "tests/django_lockstep/lab/explorer/test_nondeterminism.py",
@@ -99,11 +97,10 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_schema.py",
         "tests/django_lockstep/lab/explorer/test_schema_agreement.py",
         "tests/django_lockstep/lab/explorer/test_search.py::test_however_many",
-        "tests/django_lockstep/lab/explorer/test_seen_rows.py",
         "tests/django_lockstep/lab/explorer/test_specs.py",
         "tests/django_lockstep/lab/explorer/test_trouble.py",
         "tests/django_lockstep/lab/explorer/test_unique_keys.py",
-        "tests/django_lockstep/lab/explorer/test_waits.py",
+        "tests/django_lockstep/lab/explorer/test_watches.py",
         "tests/django_lockstep/lab/finder/test_answers.py",
         "tests/django_lockstep/lab/finder/test_committed.py",
         "tests/django_lockstep/lab/finder/test_remedies.py",

@@ -2,9 +2,12 @@
 
 import json
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from accounts.models import Account, Entry
 from accounts.races.load import AccountClient, Mix, Workload
@@ -84,6 +87,26 @@ def test_the_same_seed_draws_the_same() -> None:
     assert drawn(Mix(transfer=1), seed=3)[1] != drawn(Mix(transfer=1), seed=4)[1]
 
 
+@pytest.mark.parametrize("text", ["1:1:0", "2:1:0.5", "0:0:3"])
+def test_mix_is_written_as_it_is_read_in_the_order_of_its_name(text: str) -> None:
+    mix = Mix.parse(text)
+    assert str(mix) == text == f"{mix.deposit:g}:{mix.withdraw:g}:{mix.transfer:g}"
+
+
+def test_default_mix_has_transfers_only_where_there_are_two_accounts() -> None:
+    assert Mix.default(accounts=1).transfer == 0
+    assert Mix.default(accounts=2).transfer > 0
+
+
+@given(workers=st.integers(1, 40), rounds=st.integers(1, 5), more=st.integers(0, 500))
+def test_operations_are_shared_out_among_workers_and_rounds(workers: int, rounds: int, more: int) -> None:
+    plan = LoadPlan(workers=workers, rounds=rounds, duration=None, operations=workers * rounds + more)
+    numbers = product(range(rounds), range(workers))
+    parts = [plan.operations_of(worker, round_number=round_number) or 0 for round_number, worker in numbers]
+    assert sum(parts) == plan.operations
+    assert max(parts) - min(parts) <= 1
+
+
 def test_retries_are_conflicts_or_deadlocks() -> None:
     worker, _ = client(Mix())
     for error in (StaleVersionError(), DeadlockDetected(), StaleVersionError()):
@@ -91,31 +114,10 @@ def test_retries_are_conflicts_or_deadlocks() -> None:
     assert (worker.conflicts, worker.deadlocks) == (2, 1)
 
 
-def test_transfers_need_two_accounts() -> None:
-    with pytest.raises(ValueError, match="add --accounts 2 or more"):
-        Workload(accounts=1, mix=Mix(transfer=1), seed=0)
-
-
 # A sweep: what is asked for, how it runs, and what is said of it
 
 
 WORKLOAD = Workload(accounts=1, mix=Mix(), seed=4)
-
-
-def test_sizes_are_taken_once_and_in_their_order() -> None:
-    assert Sweep.parse("workers=8,1, 2,8") == Sweep(axis="workers", values=(1, 2, 8))
-    assert Sweep.parse("accounts=10").values == (10,)
-
-
-@pytest.mark.parametrize("text", ["", "workers", "workers=", "workers=a", "workers=1,,2", "mix=1", "accounts=-1"])
-def test_anything_else_is_not_a_sweep(text: str) -> None:
-    with pytest.raises(ValueError, match="--sweep must be workers=N,N"):
-        Sweep.parse(text)
-
-
-def test_nothing_has_no_size() -> None:
-    with pytest.raises(ValueError, match="--sweep workers must be a positive integer, not 0"):
-        Sweep.parse("workers=0,1")
 
 
 # For real.

@@ -82,7 +82,7 @@ def sizes(reported: dict[str, Any]) -> list[tuple[int, int]]:
 
 def test_a_sweep_has_sizes_and_says_how_long_it_takes(reported: dict[str, Any]) -> None:
     err = io.StringIO()
-    call_command("simulate", sweep="workers=1,4", strategies=["naive"], stdout=io.StringIO(), stderr=err)
+    call_command("simulate", sweep="workers=4,1, 4", strategies=["naive"], stdout=io.StringIO(), stderr=err)
     assert sizes(reported) == [(1, 1), (4, 1)]
     assert err.getvalue().startswith("2 sizes x 1 strategy x 3 s: about ")
     run(sweep="accounts=2,10", workers=3, operations=30)
@@ -124,19 +124,26 @@ def test_a_strategy_whose_package_is_missing_is_refused_or_left_out(
         assert "django_concurrency" not in reported["config"].strategies
 
 
+BAD_MIXES = ("", "1", "1:1", "1:1:1:1", "a:b:c", "1::1", "0:0:0", "-1:1:1", "nan:1:1", "inf:1:1")
+BAD_SWEEPS = ("", "workers", "workers=", "workers=a", "workers=1,,2", "speed=1", "accounts=-1")
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
         (["--strategies", "naive,nonsense"], "--strategies must be some of naive, naive_atomic"),
         (["--workers", "0"], "--workers must be a positive integer, not 0"),
-        (["--duration", "0"], "--duration must be"),
+        (["--workers", "x"], "--workers"),
+        *((["--duration", seconds], "--duration must be more than 0 seconds") for seconds in ("0", "inf", "nan")),
+        (["--rounds", "0"], "--rounds"),
         (["--operations", "3"], "one for each of 8 workers"),
         (["--operations", "9", "--duration", "1"], "not allowed with"),
-        (["--mix", "1:1"], "--mix must be three weights"),
+        *(([f"--mix={text}"], "--mix must be") for text in BAD_MIXES),
         (["--mix", "1:1:1"], "add --accounts 2 or more"),
-        (["--think-time", "-1"], "--think-time must be"),
+        *((["--think-time", seconds], "--think-time must be") for seconds in ("-1", "nan")),
         (["--operations", "20", "--rounds", "3"], "one for each of 8 workers in each of 3 rounds"),
-        (["--sweep", "speed=1"], "--sweep must be workers=N,N"),
+        *((["--sweep", text], "--sweep must be workers=N,N") for text in BAD_SWEEPS),
+        (["--sweep", "workers=0,1"], "--sweep workers must be a positive integer, not 0"),
         (["--sweep", "workers=1,2", "--workers", "2"], "--workers is what --sweep varies"),
         (["--sweep", "workers=2,4", "--mix-strategies"], "not allowed with argument"),
         (["--sweep", "workers=2,4", "--clean"], "not allowed with argument"),

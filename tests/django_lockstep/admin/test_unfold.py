@@ -51,11 +51,7 @@ def unfold() -> Iterator[None]:
     """A project that has installed it, without changing the admin site of the others."""
     apps = ["unfold.apps.BasicAppConfig", *settings.INSTALLED_APPS]
     # The templates' setting is given again because its loaders remember where they looked.
-    with override_settings(
-        INSTALLED_APPS=apps,
-        TEMPLATES=copy.deepcopy(settings.TEMPLATES),
-        ROOT_URLCONF=__name__,
-    ):
+    with override_settings(INSTALLED_APPS=apps, TEMPLATES=copy.deepcopy(settings.TEMPLATES), ROOT_URLCONF=__name__):
         yield
 
 

@@ -9,7 +9,6 @@ from django.urls import path
 from django_lockstep.admin import VersionedModelAdmin
 from django_lockstep.editing import status_of, writing
 from django_lockstep.editing.admin import EditLockAdminMixin
-from django_lockstep.editing.models import CheckOut
 from tests.django_lockstep.admin.browsing import choose, fill, url
 from tests.django_lockstep.editing.people import Person, ada, bob, fresh
 from tests.testapps.press.models import Article, Author, LongRead
@@ -56,14 +55,6 @@ def test_opening_checks_out_and_a_save_checks_in(ada: Person, article: Any) -> N
     assert status_of(article).holder == "ada"
     assert ada.client.post(url(article), fill(page, title="New")).status_code == 302
     assert (fresh(article).title, status_of(article).holder) == ("New", None)
-
-
-def test_a_save_without_a_check_out_is_refused(ada: Person, bob: Person, article: Any) -> None:
-    page = bob.opens(article)
-    CheckOut.objects.all().delete()
-    ada.opens(article)
-    assert bob.client.post(url(article), fill(page, title="Bob's")).status_code == 423
-    assert fresh(article).title == "Old"
 
 
 def test_a_change_by_other_code_gets_the_conflict_page(ada: Person, article: Any) -> None:

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from pytest_django import Settings
 
-from django_lockstep.lab.simulator.database import end_sessions, environment, require_row_locks, require_tables
+from django_lockstep.lab.simulator.database import end_sessions, environment, require_tables
 from django_lockstep.lab.simulator.errors import SimulationError
 from tests.support.sessions import Session, query
 
@@ -27,13 +27,6 @@ def last_migration_missing(label: str = "purses") -> Iterator[str]:
         yield f"{app}.{last}"
     finally:
         call_command("migrate", app, last, verbosity=0)
-
-
-def test_another_database_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "vendor", "sqlite")
-    monkeypatch.setattr(connection, "display_name", "SQLite")
-    with pytest.raises(SimulationError, match=r"\(SQLite\)\. The simulation needs real row locks"):
-        require_row_locks("default")
 
 
 def test_missing_migrations_are_named(settings: Settings) -> None:

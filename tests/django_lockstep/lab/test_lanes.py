@@ -57,11 +57,6 @@ def answered(operations: int, *, seconds: int) -> Any:
     return SimpleNamespace(results=[tally, None])
 
 
-def test_a_lane_runs_while_the_others_wait(watch: LaneWatch, reported: list[tuple[Lane, ...]]) -> None:
-    watch("second")
-    assert [lane.state for lane in reported[-1]] == ["waiting", "running"]
-
-
 def test_the_time_before_the_first_operation_does_not_count(pool: Pool, watch: LaneWatch) -> None:
     tick = watch("first")
     pool.work(0, seconds=5.0)
@@ -100,18 +95,6 @@ def test_a_round_that_has_ended_has_exact_figures(
     assert lane.p99 == pytest.approx(1.0, rel=0.02)
     assert lane.difference == 10
     assert (lane.rates, lane.times) == ((150.0,), (2.0,))
-
-
-def test_the_rest_of_a_round_counts_as_well(pool: Pool, watch: LaneWatch) -> None:
-    tick = watch("first")
-    pool.work(1)
-    tick()
-    pool.work(75, seconds=0.75)
-    tick()
-    watch.trials[0].results.append(answered(80, seconds=1))
-    watch.end()
-    assert watch.lanes["first"].times == (0.75, 1.0)
-    assert watch.lanes["first"].rates == (100.0, 20.0)
 
 
 def test_what_other_lanes_completed_is_not_counted_twice(pool: Pool, watch: LaneWatch) -> None:

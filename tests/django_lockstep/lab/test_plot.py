@@ -12,8 +12,7 @@ from tests.django_lockstep.lab.sample_rows import naive, row, sweep_report
 
 SVG = "{http://www.w3.org/2000/svg}"
 REPORT = sweep_report(
-    (1, naive(verdict=row("x").verdict), row("a", rate=500)),
-    (2, naive(), row("a", rate=450, p99=None)),
+    (1, naive(verdict=row("x").verdict), row("a", rate=500)), (2, naive(), row("a", rate=450, p99=None))
 )
 
 

@@ -13,13 +13,7 @@ from django_lockstep.lab.simulator.audit import AuditVerdict
 from django_lockstep.lab.simulator.render import as_json, as_table
 from django_lockstep.lab.simulator.report import LoadRow, build_row, jain_index
 from django_lockstep.lab.simulator.tally import Acknowledged, Histogram, LoadOperation, Tally
-from tests.django_lockstep.lab.sample_rows import (
-    ENVIRONMENT,
-    LOST,
-    load_report,
-    naive,
-    row,
-)
+from tests.django_lockstep.lab.sample_rows import ENVIRONMENT, LOST, load_report, naive, row
 
 LOAD = load_report(naive(), row("pessimistic_nowait", errors={"OperationalError (40P01)": 3}))
 

@@ -136,10 +136,7 @@ def test_a_paused_holder_undoes_nothing_of_its_successors_in_either_table(
     race: RaceFixture, model: type[Signed], paused: Callable[[Signed], bool]
 ) -> None:
     exploration = race(
-        paused,
-        writes(6),
-        set_up=lambda: signed(model, token=5),
-        invariant=lambda report: both(report) == ("6", "6", 6),
+        paused, writes(6), set_up=lambda: signed(model, token=5), invariant=lambda report: both(report) == ("6", "6", 6)
     )
     assert {(outcome.results["A"], outcome.results["B"]) for outcome in exploration.outcomes} == {
         ("True", "True"),

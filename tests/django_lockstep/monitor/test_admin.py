@@ -102,8 +102,7 @@ def test_asking_ends_nothing(admin_client: Client, waiter: "Future[Any]") -> Non
 
 
 @pytest.mark.parametrize(
-    "started",
-    ["", "yesterday", "2026-02-30T00:00:00Z", "2026-13-01 00:00", "9999-12-31T23:59:59-23:59"],
+    "started", ["", "yesterday", "2026-02-30T00:00:00Z", "2026-13-01 00:00", "9999-12-31T23:59:59-23:59"]
 )
 def test_what_is_no_time_of_a_session_is_a_bad_request(admin_client: Client, started: str) -> None:
     response = admin_client.post(f"{PAGE}1/terminate/", {"started": started})

@@ -115,10 +115,7 @@ def test_an_attempt_that_arrives_late_undoes_nothing(dynamodb: DynamoStore, faul
         late.append(real)
         return not_sent(real)
 
-    for verb in (
-        lambda: dynamodb.renew("k", token, ttl=60),
-        lambda: dynamodb.note("k", token, data="1"),
-    ):
+    for verb in (lambda: dynamodb.renew("k", token, ttl=60), lambda: dynamodb.note("k", token, data="1")):
         faults(delayed)
         assert verb()
     assert dynamodb.renew("k", token, ttl=600)

@@ -5,12 +5,7 @@ import os
 import dj_database_url
 
 SECRET_KEY = "not secret"
-INSTALLED_APPS = [
-    "django.contrib.auth",
-    "django.contrib.contenttypes",
-    "django.contrib.sessions",
-    f"{__package__}",
-]
+INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions", f"{__package__}"]
 MIGRATION_MODULES = {"seeded_club": "tests.testapps.migrations"}
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",

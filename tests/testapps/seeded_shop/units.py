@@ -1,6 +1,6 @@
 """What the two apps are known to do: the answer that a search for races is compared with. The project has no copy."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _KINDS = {
     "POST {shop}/coupons/redeem/": "check-then-act",
@@ -18,24 +18,18 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeededUnit:
+class SeededUnit(NamedTuple):
     """A request, by its method and route, or a function, by its module and name."""
 
     name: str
-    shop: str
-    """The label of the app: ``racing`` or ``correct``."""
+    racing: bool
+    """Whether it has the race."""
     kind: str
     """How it races, or would without its remedy; where several kinds fit, the one that costs most."""
 
-    @property
-    def racing(self) -> bool:
-        """Whether it has the race."""
-        return self.shop == "racing"
-
 
 UNITS = tuple(
-    SeededUnit(name=name.format(shop=shop), shop=shop, kind=kind)
+    SeededUnit(name.format(shop=shop), shop == "racing", kind)
     for shop in ("racing", "correct")
     for name, kind in _KINDS.items()
 )

@@ -1,6 +1,7 @@
 """The account on both stores: what each method writes, answers and refuses."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,7 @@ from accounts.contrib.dynamodb import DynamoAccount, account_breaks
 from accounts.contrib.dynamodb.entries import account_key
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from django_lockstep.stores import DynamoStore, StoreUnavailable
+from tests.support.sessions import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("options")
 
@@ -146,6 +148,26 @@ def test_a_stale_balance_refuses_nothing() -> None:
     assert stale.try_withdraw(150) is True
     with pytest.raises(InsufficientFunds):
         stale.try_withdraw(51)
+
+
+# Many at once.
+
+
+def book_three_times(source: str, target: str) -> None:
+    for _ in range(3):
+        DynamoAccount.deposit(source, 10)
+        DynamoAccount.withdraw(source, 7)
+        DynamoAccount.deposit("ada", 50, idempotency_key="payment")
+        DynamoAccount.transfer(source, target, 1)
+
+
+def test_many_at_once_lose_no_change_and_book_a_key_once() -> None:
+    opened(), opened("bob")
+    with ThreadPoolExecutor(4) as callers:
+        for answer in [callers.submit(book_three_times, *pair) for pair in [("ada", "bob"), ("bob", "ada")] * 2]:
+            answer.result(PATIENCE)
+    changes = 2 * 3 * (10 - 7)
+    assert (current().balance, current("bob").balance) == (100 + changes + 50, 100 + changes)
 
 
 # Idempotency keys.

@@ -44,15 +44,10 @@ CASES = {
         schema=("CREATE TABLE made_a (id int PRIMARY KEY, slot int4range, EXCLUDE USING gist (slot WITH &&))",),
         rows=("INSERT INTO made_a VALUES (1, '[0,1)'), (2, '[2,3)'), (3, '[4,5)'), (4, '[6,7)')",),
         first=("UPDATE made_a SET slot = '[10,15)' WHERE id = 1", "UPDATE made_a SET slot = '[20,25)' WHERE id = 2"),
-        second=(
-            "UPDATE made_a SET slot = '[22,27)' WHERE id = 3",
-            "UPDATE made_a SET slot = '[12,17)' WHERE id = 4",
-        ),
+        second=("UPDATE made_a SET slot = '[22,27)' WHERE id = 3", "UPDATE made_a SET slot = '[12,17)' WHERE id = 4"),
     ),
     "trigger that numbers": counting(
-        PLAIN,
-        *trigger("BEGIN NEW.v := made_next(); RETURN NEW; END"),
-        first="UPDATE made_a SET v = 0 WHERE id = 1",
+        PLAIN, *trigger("BEGIN NEW.v := made_next(); RETURN NEW; END"), first="UPDATE made_a SET v = 0 WHERE id = 1"
     ),
     "trigger with an expression that is a query": counting(
         PLAIN,
@@ -174,10 +169,7 @@ CASES = {
         second=("SELECT parent FROM made_a WHERE id = 2",),
     ),
     "trigger that skips a row": Case(
-        schema=(
-            PLAIN,
-            *trigger("BEGIN IF NEW.v < 0 THEN RETURN NULL; END IF; RETURN NEW; END", "BEFORE UPDATE"),
-        ),
+        schema=(PLAIN, *trigger("BEGIN IF NEW.v < 0 THEN RETURN NULL; END IF; RETURN NEW; END", "BEFORE UPDATE")),
         rows=("INSERT INTO made_a VALUES (1, 10)",),
         first=("UPDATE made_a SET v = v - 50 WHERE id = 1", "SELECT 1"),
         second=("SELECT v FROM made_a WHERE id = 1 FOR UPDATE NOWAIT",),
@@ -258,9 +250,7 @@ CASES = {
         first="SELECT a.made_total FROM made_a a WHERE id = 1",
     ),
     "domain of a cast": counting(
-        PLAIN,
-        "CREATE DOMAIN made_number AS int CHECK (VALUE < made_seen())",
-        first="SELECT 5::made_number",
+        PLAIN, "CREATE DOMAIN made_number AS int CHECK (VALUE < made_seen())", first="SELECT 5::made_number"
     ),
     "function that locks another row": Case(
         schema=(
@@ -323,11 +313,7 @@ CASES = {
         "$$ BEGIN RETURN made_fails(); EXCEPTION WHEN others THEN RETURN 9; END $$",
         first="SELECT made_caught()",
     ),
-    "statement that failed": counting(
-        PLAIN,
-        FAILS,
-        first="SELECT made_fails()",
-    ),
+    "statement that failed": counting(PLAIN, FAILS, first="SELECT made_fails()"),
     "trigger that notifies": Case(
         schema=(PLAIN, *trigger("BEGIN NOTIFY made; RETURN NEW; END", "BEFORE UPDATE")),
         rows=("INSERT INTO made_a VALUES (1, 0)",),

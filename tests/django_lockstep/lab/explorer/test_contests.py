@@ -1,6 +1,6 @@
 """Waiters for one row of which the server lets any one go on first: a search runs each of these orders."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,12 +10,13 @@ from django.db import IntegrityError, connection, transaction
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
 from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
-from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, Mode
+from django_lockstep.lab.explorer.effects.footprints import Footprint, Mode
 from django_lockstep.lab.explorer.errors import Overtaken
 from django_lockstep.lab.explorer.render.moves import moves_of
 from django_lockstep.lab.explorer.search.branches import Move
 from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.waits import first_ones
+from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.explorer.spec.specs import write_spec
 from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
@@ -43,30 +44,6 @@ def scenario(actors: int = 4, **terms: Any) -> Scenario:
 
 BOTH_WAIT = "AABCABD"
 """B waits for A, C behind B; A commits, and B has the row; D asks for its new version, which C did not."""
-
-
-# Who has to be first in some schedule
-
-
-@pytest.mark.parametrize(
-    ("between", "firsts"),
-    [(LOCAL, {C}), (Footprint(reads=frozenset({ROW})), {C}), (PUBLISHES, {C, D})],
-)
-def test_who_began_to_wait_later_is_first_only_if_something_that_matters_came_between(
-    between: Footprint, firsts: set[int]
-) -> None:
-    moves = [Move(actor=A, footprint=LOCKS), Move(actor=C, footprint=LOCKS), Move(actor=B, footprint=between)]
-    moves.append(Move(actor=D, footprint=LOCKS))
-
-    assert first_ones({C: 1, D: 3}, moves) == firsts
-
-
-def test_of_those_who_came_together_the_earliest_stands_for_all() -> None:
-    begins = [Move(actor=actor, footprint=LOCKS) for actor in (A, B, C, D)]
-    begins.insert(2, Move(actor=4, footprint=PUBLISHES))
-
-    assert first_ones({A: 0, B: 1, C: 3, D: 4}, begins) == {A, C}
-    assert first_ones({}, begins) == frozenset()
 
 
 # The search
@@ -275,3 +252,26 @@ def test_three_upserts_of_a_new_row_are_found_in_every_order() -> None:
     assert (full.verdict, reduced.verdict) == ("holds", "holds"), (full.reason, reduced.reason)
     assert {str(outcome.state) for outcome in reduced.outcomes} == {"abc", "acb", "bac", "bca", "cab", "cba"}
     assert {str(outcome.state) for outcome in full.outcomes} == {str(outcome.state) for outcome in reduced.outcomes}
+
+
+def test_a_schedule_is_run_until_waiters_go_on_in_turn(monkeypatch: Any) -> None:
+    """As on a machine so busy that they do not for a long time."""
+    busy = iter([True] * 25)
+    calls = []
+    play = ExplorationSession.play
+
+    def often(begun: Mapping[int, int], moves: Sequence[Move]) -> frozenset[int]:
+        return frozenset() if bool(begun) and next(busy, False) else first_ones(begun, moves)
+
+    def noted(*args: Any, in_turn: bool, **options: Any) -> Any:
+        calls.append(in_turn)
+        return play(*args, in_turn=in_turn, **options)
+
+    monkeypatch.setattr("django_lockstep.lab.explorer.driver.move_builder.first_ones", often)
+    monkeypatch.setattr(ExplorationSession, "play", noted)
+    scenario = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 3, observe=stories.price)
+    result = explore(scenario, warm_up=False)
+
+    assert (result.verdict, result.unsteerable, len(result.outcomes)) == ("holds", 0, 1), result.reason
+    assert next(busy, None) is None
+    assert all(calls), "any order was allowed before the waiters went on in turn"

@@ -63,10 +63,6 @@ def test_the_others_run_just_before_and_just_after_each_write() -> None:
     assert set(played(programs)) == {"AAAAABB", "BBAAAAA", "ABBAAAA", "AABBAAA", "AAABBAA", "AAAABBA", "BAAAAAB"}
 
 
-def test_three_actors_interrupt_each_other_as_wholes() -> None:
-    assert played([["rx", "wx"]] * 3) == ["AABBCC", "BBCCAA", "CCAABB", "ABBCCA", "BCCAAB", "CAABBC"]
-
-
 def test_of_actors_with_one_function_the_first_is_interrupted() -> None:
     two, three = [["rx", "wx", "wy"]] * 2, [["rx", "wx"], ["rx", "wx"], ["wx"]]
 
@@ -74,29 +70,11 @@ def test_of_actors_with_one_function_the_first_is_interrupted() -> None:
     assert played(three, "aab") == ["AABBC", "CAABB", "ABBCA"]
 
 
-def test_each_actor_is_interrupted_from_its_first_write_on() -> None:
-    _, _, *interrupted = played([["wx", "rx", "wx", "rx"], ["wx"]])
-
-    assert interrupted == ["ABAAA", "AABAA", "AAABA"]
-
-
-def test_where_nothing_depends_on_the_others_one_interruption_is_enough() -> None:
-    assert played([["rx", "wz", "ww", "wx"], ["wx"]]) == ["AAAAB", "BAAAA", "AAABA"]
-
-
 def test_with_tables_only_writes_of_these_are_interrupted() -> None:
     programs = [["rx", "wx", "ry", "wy", "ry"], ["wx", "ry", "wy"]]
 
     assert set(played(programs, tables="y")) == {"AAAAABBB", "BBBAAAAA", "AAABBBAA", "AAAABBBA", "BBAAAAAB"}
     assert set(played(programs, tables="xy")) == set(played(programs))
-
-
-def test_an_actor_that_only_reads_is_interrupted_between_its_reads() -> None:
-    assert "ABBA" in played([["rx", "ry"], ["wx", "wy"]])
-
-
-def test_independent_actors_are_not_interrupted() -> None:
-    assert played([["rx", "wx"], ["ry", "wy"]]) == ["AABB", "BBAA"]
 
 
 def test_a_schedule_that_was_not_finished_is_run_again() -> None:
@@ -107,24 +85,6 @@ def test_a_schedule_that_was_not_finished_is_run_again() -> None:
 
     assert search.take() is chooser
     assert (run(chooser, [["wx"], ["wx"]]), search.left) == ("AB", 2)
-
-
-@pytest.mark.parametrize(
-    ("chooser", "states"),
-    [
-        (SinglePreemption(0, steps=1, actors=2), [({0, 1}, 0), ({0, 1}, 1), ({0}, 0), ({0, 1}, 0), ({1}, 1)]),
-        (SinglePreemption(0, steps=2, actors=2), [({1}, 1), ({0, 1}, 1), ({0}, 0)]),
-        (
-            SinglePreemption(1, steps=1, actors=3),
-            [({0, 1, 2}, 1), ({0, 1, 2}, 2), ({0, 1}, 0), ({0, 1, 2}, 0), ({1, 2}, 2)],
-        ),
-        (SinglePreemption(0, steps=None, actors=2), [({0, 1}, 0), ({0, 1}, 0), ({1}, 1)]),
-    ],
-)
-def test_an_actor_that_waits_is_passed_over(
-    chooser: SinglePreemption, states: list[tuple[Collection[int], int]]
-) -> None:
-    assert [chooser.choose(enabled) for enabled, _ in states] == [chosen for _, chosen in states]
 
 
 # What it finds

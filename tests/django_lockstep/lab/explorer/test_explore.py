@@ -56,8 +56,7 @@ def test_retries_are_counted_and_do_not_pause(settings: Any) -> None:
 
 def test_reduction_leaves_out_what_only_swaps_independent_steps() -> None:
     scenario = Scenario(
-        set_up=stories.two_seats,
-        actors=[lambda pks: stories.naive(pks[0]), lambda pks: stories.naive(pks[1])],
+        set_up=stories.two_seats, actors=[lambda pks: stories.naive(pks[0]), lambda pks: stories.naive(pks[1])]
     )
 
     assert explore(scenario).schedules == 1
@@ -149,9 +148,7 @@ def test_the_first_run_of_some_kind_may_end_the_search() -> None:
 
 def test_actors_are_named_by_the_mapping() -> None:
     scenario = Scenario(
-        set_up=stories.one_seat,
-        actors={"reader": stories.price, "writer": stories.naive},
-        observe=stories.price,
+        set_up=stories.one_seat, actors={"reader": stories.price, "writer": stories.naive}, observe=stories.price
     )
 
     result = explore(scenario)

@@ -12,8 +12,7 @@ from django_lockstep.lab.explorer import Exploration, Scenario, explore
 from django_lockstep.lab.explorer.effects.footprints import LockedKey, Mode
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.statements import Statement
-from django_lockstep.lab.explorer.errors import RestartSearch
-from django_lockstep.lab.explorer.search.fairness import _IS_POLLING, _MOST_REFUSALS, FairScheduler
+from django_lockstep.lab.explorer.search.fairness import _MOST_REFUSALS, FairScheduler
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.testapps.shop.models import Seat
@@ -46,70 +45,11 @@ def refuse_in_turn(scheduler: FairScheduler, times: int) -> None:
 LOOP = "SELECT ... NOWAIT"
 
 
-def looping() -> FairScheduler:
-    """Return a scheduler that knows the statement of a loop, which A has been refused twice."""
-    scheduler = FairScheduler({LOOP})
-    again = [scheduler.note(A, sent(LOOP, refused=True), locks=WANTED) for _ in range(2)]
-    assert again == [False, True]
-    return scheduler
-
-
-def test_what_is_refused_again_and_again_is_a_loop() -> None:
-    polling: set[str] = set()
-    scheduler = FairScheduler(polling)
-    for _ in range(_IS_POLLING - 1):
-        assert not scheduler.note(A, sent(LOOP, refused=True), locks=WANTED)
-        scheduler.note(A, rolled_back())
-        scheduler.note(B, sent("UPDATE"))
-    with pytest.raises(RestartSearch):
-        scheduler.note(A, sent(LOOP, refused=True), locks=WANTED)
-    assert polling == {LOOP}
-
-
-def test_who_gives_up_before_that_may_always_ask_again() -> None:
-    scheduler = FairScheduler()
-    for _ in range(_IS_POLLING - 1):
-        scheduler.note(A, sent(LOOP, refused=True), locks=WANTED)
-    assert able(scheduler, A, B, sql=LOOP) == {A, B}
-
-
-def test_a_loop_that_is_refused_twice_does_not_ask_again_before_an_unlock() -> None:
-    scheduler = looping()
-    assert able(scheduler, A, B, sql=LOOP) == {B}
-    scheduler.note(B, sent("UPDATE"))
-    scheduler.note(A, sent("COMMIT"), released=WANTED)
-    scheduler.note(B, sent("COMMIT"), released=OTHER)
-    assert able(scheduler, A, B, sql=LOOP) == {B}
-
-    scheduler.note(B, sent("COMMIT"), released=WANTED)
-    assert able(scheduler, A, B, sql=LOOP) == {A, B}
-
-
-def test_among_three_it_does_not_ask_a_second_time_before_an_unlock() -> None:
-    scheduler = FairScheduler({LOOP}, actors=3)
-    assert scheduler.note(A, sent(LOOP, refused=True), locks=WANTED)
-    assert able(scheduler, A, B, C, sql=LOOP) == {B, C}
-
-    scheduler.note(B, sent("COMMIT"), released=WANTED)
-    assert able(scheduler, A, C, sql=LOOP) == {A, C}
-
-
-def test_it_may_do_something_else() -> None:
-    assert able(looping(), A, B, sql="ROLLBACK") == {A, B}
-
-
 def test_what_is_not_understood_may_release_any_lock() -> None:
-    scheduler = looping()
+    scheduler = FairScheduler({LOOP})
+    assert [scheduler.note(A, sent(LOOP, refused=True), locks=WANTED) for _ in range(2)] == [False, True]
     scheduler.note(B, sent("CALL unknown()"), released=None)
     assert able(scheduler, A, B, sql=LOOP) == {A, B}
-
-
-def test_a_loop_over_several_locks_is_refused_each_of_them() -> None:
-    scheduler = FairScheduler({LOOP})
-    for lock in (WANTED, OTHER, WANTED):
-        scheduler.note(A, replace(sent(LOOP, refused=True), params=[str(lock)]), locks=lock)
-    asking = [replace(sent(LOOP), params=[str(lock)]) for lock in (WANTED, OTHER)]
-    assert [scheduler.enabled({A: operation, B: sent()}) for operation in asking] == [{B}, {A, B}]
 
 
 def test_one_that_is_refused_very_often_waits_for_the_lock_to_be_released() -> None:
@@ -126,12 +66,6 @@ def test_one_that_is_refused_very_often_waits_for_the_lock_to_be_released() -> N
     assert A in able(scheduler, A, B, C)  # it is counted from the beginning
 
 
-def test_where_nobody_else_is_left_it_goes_on() -> None:
-    scheduler = FairScheduler({"LOCK A", "LOCK B"})
-    refuse_in_turn(scheduler, _MOST_REFUSALS)
-    assert able(scheduler, A, B)
-
-
 def test_two_that_need_the_lock_of_a_third_one_wait_for_its_unlock() -> None:
     scheduler = FairScheduler({LOOP})
     for _ in range(2):
@@ -144,26 +78,38 @@ def test_two_that_need_the_lock_of_a_third_one_wait_for_its_unlock() -> None:
     assert able(scheduler, A, B, sql=LOOP) == {A, B}
 
 
+def test_a_loop_that_is_refused_twice_does_not_ask_again_before_an_unlock() -> None:
+    scheduler = FairScheduler({LOOP})
+    assert [scheduler.note(A, sent(LOOP, refused=True), locks=WANTED) for _ in range(2)] == [False, True]
+    assert able(scheduler, A, B, sql=LOOP) == {B}
+    scheduler.note(B, sent("UPDATE"))
+    scheduler.note(A, sent("COMMIT"), released=WANTED)
+    scheduler.note(B, sent("COMMIT"), released=OTHER)
+    assert able(scheduler, A, B, sql=LOOP) == {B}
+
+    scheduler.note(B, sent("COMMIT"), released=WANTED)
+    assert able(scheduler, A, B, sql=LOOP) == {A, B}
+
+
+def test_a_loop_over_several_locks_is_refused_each_of_them() -> None:
+    scheduler = FairScheduler({LOOP})
+    for lock in (WANTED, OTHER, WANTED):
+        scheduler.note(A, replace(sent(LOOP, refused=True), params=[str(lock)]), locks=lock)
+    asking = [replace(sent(LOOP), params=[str(lock)]) for lock in (WANTED, OTHER)]
+    assert [scheduler.enabled({A: operation, B: sent()}) for operation in asking] == [{B}, {A, B}]
+
+
 def test_who_polls_is_not_woken_by_one_that_is_refused() -> None:
     scheduler = FairScheduler({"SELECT 1"})
-    assert [scheduler.note(A, polls()) for _ in range(3)] == [False, False, True]
+    assert [scheduler.note(A, replace(sent(), statement=Statement(kind="SELECT"), rows=0)) for _ in range(3)] == [
+        False,
+        False,
+        True,
+    ]
     scheduler.note(B, sent(LOOP, refused=True), locks=WANTED)
     scheduler.note(B, rolled_back())
     assert able(scheduler, A, B) == {B}
     scheduler.note(B, sent("UPDATE"))
-    assert able(scheduler, A, B) == {A, B}
-
-
-def polls() -> Operation:
-    return replace(sent(), statement=Statement(kind="SELECT"), rows=0)
-
-
-def test_locks_that_are_not_known_are_never_waited_for() -> None:
-    scheduler = FairScheduler()
-    options: dict[str, Any] = {"locks": frozenset()}
-    for _ in range(2 * _MOST_REFUSALS):
-        scheduler.note(A, sent(refused=True), **options)
-        scheduler.note(B, sent())
     assert able(scheduler, A, B) == {A, B}
 
 

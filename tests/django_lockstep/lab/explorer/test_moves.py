@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.explorer import Exploration, Outcome, explore, replay
-from django_lockstep.lab.explorer.explore import runs_to_draw
+from django_lockstep.lab.explorer import Exploration, Outcome, replay
 from django_lockstep.lab.explorer.render.moves import moves_of, outcome_cards
 from django_lockstep.lab.explorer.render.reports import RaceReport
 from tests.django_lockstep.lab.explorer import stories
@@ -29,29 +28,6 @@ def test_a_move_names_the_lock_who_waits_for_it_and_who_is_woken() -> None:
     assert commit.woken == ("B",)
     assert [*commit.held] == ["B"]
     assert moves[-1].held == {}
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_move_shows_the_rows_that_everyone_sees_then() -> None:
-    read, written, *_ = moves_of(replay(stories.raising(stories.naive), "AAB", rows=True))
-
-    assert [*read.seen] == [*written.seen] == ["", "A"]
-    assert read.seen["A"] == read.seen[""] == written.seen[""]
-    assert written.seen["A"] == written.seen[""].replace("price=100.00", "price=110.00").replace("n=1", "n=2")
-
-
-def report_on(scenario: Any) -> RaceReport:
-    result = explore(scenario)
-    runs = tuple(runs_to_draw(scenario, result))
-    serial = tuple(replay(scenario, letter) for letter in "AB")
-    return RaceReport(name="seat", exploration=result, runs=runs, serial=serial)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_card_says_which_anomaly_it_is_and_whether_a_serial_order_ends_so() -> None:
-    wrong, right = outcome_cards(report_on(stories.raising(stories.naive)))
-    assert (wrong["outcome"].holds, wrong["serial"], wrong["anomaly"]) == (False, False, "lost update")
-    assert (right["outcome"].holds, right["serial"], right["anomaly"]) == (True, True, "")
 
 
 def test_what_is_not_known_is_not_said() -> None:

@@ -5,12 +5,10 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey, TableFacts, UniqueIndex
-from django_lockstep.lab.explorer.effects.footprints import (
-    ADVISORY,
-    FootprintKey,
-    Mode,
-)
+from django_lockstep.lab.explorer.effects.footprints import ADVISORY, FootprintKey, Mode
 from django_lockstep.lab.explorer.effects.introspection import Functions, TableTriggers
+from django_lockstep.lab.explorer.effects.operations import text_of
+from django_lockstep.lab.explorer.effects.queries import read_text
 from django_lockstep.lab.explorer.effects.sql import parse
 from django_lockstep.lab.explorer.effects.statements import Statement
 
@@ -71,6 +69,7 @@ def read(sql: str, *params: Any) -> Statement:
         ("SELECT extract(year FROM sold_at) FROM seat WHERE id = 1", [], {("seat", 1)}),
         ('SELECT "from x" FROM seat', [], {("seat", None)}),
         ("SELECT 1 FROM Seat WHERE ID = 1", [], {("seat", 1)}),
+        (f"SELECT 1 FROM seat WHERE {' AND '.join(['price = 1'] * 2000)} AND id = 1", [], {("seat", 1)}),
     ],
 )  # fmt: skip
 def test_what_a_select_reads(sql: str, params: list[Any], reads: set[FootprintKey]) -> None:
@@ -191,6 +190,8 @@ def test_a_foreign_key_locks_any_row_once_keys_of_its_table_have_changed() -> No
         "SELECT E'it\\'s' FROM seat",
         "SELECT $a$ it's $a$ FROM seat",
         "SELECT 1 FROM seat WHERE row = '%s' AND id = %s",
+        'SELECT id AS "%s" FROM seat',
+        "SELECT row[1:%s] FROM seat",
     ],
 )
 def test_of_what_is_not_understood_all_is_counted(sql: str) -> None:
@@ -271,7 +272,8 @@ def test_a_row_that_refers_to_another_table_s_rows_is_read_with_them() -> None:
 @pytest.mark.parametrize(
     ("assignments", "every"),
     [('"price" = 1, "row" = 2', False), ("price = (id + 1), row = 2", False), ('"price" = 1, "id" = 2', True),
-     ("(price, id) = (1, 2), row = 3", True), ("price = row IS DISTINCT FROM 'A', id = 3", True)],
+     ("(price, id) = (1, 2), row = 3", True), ("price.id = 1", True),
+     ("price = row IS DISTINCT FROM 'A', id = 3", True)],
 )  # fmt: skip
 def test_a_key_that_is_set_makes_any_row_meant(assignments: str, every: bool) -> None:
     assert read(f"UPDATE seat SET {assignments} WHERE id = 3").writes == {("seat", None if every else 3)}
@@ -373,3 +375,36 @@ def test_a_statement_that_takes_rows_without_an_order_by_a_key_sees_the_server_s
     assert statement.unordered == ({"slot"} if unordered else set())
     assert statement.sees_order(2) is unordered
     assert statement.sees_order(None) is unordered
+
+
+# The text
+
+
+def test_nothing_is_logged_of_statements_that_are_not_about_rows(caplog: pytest.LogCaptureFixture) -> None:
+    for sql in ("LOCK TABLE t", "COPY t TO STDOUT", "VACUUM t", "executemany gen pipeline", "CREATE TYPE t"):
+        assert read_text(sql) is None
+
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "text"),
+    [
+        ("/* a */ SELECT/**/1 -- b\n", "SELECT 1"),
+        ("SELECT 1 --b\r\n  + 2", "SELECT 1 + 2"),
+        ("SELECT /* a /* b */ 'c' */ 1 /*/ d */", "SELECT 1"),
+        ("SELECT 2*-- a\n3//* b */4", "SELECT 2* 3/ 4"),
+        (r"""SELECT '--', '\''/*', "/*""--" /* a */, E'\'--' -- b""", r"""SELECT '--', '\''/*', "/*""--" , E'\'--'"""),
+        ("SELECT $$--$$, $a$/*$$ $a$, $1 --$$\n, $b$*/$b$", "SELECT $$--$$, $a$/*$$ $a$, $1 , $b$*/$b$"),
+        (r"SELECT aE'\' --'", r"SELECT aE'\'"),
+        ("SELECT e$a$--$a$", "SELECT e$a$"),
+        ("SELECT '/*' /* it's 50%% */", "SELECT '/*'"),
+        (b"/* a */", ""),
+        # The driver counts parameters in comments, too.
+        ("SELECT %s -- %s\n, %s -- %%s", "SELECT %s -- %s\n, %s"),
+        ("SELECT 1 /* a /* b */", "SELECT 1"),  # refused by the server
+        ("SELECT 'a -- b", "SELECT 'a -- b"),
+    ],
+)
+def test_comments_are_left_out_and_what_looks_like_one_stays(sql: str | bytes, text: str) -> None:
+    assert text_of(sql, None) == text

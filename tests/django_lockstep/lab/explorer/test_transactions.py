@@ -1,27 +1,64 @@
 """What the steps of a transaction touch, without a database."""
 
-from types import SimpleNamespace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from psycopg.errors import SerializationFailure
 
-from django_lockstep.lab.explorer.effects.catalog import Catalog
+from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey, TableFacts
 from django_lockstep.lab.explorer.effects.footprints import LOCAL, Commits, Footprint, dependent
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.transactions import Transaction
-from tests.django_lockstep.lab.explorer.sessions import (
-    ADDED,
-    CHANGE,
-    INSERT,
-    OTHER_CHANGE,
-    OTHER_READ,
-    READ,
-    SEAT,
-    WRITE,
-    Session,
-    steps,
-)
+
+SEAT = TableFacts(name="seat", pk="id", unique=frozenset({"id"}))
+TICKET = replace(SEAT, name="ticket")
+STUB = replace(TICKET, name="stub", foreign_keys=frozenset({ForeignKey(parent="seat", columns=("seat_id",))}))
+READ, WRITE = "SELECT price FROM seat WHERE id = 1", "UPDATE seat SET price = 2 WHERE id = 2"
+
+
+class Session:
+    """Sends statements one by one; with the same commits, sessions are of one run."""
+
+    def __init__(self, commits: Commits, *, level: str = "serializable", **options: Any) -> None:
+        self._given = {"alias": "default", "pid": 1, "autocommit": False, "isolation": level, **options}
+        catalog = Catalog([SEAT, TICKET, STUB])
+        self._transaction = Transaction(catalog, commits)
+        self._open = False
+
+    def send(self, *statements: str, rows: int | None = 1, error: BaseException | None = None) -> Footprint:
+        """Return what the last one touches, which fails with the error."""
+        touched = LOCAL
+        for number, sql in enumerate(statements, 1):
+            failed = error if number == len(statements) else None
+            ends = sql in {"COMMIT", "ROLLBACK"}
+            operation = Operation(
+                sql=sql, in_transaction=self._open, ends_idle=ends, rows=rows, error=failed, **self._given
+            )
+            self._transaction.begin(operation)
+            touched = self._transaction.footprint(operation)
+            self._open = not ends
+        return touched
+
+
+def steps(
+    *statements: str,
+    level: str = "serializable",
+    rows: int | None = None,
+    error: BaseException | None = None,
+    read_only: bool = False,
+) -> Footprint:
+    """Return what the last statement touches; the one before it fails with the error."""
+    session = Session(Commits(), level=level, read_only=read_only)
+    if error is not None:
+        session.send(*statements[:-1], rows=rows, error=error)
+        statements = statements[-1:]
+    return session.send(*statements, rows=rows)
+
+
+CHANGE, INSERT = "UPDATE seat SET price = 2 WHERE id = 1", "INSERT INTO ticket (price) VALUES (1)"
+OTHER_CHANGE = "UPDATE seat SET price = 2 WHERE id = 3"
+ADDED = "INSERT INTO seat (price) VALUES (2)"
 
 THREE_READS = [READ, "SELECT price FROM seat WHERE id = 5", "SELECT price FROM seat WHERE id = 6"]
 
@@ -88,115 +125,9 @@ def test_the_step_that_takes_a_snapshot_depends_on_every_commit_of_a_change(leve
     assert not dependent(session.send(READ), commit)
 
 
-def in_danger(touched: Footprint) -> bool:
-    return any(access.dangerous for access in touched.accesses)
-
-
-@pytest.mark.parametrize(
-    ("step", "dangerous"),
-    [
-        ([OTHER_READ], False),
-        ([INSERT], True),
-        ([f"{OTHER_READ} FOR UPDATE"], True),
-        ([INSERT, OTHER_READ], True),
-        ([INSERT, "COMMIT"], True),
-        (["COMMIT"], False),
-        (["ROLLBACK"], False),
-    ],
-)
-@pytest.mark.parametrize("committed", [CHANGE, ADDED, "DELETE FROM seat WHERE id = 1"])
-def test_in_danger_is_who_writes_after_others_have_changed_what_it_has_read(
-    committed: str, step: list[str], dangerous: bool
-) -> None:
-    commits = Commits()
-    session = Session(commits)
-    assert not in_danger(session.send(READ))
-
-    Session(commits).send(committed, "COMMIT")
-
-    assert in_danger(session.send(*step)) is dangerous
-
-
-@pytest.mark.parametrize(
-    ("theirs", "level"),
-    [
-        (["SELECT count(*) FROM seat", "COMMIT"], "serializable"),
-        ([CHANGE], "serializable"),
-        ([CHANGE, "ROLLBACK"], "serializable"),
-        ([OTHER_CHANGE, "COMMIT"], "serializable"),
-        (["INSERT INTO ticket (price) VALUES (1)", "COMMIT"], "serializable"),
-        ([CHANGE, "COMMIT"], "read committed"),
-        ([CHANGE, "COMMIT"], "repeatable read"),
-    ],
-)
-def test_not_in_danger_is_who_writes_after_anything_else(theirs: list[str], level: str) -> None:
-    commits = Commits()
-    Session(commits).send(CHANGE, "COMMIT")  # not after its snapshot
-    session = Session(commits)
-    session.send(READ)
-
-    Session(commits, level=level).send(*theirs)
-
-    assert not in_danger(session.send(CHANGE))
-
-
-def test_what_is_not_understood_may_have_changed_anything() -> None:
-    commits = Commits()
-    session = Session(commits)
-    session.send(READ)
-
-    Session(commits).send("SELECT anything()")
-
-    assert in_danger(session.send(CHANGE))
-
-
 def test_a_transaction_that_may_not_write_depends_on_every_serializable_one() -> None:
     assert dependent(steps(READ, read_only=True), steps(READ))
     assert dependent(steps("SET TRANSACTION READ ONLY", READ), steps(READ))
-
-
-@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-@pytest.mark.parametrize("statement", [CHANGE, f"{READ} FOR UPDATE"])
-def test_who_comes_too_late_for_a_row_depends_on_its_changes_and_not_on_who_wants_it(
-    level: str, statement: str
-) -> None:
-    commits = Commits()
-    session, another = Session(commits, level=level), Session(commits, level=level)
-    session.send(READ)
-    changed = Session(commits, level=level).send(CHANGE, "COMMIT")
-    holder = another.send(CHANGE)
-
-    late = session.send(statement, error=SerializationFailure())
-
-    assert dependent(late, changed)
-    assert not dependent(late, holder)
-    assert session.send("ROLLBACK") == LOCAL
-
-
-class Pivot(SerializationFailure):
-    """As the server refuses the pivot of two read-write conflicts."""
-
-    diag = cast("Any", SimpleNamespace(message_detail="Reason code: Canceled on identification as a pivot."))
-
-
-@pytest.mark.parametrize(
-    ("before", "error"),
-    [
-        ([READ, OTHER_CHANGE], SerializationFailure()),
-        ([READ, "SAVEPOINT s1_x1"], SerializationFailure()),
-        ([READ], Pivot()),
-    ],
-    ids=["it gives another row up", "in a savepoint", "a conflict"],
-)
-def test_unless_that_is_not_why_or_it_had_a_part_in_more(before: list[str], error: SerializationFailure) -> None:
-    commits = Commits()
-    session = Session(commits)
-    session.send(*before)
-    Session(commits).send(CHANGE, "COMMIT")
-
-    late = session.send(CHANGE, error=error)
-
-    assert dependent(late, Session(commits).send(CHANGE))
 
 
 GUARDED = "UPDATE seat SET price = 2, version = 2 WHERE id = 1 AND version = 1"

@@ -29,37 +29,9 @@ def built(*runs: tuple[list[State], str | None], finished: bool = True) -> tuple
 # What it is
 
 
-def test_moves_without_a_fork_are_one_line() -> None:
-    lines = built((run("AAB"), "right"), (run("ABA"), "wrong"))
-    assert [(line.depth, line.moves, line.fork) for line in lines] == [
-        (0, "A", True),
-        (1, "AB", False),
-        (1, "BA", False),
-    ]
-    assert [line.schedule for line in lines] == ["A", "AAB", "ABA"]
-
-
-def test_ends_are_counted_upwards() -> None:
-    whole, first, *_ = built((run("AA"), "right"), (run("AB"), None), (run("B"), "wrong"))
-    assert (whole.ends, whole.uniform) == ({0: 1, 1: 1, None: 1}, False)
-    assert (first.ends, first.uniform) == ({0: 1, None: 1}, True)
-
-
-@pytest.mark.parametrize(("options", "reason"), [({}, "independent"), ({"finished": False}, "left")])
-def test_what_was_not_run_says_why(options: dict[str, bool], reason: Any) -> None:
-    whole, *_ = built((run("AA"), "right"), (run("AB"), "right"), **options)
-    assert whole.cuts == (Cut(schedule="B", reason=reason),)
-
-
 def test_a_sleeping_move_says_so_whatever_ended_the_search() -> None:
     (line,) = built((run("A", asleep="B"), "right"), finished=False)
     assert line.cuts == (Cut(schedule="B", reason="asleep"),)
-
-
-def test_a_branch_does_not_change_what_its_beginning_says() -> None:
-    # The sibling that was run before sleeps in the later branch; here it was run.
-    lines = built((run("A"), "right"), (run("B", asleep="A"), "right"))
-    assert [(line.moves, line.cuts) for line in lines] == [("", ()), ("A", ()), ("B", ())]
 
 
 @pytest.mark.slow
@@ -101,6 +73,8 @@ class TestExplorations:
         left_out = {line.schedule for line in full.tree if not line.fork} - run
         assert left_out
         assert [schedule for schedule in left_out if not schedule.startswith(tuple(cut))] == []
+        assert [schedule for schedule in run if schedule.startswith(tuple(cut))] == []
+        assert {cut.reason for line in reduced.tree for cut in line.cuts} <= {"independent", "asleep"}
 
     def test_what_a_search_that_was_ended_left_is_not_called_needless(self) -> None:
         result = explored(stories.naive, max_schedules=1)

@@ -58,11 +58,6 @@ def test_a_large_tree_shows_what_ends_alike_in_one_line() -> None:
     ]
 
 
-def test_without_a_tree_there_are_none() -> None:
-    exploration: Any = SimpleNamespace(tree=None, schedules=1, outcomes=())
-    assert list(tree_rows(exploration)) == []
-
-
 def test_an_abandoned_schedule_is_marked_as_not_run() -> None:
     (row,) = tree_rows(exploration(line(0, "AB", "AB", abandoned=1)))
     assert (row.look, row.text) == ("cut", "abandoned: an equivalent schedule was run")

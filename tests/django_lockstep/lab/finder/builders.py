@@ -14,14 +14,7 @@ from django_lockstep.lab.explorer.effects.catalog import ForeignKey, UniqueIndex
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.fingerprints import Fingerprints
-from django_lockstep.lab.finder.record.recording import (
-    RecordedStatement,
-    Recording,
-    RowRead,
-    Site,
-    Table,
-    Unit,
-)
+from django_lockstep.lab.finder.record.recording import RecordedStatement, Recording, RowRead, Site, Table, Unit
 
 PLAIN = Fingerprints(None).of
 _KEY = UniqueIndex(columns=("id",))

@@ -146,11 +146,7 @@ def test_rows_between_two_members_are_copied_for_one(club: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "values", "reason"),
-    [
-        ("Numbered", {"number": 7}, "must be unique"),
-        ("Seat", {"row": 7}, "one_in_a_row"),
-    ],
+    ("model", "values", "reason"), [("Numbered", {"number": 7}, "must be unique"), ("Seat", {"row": 7}, "one_in_a_row")]
 )
 def test_what_must_be_unique_and_cannot_be_changed(club: Any, model: str, values: Any, reason: str) -> None:
     ada = club.Member.objects.create(name="Ada")

@@ -1,9 +1,7 @@
 """Tests that commit, and after which everything is as it was."""
 
-import json
 import unittest
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,27 +101,6 @@ class Served(LiveServerTestCase):
 def test_what_tests_find_and_leave(test: type[unittest.TestCase]) -> None:
     assert run(test) == []
     assert names() == ["There before"]
-
-
-@pytest.mark.parametrize("base", [TestCase, TransactionTestCase])
-def test_fixtures_are_loaded(base: Any, tmp_path: Path) -> None:
-    fixture = tmp_path / "products.json"
-    fields = {"name": "Of the fixture", "stock": 3}
-    fixture.write_text(json.dumps([{"model": "racing.product", "pk": 77, "fields": fields}]))
-
-    class Loading(base):  # type: ignore[misc]
-        fixtures = [str(fixture)]  # as Django has it
-
-        @classmethod
-        def setUpTestData(cls) -> None:
-            Product.objects.filter(pk=77).update(stock=4)
-
-        def test_it(self) -> None:
-            expected = 4 if base is TestCase else 3
-            self.assertEqual(Product.objects.get(pk=77).stock, expected)
-            self.assertEqual(seen_by_others(), ["Of the fixture", "There before"])
-
-    assert run(Loading) == []
 
 
 class Failing(TestCase):

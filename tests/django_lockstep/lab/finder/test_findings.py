@@ -11,7 +11,7 @@ from django_lockstep.lab.finder.derive.candidates import Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordedStatement
 from django_lockstep.lab.finder.report.races import Report
-from django_lockstep.lab.finder.report.text import as_text, in_a_line
+from django_lockstep.lab.finder.report.text import as_text
 from django_lockstep.lab.wording import joined
 from tests.django_lockstep.lab.finder.builders import site
 
@@ -80,33 +80,6 @@ def test_what_a_difference_means(difference: str, consequence: str, table: str) 
     assert subjects_of([difference]) == {table or consequence}
 
 
-def test_the_worst_of_several() -> None:
-    assert consequence_of(["B returned 409 instead of 302", "seat: one row more, price=3"]) == "rows doubled or lost"
-    assert (consequence_of([]), subjects_of([])) == ("", set())
-
-
-def test_what_is_appended_is_read_again(tmp_path: Path) -> None:
-    store = findings(tmp_path, "a", "b", "c")
-    other = findings(tmp_path, "a", "b", "c")
-    store.add(Finding(candidate=candidate("a"), verdict="not tried", reason="no time"))
-    store.add(confirmed("b", after=0, after_call="shop.pay", against="another user", number=3, call="shop.book"))
-
-    assert [finding.candidate.id for finding in other.read()] == ["a", "b"]
-    assert other.read() == []
-    assert other.in_order() == store.in_order()
-    store.add(confirmed("a"))
-    assert other.read() == [confirmed("a")]
-    assert [item.id for item in other.undecided()] == ["c"]
-
-
-def test_what_was_not_tried_is_still_undecided(tmp_path: Path) -> None:
-    store = findings(tmp_path, *"abcd")
-    for name, verdict in zip("abcd", ("not tried", "not confirmed", "confirmed", "not decided"), strict=True):
-        store.add(replace(confirmed(name), verdict=verdict))  # type: ignore[arg-type]
-
-    assert [item.id for item in store.undecided()] == ["a", "d"]
-
-
 def test_a_line_that_was_cut_off_costs_only_itself(tmp_path: Path) -> None:
     findings(tmp_path, "a").add(confirmed("a"))
     path = tmp_path / "findings"
@@ -128,31 +101,6 @@ def test_the_worst_come_first(tmp_path: Path) -> None:
     store.add(confirmed("d", differences=("B returned 409 instead of 302",)))
 
     assert [item.candidate.id for item in store.in_order()] == ["c", "b", "d", "a"]
-
-
-def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None:
-    store = findings(tmp_path, "a", "b")
-    store.add(
-        confirmed(
-            "a",
-            pairing="the request twice",
-            actors=("A: POST book/1",),
-            test="test_it",
-            remedy="with the row locked first",
-        )
-    )
-    store.add(Finding(candidate=candidate("b"), verdict="not confirmed", reason="4 schedules"))
-    text = as_text(Report(store, {}, root=tmp_path))
-
-    assert text.endswith("1 race; 2 candidates: 1 confirmed, 1 not confirmed, 0 not tried")
-    assert (
-        "1. CONFIRMED: seat ends with price 110 instead of 120.\n  read-modify-write a at box/office.py:7, in POST a/"
-        in text
-    )
-    assert "schedule ABBA of the request twice, in test_it\n  A: POST book/1\n" in text
-    assert "tried: with the row locked first" in text
-    assert "not confirmed:\n  1 candidate: all that was to be raced was raced\n    in POST b/\n" in text
-    assert in_a_line(store.in_order()[0]).endswith("POST a/: seat: price 110 instead of 120")
 
 
 @pytest.mark.parametrize(

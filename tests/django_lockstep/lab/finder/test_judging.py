@@ -56,7 +56,6 @@ class Fork:
     """Stands for a fork; its replays end as they are told to."""
 
     steps: tuple[Step, ...] = ()
-    replayed: list[str] = field(default_factory=list)
     result: Exploration | None = None
     titles: tuple[str, ...] = ("A: POST a/",)
     tables: set[str] = field(default_factory=lambda: {"order"})
@@ -67,7 +66,6 @@ class Fork:
         return self.result
 
     def replay(self, schedule: str) -> Run:
-        self.replayed.append(schedule)
         return run_of(schedule, *self.steps)
 
 
@@ -192,13 +190,6 @@ def test_the_worst_outcome_is_shown_and_of_these_the_shortest() -> None:
     assert verdict == ("confirmed", "ABBA", (LOST,))
 
 
-def test_a_run_that_is_known_is_not_repeated() -> None:
-    fork = Fork()
-    note(Attempts(candidate("a")), exploration(outcome(LOST), failure=run_of("ABBA")), fork=fork)
-
-    assert fork.replayed == []
-
-
 def test_all_that_was_tried_in_vain_is_counted() -> None:
     attempts = Attempts(candidate("a"))
     for test in ("test_it", "test_that"):
@@ -222,24 +213,6 @@ def test_what_could_not_be_explored_was_not_tried(verdict: str) -> None:
     finding = attempts.finding(Place())
 
     assert (finding.verdict, finding.reason, finding.schedules) == ("not tried", "not the request twice: a reason", 0)
-
-
-def test_the_finding_has_all_that_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "try_patches", lambda *args, **kwargs: ("+ a lock", "with it all end right"))
-    attempts = Attempts(candidate("a"), seconds=1.5)
-    pairing = Pairing(kind="call", after=1, after_call="shop.pay")
-    note(attempts, exploration(outcome(LOST)), pairing=pairing)
-    finding = attempts.finding(Place(test="test_it", number=2, call="shop.book"))
-
-    assert (finding.test, finding.number, finding.call) == ("test_it", 2, "shop.book")
-    assert (finding.after, finding.after_call, finding.against) == (1, "shop.pay", "")
-    assert (finding.pairing, finding.consequence) == (str(pairing), "numbers lost or doubled")
-    assert finding.actors == ("A: POST a/",)
-    assert (finding.patch, finding.remedy) == ("+ a lock", "with it all end right")
-    assert (finding.seconds, finding.reason) == (1.5, "wrong")
-    assert finding.run
-    assert finding.run["schedule"] == "ABBA"
-    assert "<svg" in finding.drawing
 
 
 def test_a_remedy_that_cannot_be_tried_has_not_helped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,16 +241,6 @@ def test_what_is_confirmed_already_is_not_held_against_others(difference: str, v
     confirmation._try([attempts], nullcontext(fork), pairing=TWICE, explorations={}, place=Place())
 
     assert attempts.finding(Place(test="test_it")).verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("differences", "is_shown"),
-    [((LOST,), True), ((LOST, REFUSED), True), (("event: free 1 instead of 2",), True), ((REFUSED,), False)],
-)
-def test_a_run_that_shows_it_in_the_data_is_enough(differences: tuple[str, ...], is_shown: bool) -> None:
-    run = replace(run_of("AB"), differences=differences)
-
-    assert Attempts(candidate("a")).is_shown_by(run, taken={"seat"}) is is_shown
 
 
 def test_of_two_users_who_write_the_same_rows_only_the_serial_order_is_run() -> None:

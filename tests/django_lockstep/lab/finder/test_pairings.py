@@ -19,7 +19,6 @@ from django_lockstep.lab.finder.confirm.committed import DatabaseCopy
 from django_lockstep.lab.finder.confirm.forks import Point, Points, RequestActor
 from django_lockstep.lab.finder.confirm.pairings import (
     Earlier,
-    Pairing,
     copy_databases,
     put_back,
     with_another_user,
@@ -55,20 +54,6 @@ def request_by(user: User | None, path: str = "/") -> RequestActor:
         client.force_login(user)
         headers["cookie"] = client.cookies.output(attrs=[], header="", sep=";").strip()
     return RequestActor.of(RequestFactory().get(path, headers=headers).environ, lambda environ: HttpResponse())
-
-
-@pytest.mark.parametrize(
-    ("pairing", "text"),
-    [
-        (Pairing(kind="request"), "the request twice"),
-        (Pairing(kind="call"), "the call twice"),
-        (Pairing(kind="request", against="another user"), "the request by two users"),
-        (Pairing(kind="call", after=0, after_call="shop.pay"), "the call and one before it in the test"),
-        (Pairing(kind="call", after=0), "the call and a request before it in the test"),
-    ],
-)
-def test_pairings_in_words(pairing: Pairing, text: str) -> None:
-    assert str(pairing) == text
 
 
 def test_in_a_transaction_of_the_test_nothing_is_copied() -> None:

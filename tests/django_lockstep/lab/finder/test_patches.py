@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.utils.functional import SimpleLazyObject
 
 from django_lockstep.lab.finder.confirm.remedies import Patch, patches_for
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
@@ -135,43 +134,3 @@ def test_code_of_another_form_has_none() -> None:
     assert list(patches_for(candidate("a"), in_transaction=True)) == []
     # As of a coroutine, or of a lambda.
     assert patches(READ, SAVE, "Shop.book.<locals>.<lambda>", kind="whole-row-write") == []
-
-
-class Rows:
-    """In place of a model: says what was done."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-        self.objects = self
-
-    def select_for_update(self) -> "Rows":
-        self.done.append("lock")
-        return self
-
-    def get(self, pk: int) -> "Rows":
-        return self
-
-    def save(self, **options: Any) -> None:
-        self.done.append(f"save {options}")
-
-
-@pytest.mark.django_db
-def test_the_changed_code_runs_meanwhile(module: Any) -> None:
-    patch = patches(READ, SAVE, "Shop.book", kind="read-modify-write")[1]
-    book = module.Shop.book
-    lazy = SimpleLazyObject(lambda: pytest.fail("a lazy object of the project's was evaluated"))
-    ends: list[object] = [lazy]
-    for _ in range(2):
-        module.Seat = Rows()
-        with patch.applied() as is_applied:
-            assert is_applied
-            book(module.Shop(), 1, "ada")
-        ends.append(module.Seat.done)
-        module.Seat = Rows()
-        book(module.Shop(), 1, "ada")
-        ends.append(module.Seat.done)
-
-    assert ends[1:] == 2 * [["lock", "save {'update_fields': ['guest', 'free']}"], ["save {}"]]
-    Path("sold.py").write_text(SOURCE.replace("return seat", "return None"))
-    with patches(READ, SAVE, "Shop.book", kind="read-modify-write")[0].applied() as is_applied:
-        assert not is_applied

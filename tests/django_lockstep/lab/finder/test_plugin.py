@@ -366,6 +366,7 @@ REFUSED = {
     "--race-confirm=pytest.ini": "--race-confirm: pytest.ini is not a recording",
     "--race-confirm=none": "--race-confirm: [Errno 2]",
     "--find-races --race-report=races.pdf": ENDING,
+    "--find-races --race-report=none/races.json": "--race-report none/races.json: there is no folder",
     "--race-confirm=races.jsonl --race-report=races.pdf": ENDING,
     "--find-races --race-processes=0": "--race-processes: there must be at least 1, not 0",
     "--race-confirm=races.jsonl --race-processes=2": (

@@ -3,12 +3,9 @@
 import gc
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from decimal import Decimal
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from django.core.handlers.base import BaseHandler
@@ -130,33 +127,6 @@ def test_requests_are_numbered_over_all_views_and_those_that_only_read_are_left_
     assert PLAIN.of("Bob") in unit.inputs
 
 
-def test_calls_of_the_projects_functions_are_units_by_the_outermost(tape: Tape, seat: PlainSeat) -> None:
-    with tape():
-        office.raise_price(seat.pk, Decimal(1))
-        PlainSeat.objects.filter(pk=seat.pk).update(guest="the test itself")
-        for _ in range(2):
-            office.raise_all(Decimal(2))
-
-    assert [(unit.kind, unit.name, unit.number) for unit in tape.units] == [
-        ("call", "tests.testapps.shop.office.raise_price", 0),
-        ("call", "tests.testapps.shop.office.raise_all", 0),
-        ("call", "tests.testapps.shop.office.raise_all", 1),
-    ]
-    assert {PLAIN.of(seat.pk), PLAIN.of(1)} <= tape.units[0].inputs
-
-
-def test_a_live_servers_requests_are_recorded(live_server: Any, tape: Tape, seat: PlainSeat) -> None:
-    address = urlsplit(live_server.url)
-    with tape(), closing(HTTPConnection(str(address.hostname), address.port)) as http:
-        body = '{"guest": {"name": "Bob"}}'
-        http.request("POST", f"/seats/{seat.pk}/guest/", body, {"Content-Type": "application/json"})
-        assert http.getresponse().read() == b'{"renamed": 1}'
-
-    (unit,) = tape.units
-    assert unit.name == "POST seats/<int:pk>/guest/"
-    assert PLAIN.of("Bob") in unit.inputs
-
-
 @committed
 def test_another_threads_calls_are_recorded(tape: Tape, seat: PlainSeat) -> None:
     with tape():
@@ -167,19 +137,6 @@ def test_another_threads_calls_are_recorded(tape: Tape, seat: PlainSeat) -> None
 
 
 # Statements.
-
-
-def test_rows_that_were_read_are_known_with_their_values(tape: Tape, seat: PlainSeat) -> None:
-    with tape():
-        office.raise_price(seat.pk, Decimal(1))
-
-    read, write = tape.units[0].statements
-    (row,) = read.read
-    assert (row.table, row.key) == ("shop_plainseat", PLAIN.of(seat.pk))
-    assert (row.values["price"], row.values["guest"]) == (PLAIN.of(10), "=Ada")
-    assert write.params[0] == PLAIN.of(11)
-    assert (write.types, write.rows) == (("Decimal", "int"), 1)
-    assert tape.units[0].key_order == (PLAIN.of(seat.pk),)
 
 
 def test_the_site_of_a_models_own_save_is_its_callers(
@@ -193,13 +150,6 @@ def test_the_site_of_a_models_own_save_is_its_callers(
     by_function, by_test = tape.units
     assert [statement.site.function for statement in by_function.statements if statement.site][-1] == "rename"
     assert [statement.site.function for statement in by_test.statements if statement.site][-1] == "save"
-
-
-def test_what_failed_was_not_done(tape: Tape) -> None:
-    with tape(), pytest.raises(PlainSeat.DoesNotExist):
-        office.raise_price(0, Decimal(1))
-
-    assert tape.units == ()
 
 
 # Transactions.
@@ -224,15 +174,6 @@ def test_transactions_are_those_of_production(
     tape: Tape, seat: PlainSeat, function: Callable[..., None], expected: list[int | None], test: str
 ) -> None:
     assert transactions(tape, lambda: function(seat.pk, Decimal(1))) == expected
-
-
-@pytest.mark.parametrize("level", [0, 1])
-def test_a_decorated_functions_calls_are_transactions_of_their_own(tape: Tape, seat: PlainSeat, level: int) -> None:
-    PlainSeat.objects.create()
-
-    numbers = transactions(tape, lambda: office.raise_all(Decimal(1)))
-
-    assert numbers == [None, 0, 0, 1, 1]
 
 
 @committed
@@ -315,15 +256,6 @@ def test_what_a_call_has_left_behind_is_collected(tape: Tape, seat: PlainSeat) -
 
     assert [unit.number for unit in tape.units] == [0, 1]
     assert gc.callbacks == before
-
-
-def test_outside_of_a_tests_body_nothing_is_recorded(tmp_path: Path, seat: PlainSeat) -> None:
-    path = tmp_path / "recording.jsonl"
-    recorder = Recorder(RecordingWriter(path), code=CodeMap(ROOT), fingerprints=PLAIN)
-    with recorder.installed():
-        office.raise_price(seat.pk, Decimal(1))
-
-    assert read_recording(path).units == ()
 
 
 def test_a_fault_of_the_recorder_fails_no_test(tape: Tape, seat: PlainSeat, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from django_lockstep.lab.finder.derive.candidates import Candidate, Partner, Wit
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.record.recording import RecordedStatement, RecordingWriter, Site
-from django_lockstep.lab.finder.report.files import require_report, write_reports
+from django_lockstep.lab.finder.report.files import write_reports
 from django_lockstep.lab.finder.report.races import Report, read_suppressions
 from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, site, unit
 from tests.django_lockstep.lab.finder.test_findings import candidate as made_up
@@ -111,16 +111,6 @@ def written(report: Report, ending: str) -> str:
     write_reports(report, path, None)
     assert [item.name for item in report.root.iterdir() if "report" in item.name] == [path.name]
     return path.read_text()
-
-
-def test_another_ending_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"--race-report .*races\.pdf: the name of a report must end with one of \.txt"
-    ):
-        require_report(tmp_path / "races.pdf", option="--race-report")
-    with pytest.raises(ValueError, match="there is no folder"):
-        require_report(tmp_path / "none" / "races.json", option="--race-report")
-    require_report(tmp_path / "races.HTML", option="--race-report")
 
 
 def test_the_text_names_what_is_suppressed(report: Report) -> None:

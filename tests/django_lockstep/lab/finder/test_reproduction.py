@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.test import TestCase
 
 from django_lockstep.lab.finder.confirm.witnesses import TestPlace, write_test_file
 from tests.django_lockstep.lab.finder.test_findings import confirmed
@@ -54,60 +53,12 @@ def test_the_options_say_where_the_test_is_forked(fields: dict[str, Any], option
     assert last(**fields) == f"(test_seats.test_booking{options})"
 
 
-def test_a_method_a_module_without_a_package_and_fixtures() -> None:
-    place = TestPlace("test_seats", "test_booking", "Outer.BookTests", ("seat", "show"))
-
-    assert lines(place)[3:5] == ["import test_seats", "from test_seats import seat, show  # noqa: F401  # fixtures"]
-    assert last(place) == '(test_seats.Outer.BookTests, "test_booking")'
-
-
-def test_test_cases_are_raced_by_a_test_case_which_djangos_runner_runs_too() -> None:
-    place = TestPlace("shop.tests.test_seats", "test_booking", "BookTests", is_case=True)
-
-    assert "\n".join(lines(place, number=2)[1:]) == (
-        "\nfrom django.test import TransactionTestCase\n"
-        "from django_lockstep.lab.finder.confirm.witnesses import raced\n"
-        "from shop.tests import test_seats\n\n\n"
-        "class PostSeatsIntPkBookRaceTests(TransactionTestCase):\n"
-        "    databases = test_seats.BookTests.databases\n"
-        '    test_it_does_not_race = raced(test_seats.BookTests, "test_booking", number=2)'
-    )
-    assert "class" not in "".join(with_partner(OTHER, place)[1:])
-    assert "class" in "".join(with_partner(replace(OTHER, is_case=True), place)[1:])
-
-
 OTHER = TestPlace("shop.tests.test_shows", "test_cancelling", "CancelTests", ("show",))
 
 
 def with_partner(partner: TestPlace, place: TestPlace = PLACE) -> list[str]:
     finding = confirmed("book", partner_test="test_it", partner_number=2)
     return write_test_file(finding, {"": place, "test_it": partner}).splitlines()
-
-
-def test_a_request_of_another_test() -> None:
-    text = with_partner(OTHER)
-
-    assert text[3:6] == [
-        "from shop.tests import test_seats",
-        "from shop.tests import test_shows",
-        "from shop.tests.test_shows import show  # noqa: F401  # fixtures",
-    ]
-    assert text[-1].partition("raced")[2] == (
-        '(test_seats.test_booking, partner=(test_shows.CancelTests, "test_cancelling", 2))'
-    )
-
-
-def test_a_request_of_a_test_in_the_same_module_and_in_one_of_the_same_name() -> None:
-    same = TestPlace(PLACE.module, "test_cancelling")
-    elsewhere = TestPlace("box.test_seats", "test_cancelling")
-
-    assert with_partner(same)[3:] == [
-        "from shop.tests import test_seats",
-        "",
-        "test_post_book_does_not_race = raced(test_seats.test_booking, partner=(test_seats.test_cancelling, 2))",
-    ]
-    assert with_partner(elsewhere)[4] == "from box import test_seats as partner_tests"
-    assert "partner=(partner_tests.test_cancelling, 2)" in with_partner(elsewhere)[-1]
 
 
 @pytest.mark.parametrize(
@@ -141,15 +92,6 @@ def test_the_place_of_a_function(
     )
 
 
-class TestOuter:
-    class TestInner:
-        def test_the_place_of_a_method(self, request: pytest.FixtureRequest, seat: str) -> None:
-            place = TestPlace.of(request.node)
-
-            assert (place.owner, place.function) == ("TestOuter.TestInner", "test_the_place_of_a_method")
-            assert (place.fixtures, place.is_complete) == (("seat",), True)
-
-
 class TestOfAClass:
     @pytest.fixture
     def row(self) -> int:
@@ -160,20 +102,6 @@ class TestOfAClass:
 
     def test_with_a_fixture_of_the_class(self, request: pytest.FixtureRequest, row: int) -> None:
         assert not TestPlace.of(request.node).is_complete
-
-    def test_with_a_method_that_sets_up(self, request: pytest.FixtureRequest) -> None:
-        assert TestPlace.of(request.node).is_complete
-
-
-class BookTests(TestCase):
-    def test_it(self) -> None:
-        """Not run: its item is looked at."""
-
-
-def test_the_place_of_a_unittest(request: pytest.FixtureRequest) -> None:
-    (item,) = (item for item in request.session.items if item.nodeid.endswith("BookTests::test_it"))
-
-    assert TestPlace.of(item) == TestPlace(__name__, "test_it", "BookTests", is_case=True)
 
 
 def test_what_is_in_no_module_cannot_be_reproduced() -> None:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from django_lockstep.lab.finder.findings import Finding
 from django_lockstep.lab.finder.session_plugins import _arguments, _test_id
@@ -52,17 +51,6 @@ def test_options_of_plugins_that_are_there_are_overruled() -> None:
 def test_plugins_and_settings_are_those_of_the_first_session() -> None:
     assert arguments(modules=[pytest, "shop.plugin", object()]) == [*ADDED[:2], "-ppytest", "-pshop.plugin", ADDED[2]]
     assert arguments(file=None) == [ADDED[0], ADDED[2]]
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize(("share", "suffix"), [("1/2", ""), ("2/2", "_races2")])
-def test_each_of_several_sessions_has_a_test_database_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, share: str, suffix: str
-) -> None:
-    test = connection.settings_dict["TEST"]
-    monkeypatch.setitem(test, "NAME", "test_shop")
-    Share.parse(share).separate_test_databases()
-    assert test["NAME"] == f"test_shop{suffix}"
 
 
 @pytest.mark.parametrize(
@@ -113,33 +101,24 @@ def test_a_share_is_read_as_it_is_written_and_other_texts_are_refused(text: str)
 CONFIRMED = "confirmed: read-modify-write b in POST b/: seat: price 110 instead of 120\n"
 
 
-def shown(tmp_path: Path, *, is_terminal: bool) -> list[str]:
-    store, texts = findings(tmp_path, "a", "b", "c"), list[str]()
-    progress = Progress(findings=store, write=texts.append, budget=300, is_terminal=is_terminal)
-    progress.update([])
-    for finding in (
-        Finding(candidate=candidate("a"), verdict="not tried", reason="no time"),
-        confirmed("b", spent=12.4),
-    ):
-        store.add(finding)
-        progress.update([finding])
-    progress.close()
-    return texts
-
-
 def test_a_terminal_has_one_line_that_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
+    store, texts = findings(tmp_path, "a", "b", "c"), list[str]()
+    progress = Progress(findings=store, write=texts.append, budget=300, is_terminal=True)
+    progress.update([])
+    decided = Finding(candidate=candidate("a"), verdict="not tried", reason="no time"), confirmed("b", spent=12.4)
+    for finding in decided:
+        store.add(finding)
+        progress.update([finding])
+    monkeypatch.setenv("COLUMNS", "20")
+    progress.update([])
+    progress.close()
 
-    assert shown(tmp_path, is_terminal=True) == [
+    assert texts == [
         "\r\x1b[K0 of 3 candidates decided, 0 confirmed, 0 of 300 s",
         "\r\x1b[K1 of 3 candidates decided, 0 confirmed, 0 of 300 s",
         f"\r\x1b[K{CONFIRMED}",
         "\r\x1b[K2 of 3 candidates decided, 1 confirmed, 12 of 300 s",
+        "\r\x1b[K2 of 3 candidates d",
         "\r\x1b[K",
     ]
-    monkeypatch.setenv("COLUMNS", "20")
-    assert shown(tmp_path, is_terminal=True)[0] == "\r\x1b[K2 of 3 candidates d"
-
-
-def test_a_file_has_only_what_stays(tmp_path: Path) -> None:
-    assert "".join(shown(tmp_path, is_terminal=False)) == CONFIRMED

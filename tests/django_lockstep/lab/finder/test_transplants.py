@@ -29,13 +29,10 @@ from tests.testapps.seeded_shop.racing.models import Article, Order, Product
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_urls", "other_test")]
 
-LOCKED = Product.objects.select_for_update()
-
 
 @transaction.atomic
 def sell(request: HttpRequest, pk: int) -> HttpResponse:
-    """Sell a product, with a lock if the address says so."""
-    product = get_object_or_404(LOCKED if "locked" in request.path else Product.objects.all(), pk=pk)
+    product = get_object_or_404(Product, pk=pk)
     if product.stock < 1:
         return HttpResponse(status=409)
     product.stock -= 1
@@ -87,7 +84,6 @@ def recall(request: HttpRequest, pk: int) -> HttpResponse:
 
 urlpatterns = [
     path("products/<int:pk>/sell/", sell),
-    path("locked/<int:pk>/sell/", sell),
     path("products/<int:pk>/recall/", recall),
     path("orders/", order),
     path("take/", take),
@@ -207,25 +203,6 @@ def test_one_that_is_refused_here(here: RequestActor) -> None:
 
     assert refused(captured, here) == "alone it is answered with status 409 here"
     assert Product.objects.get(pk=3).stock == 0
-
-
-def test_one_that_has_nothing_to_do_with_the_other() -> None:
-    captured = Captured.of(request("/orders/", {"product": 7, "quantity": 1}))
-    Article.objects.create(slug="tea", title="On tea")
-
-    assert refused(captured, request("/articles/tea/")) == "alone it changes nothing here that the other one reads"
-    assert (Product.objects.get(pk=7).stock, Article.objects.get().views) == (49, 0)
-
-
-@pytest.mark.parametrize(("address", "verdict"), [("products", "broken"), ("locked", "nothing found")])
-def test_what_is_not_locked_races_and_its_twin_does_not(here: RequestActor, address: str, verdict: str) -> None:
-    captured = Captured.of(request("/orders/", {"product": 7, "quantity": 3}))
-    with with_moved(captured.moved_to, request(f"/{address}/3/sell/")) as fork:
-        exploration = fork.explore(seconds=20)
-
-    assert exploration.verdict == verdict, exploration.reason
-    assert Product.objects.get(pk=3).stock == 5
-    assert not Order.objects.exists()
 
 
 # Users

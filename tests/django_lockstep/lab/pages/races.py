@@ -36,9 +36,6 @@ NAIVE = stories.raising(stories.naive)
 LOCKED = stories.raising(stories.locked)
 NESTED = Scenario(set_up=print_and_make_a_seat, actors=[stories.locked], observe=lambda pk: "<script>alert(1)</script>")
 GATED = Scenario(
-    set_up=one_seat_behind_a_gate,
-    actors=[stories.naive] * 2,
-    invariant=stories.raised_by(10),
-    observe=stories.price,
+    set_up=one_seat_behind_a_gate, actors=[stories.naive] * 2, invariant=stories.raised_by(10), observe=stories.price
 )
 FALLING = Scenario(set_up=fall, actors=[stories.locked])

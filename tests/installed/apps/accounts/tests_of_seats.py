@@ -32,14 +32,6 @@ class SeatTests(TestCase):
             slower.save()
         self.assertEqual(self.row(), ("Ada", 2))
 
-    def test_a_deleted_seat_does_not_come_back(self) -> None:
-        ghost = Seat.objects.get(number="A1")
-        self.seat.delete()
-        ghost.guest = "Bob"
-        with self.assertRaises(Seat.DoesNotExist):
-            ghost.save()
-        self.assertFalse(Seat.objects.exists())
-
     def test_a_seat_is_put_by_whoever_saw_it_last(self) -> None:
         self.assertEqual(Seat.objects.put_if_unchanged("B1", 0, guest="Ada"), 1)
         self.assertIsNone(Seat.objects.put_if_unchanged("B1", 0, guest="Bob"))
