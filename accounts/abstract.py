@@ -19,12 +19,11 @@ from accounts.amounts import MAX_DIGITS, PLACES, changed_balance
 from accounts.checks import account_checks
 from accounts.entries import AbstractEntry, key_reused_error, money_field
 from accounts.opening import OpeningBalanceField
-from django_lockstep.locking.fields import version_field
 from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.rows import row_lock
 from django_lockstep.locking.shapes import CompiledQuerySet, in_class
 from django_lockstep.locking.versions import VersionedModel, seen_version
-from django_lockstep.locking.writes import current_version, row_in
+from django_lockstep.locking.writes import current_version, row_of
 
 A = TypeVar("A", bound="AbstractBaseAccount")
 
@@ -162,8 +161,7 @@ class AbstractBaseAccount(VersionedModel):
 
     def own_row(self) -> models.QuerySet[Any]:
         """Return the account's row as a query set on the table that has its balance and version."""
-        model = type(self)
-        return row_in(version_field(model).model, model, self.pk, using=self._database)
+        return row_of(type(self), self.pk, using=self._database)
 
     def accept_written(self, written: dict[str, Any]) -> None:
         """Copy into the instance what a guarded UPDATE wrote into its row; after a rollback it has to be read again."""

@@ -130,6 +130,7 @@ def run_load(
     # They come in the order in which they ran, which differs from size to size.
     rows = tuple(sorted(measured, key=lambda row: (row.size or 0, names.index(row.strategy))))
     _, largest_plan, largest_workload = sizes[-1]
+    of_load = advice_on_sweep(sweep, rows) if sweep else advice_on_load(rows)
     return LoadReport(
         environment=ran_on,
         plan=largest_plan,
@@ -137,7 +138,7 @@ def run_load(
         sweep=sweep,
         planned=names,
         rows=rows,
-        advice=_advice(config, sweep, rows),
+        advice=_advice_on_pairs(rows) if config.mixed else of_load,
         interrupted=interrupt.name,
         notes=tuple(notes),
     )
@@ -170,12 +171,6 @@ def sizes_of(sweep: Sweep | None, *, plan: LoadPlan, workload: Workload) -> list
     if sweep.axis == "workers":
         return [(size, replace(plan, workers=size), workload) for size in sweep.values]
     return [(size, plan, replace(workload, accounts=size)) for size in sweep.values]
-
-
-def _advice(config: RunConfig, sweep: Sweep | None, rows: Sequence[LoadRow]) -> tuple[str, ...]:
-    if config.mixed:
-        return _advice_on_pairs(rows)
-    return advice_on_sweep(sweep, rows) if sweep else advice_on_load(rows)
 
 
 def _advice_on_pairs(rows: Sequence[LoadRow]) -> tuple[str, ...]:

@@ -86,11 +86,11 @@ def write_if(model: type[models.Model], pk: object, values: dict[str, Any], *, s
     with block:
         _lock_earlier(model, pk, [table for table, _ in rest], using=using)
         # One UPDATE compares and writes: a SELECT before it would leave a gap in which the row can change.
-        if not row_in(owner, model, pk, using=using).filter(**{version.attname: seen}).update(**guarded):
+        if not _rows(owner, model, pk, using=using).filter(**{version.attname: seen}).update(**guarded):
             return {}
         with version_kept(using) if rest else nullcontext():
             for table, assignments in rest:
-                row_in(table, model, pk, using=using).update(**assignments)
+                _rows(table, model, pk, using=using).update(**assignments)
         # The row is still locked by our UPDATE, so these are the values that it wrote.
         if computed:
             changes |= model._base_manager.using(using).filter(pk=pk).values(*computed).get()
@@ -104,7 +104,16 @@ def _lock_earlier(model: type[models.Model], pk: object, tables: list[type[model
     no_key = connections[using].features.has_select_for_no_key_update
     for owner in order[: order.index(version_field(model).model)]:
         if owner in tables:
-            list(row_in(owner, model, pk, using=using).select_for_update(no_key=no_key).values_list("pk"))
+            list(_rows(owner, model, pk, using=using).select_for_update(no_key=no_key).values_list("pk"))
+
+
+def row_of(model: type[models.Model], pk: object, *, using: str) -> models.QuerySet[Any]:
+    """Return the row with this key in the table that holds the version, also for a model that inherits it.
+
+    An ``update()`` of a child's query set writes its parent's row by the key alone, so the comparison of versions must
+    be in a query set of the parent.
+    """
+    return _rows(version_field(model).model, model, pk, using=using)
 
 
 def _by_table(
@@ -122,7 +131,7 @@ def _by_table(
     return [(owner, values) for owner, values in tables.items() if values]
 
 
-def row_in(owner: type[models.Model], model: type[models.Model], pk: object, *, using: str) -> models.QuerySet[Any]:
+def _rows(owner: type[models.Model], model: type[models.Model], pk: object, *, using: str) -> models.QuerySet[Any]:
     """Return the row of ``owner``'s table that belongs to the model's object with this key."""
     link = (model._meta.concrete_model or model)._meta.get_ancestor_link(owner)
     # A parent link that is the primary key shares its value; any other link must be looked up.

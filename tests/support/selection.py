@@ -109,7 +109,7 @@ PLACES = {
         "tests/django_lockstep/lab/test_plot.py",
         "tests/django_lockstep/leases/test_machine.py",
         "tests/django_lockstep/leases/test_waiting.py",
-        "tests/django_lockstep/locking/test_compiled.py::test_a_time_is_the_same",
+        "tests/django_lockstep/locking/test_prepared.py::test_a_time_is_the_same",
         "tests/django_lockstep/locking/test_guard.py",
         "tests/django_lockstep/locking/test_rows.py::test_no_two_ways_deadlock",
         "tests/django_lockstep/locking/test_shapes.py::test_it_does_what_djangos_does",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from decimal import Decimal
 from typing import Any
@@ -109,14 +109,15 @@ def _compile(runner: StatementRunner) -> Compiled:
         f", {column(model, field.attname)} = " + Compiled("%s", (parameter(model, field.attname),))
         for field in runner.statements.auto_now
     ]
+    arrays = [(", " if index else "") + plain(name) + f"::{types[name]}[]" for index, name in enumerate(types)]
     return fill_template(
         _STATEMENT,
-        arrays=_concatenate([plain(name) + f"::{kind}[]" for name, kind in types.items()], separator=", "),
+        arrays=sum(arrays[1:], arrays[0]),
         names=", ".join(types),
         accounts=plain("accounts") + f"::{key_type}[]",
         bound=str(int(TOO_LARGE)),
         table=quote(model._meta.db_table),
-        auto_now=_concatenate(auto_now),
+        auto_now=sum(auto_now, Compiled("", ())),
         entries=quote(entry._meta.db_table),
         columns=", ".join(column(entry, name) for name in into),
         values=", ".join(into.values()),
@@ -125,13 +126,6 @@ def _compile(runner: StatementRunner) -> Compiled:
         version=column(model, runner.statements.version),
         **{name: column(model, name) for name in ("pk", "balance", "overdraft_limit", "entry_count")},
     )
-
-
-def _concatenate(parts: Sequence[Compiled], *, separator: str = "") -> Compiled:
-    whole = Compiled("", ())
-    for index, part in enumerate(parts):
-        whole = whole + (separator if index else "") + part
-    return whole
 
 
 def _array_literal(values: Iterable[object]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connections, models
+from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.sql import UpdateQuery
 from psycopg.types.numeric import Int8
@@ -86,10 +86,9 @@ def plain(name: str) -> Compiled:
     return Compiled("%s", (Parameter(name),))
 
 
-def compile_select(rows: models.QuerySet[Any], *columns: str) -> Compiled:
-    """Return what iterating over the rows would send, for all columns or those named."""
-    query = rows.values_list(*columns).query if columns else rows.query
-    sql, params = query.get_compiler(rows.db).as_sql()
+def compile_select(rows: models.QuerySet[Any]) -> Compiled:
+    """Return what iterating over the rows would send."""
+    sql, params = rows.query.get_compiler(rows.db).as_sql()
     return Compiled(sql, tuple(params))
 
 
@@ -106,9 +105,3 @@ def compile_update(rows: models.QuerySet[Any], values: Mapping[str, object]) -> 
         is_integer = isinstance(place, int) and not isinstance(place, bool)
         compiled = compiled + (f"{int(place)}" if is_integer else Compiled("%s", (place,))) + text
     return compiled
-
-
-def is_psycopg(using: str) -> bool:
-    """Whether the database is PostgreSQL, reached by psycopg 3."""
-    connection: Any = connections[using]
-    return bool(connection.vendor == "postgresql" and connection.Database.__name__ == "psycopg")

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import models
+from django.db import connections, models
 from django.db.models.manager import BaseManager
 from django.db.models.signals import post_init, post_save, pre_init, pre_save
 
-from accounts.contrib.compiled.compiling import is_psycopg
 from django_lockstep.locking.fields import parents_of
 
 _ACCOUNT_STEPS = ("balance_after", "record", "save", "save_base", "from_db")
@@ -25,7 +24,8 @@ def obstacles(model: type[models.Model], using: str) -> list[str]:
 
     Signal receivers, which can change while the process runs, are asked for by `has_receivers`.
     """
-    if not is_psycopg(using):
+    connection: Any = connections[using]
+    if connection.vendor != "postgresql" or connection.Database.__name__ != "psycopg":
         return [f"Database {using!r} is not PostgreSQL with psycopg 3."]
     entry: Any = model._meta.get_field("entries").related_model
     both = (model, entry)

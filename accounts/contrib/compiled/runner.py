@@ -39,7 +39,14 @@ class StatementRunner:
         self.using = using
         self.statements = Statements(model, using)
         self._attnames = [field.attname for field in model._meta.concrete_fields]
-        self._converters = _converters(model, using)
+        connection: Any = connections[using]
+        columns: Any = [field.get_col(model._meta.db_table) for field in model._meta.concrete_fields]
+        # From the driver's values to the fields'.
+        self._converters = [
+            (index, column, convert)
+            for index, column in enumerate(columns)
+            for convert in connection.ops.get_db_converters(column) + column.get_db_converters(connection)
+        ]
 
     def change(self, account: AbstractBaseAccount, amount: Decimal) -> bool:
         """Write the balance that was read plus the signed amount, with an entry.
@@ -78,9 +85,7 @@ class StatementRunner:
 
     def _default_values(self) -> dict[str, Any]:
         """Return the values of an entry that no caller gives: NULL, and what ``pre_save`` makes for other fields."""
-        if not self.statements.extras:
-            return _NO_VALUES
-        new = self.statements.entry()
+        new = self.statements.entry() if self.statements.extras else None
         return {**_NO_VALUES, **{field.attname: field.pre_save(new, add=True) for field in self.statements.extras}}
 
     def _account(self, compiled: Compiled, values: Mapping[str, object]) -> AbstractBaseAccount | None:
@@ -92,17 +97,6 @@ class StatementRunner:
         for index, column, convert in self._converters:
             row[index] = convert(row[index], column, connections[self.using])
         return self.model.from_db(self.using, self._attnames, row)
-
-
-def _converters(model: type[models.Model], using: str) -> list[tuple[int, Any, Any]]:
-    """Return the converters from the driver's values to the fields', as (index, column, function)."""
-    connection: Any = connections[using]
-    columns: Any = [field.get_col(model._meta.db_table) for field in model._meta.concrete_fields]
-    return [
-        (index, column, convert)
-        for index, column in enumerate(columns)
-        for convert in connection.ops.get_db_converters(column) + column.get_db_converters(connection)
-    ]
 
 
 _NO_VALUES: dict[str, Any] = dict.fromkeys(ENTRY_PARAMETERS)

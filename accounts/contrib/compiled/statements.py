@@ -32,7 +32,13 @@ class Statements:
         self.ops = connections[using].ops
         self.version = version_field(model).attname
         self.entry: type[models.Model] = model._meta.get_field("entries").related_model  # type: ignore[assignment]
-        self.extras = [field for field in self.entry._meta.concrete_fields if _is_extra(field)]
+        # The entry's fields whose value only Django can compute.
+        self.extras = [
+            field
+            for field in self.entry._meta.concrete_fields
+            if field.name not in (*ENTRY_PARAMETERS, "account", "balance_after", "version_after")
+            and not (field.generated or field.has_db_default() or isinstance(field, models.AutoField))
+        ]
         self.auto_now = auto_now_fields(model)
         self.rows: models.QuerySet[Any] = model._base_manager.using(using)
         self.row = self.rows.filter(pk=parameter(model, "pk"))
@@ -138,13 +144,6 @@ class Statements:
 
 ENTRY_PARAMETERS = ("amount", "idempotency_key", "transfer")
 """The entry's fields that are parameters of each call; the others are copied from the changed row."""
-_READ = ("account", "balance_after", "version_after")
-
-
-def _is_extra(field: models.Field[Any, Any]) -> bool:
-    """Whether the INSERT needs a value for the field that only Django can compute."""
-    left_out = field.generated or field.has_db_default() or isinstance(field, models.AutoField)
-    return not left_out and field.name not in (*ENTRY_PARAMETERS, *_READ)
 
 
 def fill_template(template: str, **parts: Compiled | str) -> Compiled:

@@ -379,7 +379,12 @@ def test_compilers_of_another_backend_are_asked(seat: Seat, monkeypatch: pytest.
     assert Table.of(Seat).reading(connections["default"], Shape(None, ("pk",)), [1], is_get=True) is None
 
 
+@isolate_apps("tests.testapps.shop")
 def test_a_package_that_was_there_before_the_library_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Row(models.Model):
+        class Meta:
+            app_label = "shop"
+
     @wraps(SQLCompiler.execute_sql)
     def cached(*args: Any, djangos: Any = SQLCompiler.execute_sql) -> Any:
         return djangos(*args)
@@ -391,7 +396,7 @@ def test_a_package_that_was_there_before_the_library_is_asked(monkeypatch: pytes
     later = module_from_spec(spec)
     monkeypatch.setitem(sys.modules, Table.__module__, later)
     spec.loader.exec_module(later)
-    assert later.Table.of(Seat).reading(connections["default"], Shape(None, ("pk",)), [1], is_get=True) is None
+    assert later.Table.of(Row).reading(connections["default"], Shape(None, ("pk",)), [1], is_get=True) is None
 
 
 def test_a_statement_keeps_no_connection(transactional_db: None) -> None:
