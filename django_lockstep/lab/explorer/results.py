@@ -104,18 +104,6 @@ class Deadlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swap:
-    """Two moves of a run whose order may matter, and a schedule in which they come in the other order."""
-
-    earlier: int
-    """Number of the move, from 0."""
-    later: int
-    """Number of the other actor's move, from 0."""
-    schedule: str
-    """Up to the later one, which comes without the earlier one; after its end each actor goes on as long as it can."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRows:
     """What is seen of a table between two moves: the columns that change in the run, after the first one."""
 
@@ -189,8 +177,6 @@ class Run(RunEnding, Data):
     """Moves that woke several actors whose order only the server knows."""
     raised: Mapping[str, Raised] = field(default_factory=dict)
     """What actors raised, with messages and lines of code."""
-    swaps: tuple[Swap, ...] = ()
-    """Pairs of moves whose order may matter, in replayed runs."""
     seen: tuple[SeenRows, ...] = ()
     """Which rows are seen after each move, where that was asked for."""
     held: tuple[HeldLock, ...] = ()

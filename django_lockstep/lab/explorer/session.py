@@ -31,7 +31,7 @@ from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.search.branches import Schedule
 from django_lockstep.lab.explorer.search.schedules import Follow, write_schedule
-from django_lockstep.lab.explorer.steps import Masker, build_raised, build_steps, build_swaps
+from django_lockstep.lab.explorer.steps import Masker, build_raised, build_steps
 from django_lockstep.lab.explorer.tables.databases import (
     require_committed_data,
     require_connections,
@@ -258,7 +258,6 @@ class ExplorationSession:
             ),
             unsteerable=trace.unsteerable,
             raised=build_raised(end.errors, masker) if detailed else {},
-            swaps=build_swaps(trace) if self._detailed else (),
         )
 
     def _deadlocked(self, trace: Trace) -> str:

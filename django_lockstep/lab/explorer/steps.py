@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django_lockstep.lab import conf
@@ -16,9 +15,7 @@ from django_lockstep.lab.explorer.effects.operations import Operation, line_of, 
 from django_lockstep.lab.explorer.effects.statement_text import columns_of
 from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.oracle import error_name
-from django_lockstep.lab.explorer.results import Raised, Step, Swap
-from django_lockstep.lab.explorer.search.dpor import Races
-from django_lockstep.lab.explorer.search.schedules import write_schedule
+from django_lockstep.lab.explorer.results import Raised, Step
 from django_lockstep.lab.explorer.tables.final_state import FinalState
 from django_lockstep.lab.wording import Sentence
 
@@ -72,25 +69,6 @@ def build_steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> tuple[S
         )
         steps.append(built)
     return tuple(steps)
-
-
-def build_swaps(trace: Trace) -> tuple[Swap, ...]:
-    """Return the pairs of moves that can come in the other order, as far as it is known that an actor can move then."""
-    swapped = (
-        (earlier, later, actors)
-        for earlier, later, actors in Races((), trace.moves).swapped()
-        if actors[earlier] in trace.enabled[earlier]
-    )
-    swaps = sorted([*swapped, *_other_winners(trace)])
-    return tuple(Swap(earlier=first, later=two, schedule=write_schedule(actors)) for first, two, actors in swaps)
-
-
-def _other_winners(trace: Trace) -> Iterator[tuple[int, int, list[int]]]:
-    """Yield for each waiter that went on first those that might have been, from where they began to wait."""
-    for number, (before, move) in enumerate(itertools.pairwise(trace.moves), start=1):
-        for waiter in set(trace.enabled[number]) - {move.actor} if before.contested else ():
-            begun = max(step.number for step in trace.steps if step.actor == waiter and step.number < number)
-            yield begun, number, [*trace.actors[:number], waiter]
 
 
 def _note_secrets(operation: Operation, masker: Masker) -> None:

@@ -10,7 +10,7 @@ from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step
 from django_lockstep.lab.explorer.render.timelines import actor_title, actors_of, describe_wait
-from django_lockstep.lab.explorer.results import Run, Step, Swap
+from django_lockstep.lab.explorer.results import Run, Step
 from django_lockstep.lab.wording import gettext as _
 from django_lockstep.lab.wording import localized
 
@@ -43,8 +43,6 @@ class ShownMove:
 
     See `Run.seen`.
     """
-    swaps: tuple[Swap, ...]
-    """Earlier moves of others before which it could come instead."""
 
 
 def moves_of(run: Run) -> Iterator[ShownMove]:
@@ -68,7 +66,6 @@ def moves_of(run: Run) -> Iterator[ShownMove]:
             woken=tuple(ended.actor for ended in run.steps if ended.begun < number == ended.ended),
             held={actor: texts for actor, texts in held.items() if texts},
             seen=_seen(run, number),
-            swaps=tuple(swap for swap in run.swaps if swap.later == number),
         )
 
 

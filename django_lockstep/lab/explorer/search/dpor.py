@@ -241,21 +241,10 @@ class Races:
 
     def _initials(self, earlier: int, later: int) -> set[int]:
         """Return the actors that may come first without the earlier move: Abdulla et al. 2014, definition 4.2."""
-        rest = self._without(earlier, later)
+        # What depends on the earlier move cannot happen without it.
+        rest = [i for i in range(earlier + 1, later) if not self._before[i] >> earlier & 1] + [later]
         first: dict[int, int] = {}
         for index in rest:
             first.setdefault(self._moves[index].actor, index)
         members = sum(1 << index for index in rest)
         return {actor for actor, index in first.items() if not self._before[index] & members}
-
-    def _without(self, earlier: int, later: int) -> list[int]:
-        # What depends on the earlier move cannot happen without it.
-        return [i for i in range(earlier + 1, later) if not self._before[i] >> earlier & 1] + [later]
-
-    def swapped(self) -> Iterator[tuple[int, int, list[int]]]:
-        """Yield each race, the earlier and the later move, with the actors of a run up to the later one without it."""
-        for later, races in self._races.items():
-            for earlier in races:
-                if self._reversible(earlier, later):
-                    rest = [*range(earlier), *self._without(earlier, later)]
-                    yield earlier, later, [self._moves[index].actor for index in rest]

@@ -92,7 +92,6 @@ def test_a_schedule_says_who_goes_first(first: str, last: str) -> None:
     moves = list(moves_of(run))
     won = moves[len(BOTH_WAIT) + 1]
     assert (won.letter, won.woken, won.text) == (first, (first,), "goes on first, which the server decides")
-    assert [swap.schedule for swap in won.swaps] == [f"{BOTH_WAIT}B{last}"]
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from django_lockstep.lab.explorer.effects.footprints import Footprint, Mode
 from django_lockstep.lab.explorer.errors import Nondeterminism
 from django_lockstep.lab.explorer.search.branches import Branch, Move
-from django_lockstep.lab.explorer.search.dpor import Races, Search
+from django_lockstep.lab.explorer.search.dpor import Search
 
 Programs = list[list[str]]
 """The steps of each actor; a step is the rows that it writes."""
@@ -179,18 +179,3 @@ def test_what_is_left_counts_branches_that_are_running() -> None:
     run(first, programs)
     search.add(first)
     assert search.left == 1
-
-
-def test_two_steps_that_race_can_be_swapped_and_what_does_not_depend_on_the_first_stays() -> None:
-    # A writes x, C something else, B reads nothing and writes x.
-    moves = [Move(actor=actor, footprint=writing(row)) for actor, row in [(0, "x"), (2, "y"), (1, "x"), (0, "x")]]
-
-    assert list(Races((), moves).swapped()) == [(0, 2, [2, 1]), (2, 3, [0, 2, 0])]
-
-
-def test_steps_of_one_actor_and_what_a_step_woke_are_not_swapped() -> None:
-    first = Move(actor=0, footprint=writing("x"), woken=frozenset({1}))
-    later = [Move(actor=actor, footprint=writing("x")) for actor in (0, 1)]
-
-    assert list(Races((), [first, later[0]]).swapped()) == []
-    assert list(Races((), [first, later[1]]).swapped()) == []

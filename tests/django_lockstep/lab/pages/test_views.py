@@ -164,15 +164,6 @@ def test_each_step_can_be_gone_to_by_a_plain_link_and_shows_what_is_committed_an
     assert "price=110.00" in seen[1]
 
 
-def test_steps_whose_order_may_matter_link_to_the_other_order(staff: Client) -> None:
-    text = explored_once(staff, "AABBAB")
-
-    # A's UPDATE and B's; B's UPDATE, which waits, and A's COMMIT.
-    swaps = re.findall(r'<a href="([^"]+)">Run it before step (\d)</a>', text)
-    assert swaps == [(f"{page('NAIVE')}?schedule=ABB", "2"), (f"{page('NAIVE')}?schedule=AABA", "4")]
-    assert "Schedule ABBBAA" in explored(staff, page("NAIVE"), "ABB")
-
-
 def test_a_right_race_shows_how_the_actors_meet_also_with_a_transaction_for_each_request(staff: Client) -> None:
     with patch.dict(connection.settings_dict, {"ATOMIC_REQUESTS": True}):
         right = explored(staff, page("LOCKED"))
