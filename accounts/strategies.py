@@ -1,9 +1,8 @@
 """Every way to change a balance, side by side, from the most common mistake to the strictest transaction.
 
 Each class can be read on its own: ``change`` says how the row is read, what is locked, and what guards the write. It
-runs in `transaction.atomic()` unless ``transaction`` says otherwise; a transfer calls it for both accounts in one
-transaction. Where a strategy ``retries``, a conflict repeats the whole transaction (`accounts.binding`). The first two
-lose updates.
+runs in `transaction.atomic()` unless ``transaction`` says otherwise; a transfer calls it for both accounts in one.
+Where a strategy ``retries``, a conflict repeats the whole transaction (`accounts.binding`). The first two lose updates.
 """
 
 from __future__ import annotations

@@ -161,8 +161,14 @@ def seeded() -> Iterator[None]:
     random.setstate(before)
 
 
+def contention_of(*, probe: float, rows: int = 10) -> Contention:
+    contention = Contention()
+    contention.probe, contention.rows = probe, rows
+    return contention
+
+
 def after(*conflicts: bool, contention: Contention | None = None) -> Contention:
-    contention = contention or Contention(probe=0)
+    contention = contention or contention_of(probe=0)
     for conflict in conflicts:
         contention.record("row", conflict=conflict)
     return contention
@@ -182,13 +188,13 @@ def test_a_row_calms_down() -> None:
 
 
 def test_now_and_then_a_contended_row_is_tried_all_the_same() -> None:
-    contention = after(*[True] * 10, contention=Contention(probe=0.1))
+    contention = after(*[True] * 10, contention=contention_of(probe=0.1))
     tried = sum(not contention.prefers_lock("row") for _ in range(1000))
     assert 50 < tried < 200
 
 
 def test_only_so_many_rows_are_remembered() -> None:
-    contention = Contention(probe=0, rows=2)
+    contention = contention_of(probe=0, rows=2)
     for row in ("a", "b", "a", "c"):
         for _ in range(3):
             contention.record(row, conflict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -85,9 +85,8 @@ def _send(runner: StatementRunner, values: dict[str, Any], *, keyed: bool) -> li
     if not keyed:
         return compiled.fetch(connection, values)
     # A used key makes the statement fail. A savepoint is needed only inside a transaction, which would be aborted.
-    joins = not commits_each_statement(connection)
-    block: AbstractContextManager[None] = transaction.atomic(using=runner.using) if joins else nullcontext()
-    with suppress(IntegrityError), block:
+    alone = commits_each_statement(connection)
+    with suppress(IntegrityError), nullcontext() if alone else transaction.atomic(using=runner.using):
         return compiled.fetch(connection, values)
     return []
 

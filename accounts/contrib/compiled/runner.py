@@ -85,7 +85,7 @@ class StatementRunner:
 
     def _default_values(self) -> dict[str, Any]:
         """Return the values of an entry that no caller gives: NULL, and what ``pre_save`` makes for other fields."""
-        new = self.statements.entry() if self.statements.extras else None
+        new: Any = self.statements.entry() if self.statements.extras else None
         return {**_NO_VALUES, **{field.attname: field.pre_save(new, add=True) for field in self.statements.extras}}
 
     def _account(self, compiled: Compiled, values: Mapping[str, object]) -> AbstractBaseAccount | None:

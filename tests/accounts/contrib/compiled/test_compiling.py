@@ -28,7 +28,7 @@ def here() -> Iterator[BaseDatabaseWrapper]:
 
 def test_values_are_adapted_as_their_fields_would(here: BaseDatabaseWrapper) -> None:
     seat = Seat.objects.create()
-    statement = compile_select(Seat.objects.filter(pk=parameter(Seat, "pk")), "row")
+    statement = compile_select(Seat.objects.filter(pk=parameter(Seat, "pk")).values_list("row"))
     assert statement.fetch(here, {"pk": str(seat.pk)}) == [("A",)]
     with pytest.raises(ValueError, match="expected a number"):
         statement.fetch(here, {"pk": "first"})
