@@ -1,7 +1,6 @@
 """Exploring on a real server: verdicts, schedules, waits, deadlocks, and what is left behind."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -166,34 +165,6 @@ def test_results_are_json_with_a_schema_version() -> None:
 
 
 # What goes wrong
-
-
-def endless(pk: int) -> None:
-    while True:
-        str(pk)
-
-
-class SlowToGo:
-    """Takes its time when it is deleted: an interrupt is lost there, and would be reported out of place."""
-
-    def __del__(self) -> None:
-        end = time.monotonic() + 2
-        while time.monotonic() < end:
-            pass
-
-
-def endless_after_a_deletion(pk: int) -> None:
-    SlowToGo()
-    endless(pk)
-
-
-@pytest.mark.slow
-def test_a_step_that_never_ends_is_stopped_although_a_deletion_swallows_an_interrupt() -> None:
-    actors = [endless_after_a_deletion, stories.naive]
-    result = explore(Scenario(set_up=stories.one_seat, actors=actors, invariant=bool), step_timeout=1.0)
-
-    assert result.verdict == "stuck"
-    assert "test_explore.py" in result.reason
 
 
 def test_the_errors_of_set_up_pass() -> None:
