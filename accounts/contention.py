@@ -11,7 +11,7 @@ from collections.abc import Hashable
 class Contention:
     """For each recently written row, the share of recent optimistic attempts that met a conflict.
 
-    An exponentially weighted moving average: all earlier attempts together count what the newest leaves.
+    An exponentially weighted moving average: the newest attempt counts ``weight``, all earlier ones together the rest.
     Each process keeps its own, without a query. It is only a hint: a wrong estimate costs time, never correctness.
     """
 

@@ -169,13 +169,10 @@ def record_status(request: HttpRequest, name: str, pk: str) -> EditAnswer:
     return Status(200, status_of(target_for(request.user, name, pk)))
 
 
-def transition(request: HttpRequest, change: Any) -> EditAnswer:
+@router.post("/transition", response=_RESPONSES)
+def transition(request: HttpRequest, change: TransitionIn) -> EditAnswer:  # type: ignore[valid-type]
     """Change the status of a table and of its references, if all have the expected status."""
-    return _answer(make_transition(request.user, StatusTransition(**change.dict())))
-
-
-transition.__annotations__["change"] = TransitionIn
-router.post("/transition", response=_RESPONSES)(transition)
+    return _answer(make_transition(request.user, StatusTransition(**change.dict())))  # type: ignore[attr-defined]
 
 
 api = ProblemAPI(title="Edit locks", urls_namespace="lockstep-editing-api", auth=_AUTH)

@@ -148,7 +148,7 @@ def _use(
             rows.create(**names, fingerprint=fingerprint, result=result, expires_at=Now() + within)
         except IntegrityError as error:
             # Without the lock, or in an older snapshot, another one was not seen.
-            raise KeyInUse(_("The work for this key is being done."), **names) from error
+            raise _in_use(names) from error
 
 
 def _lock(names: dict[str, str], *, wait: float | None, using: str) -> None:
@@ -164,9 +164,13 @@ def _lock(names: dict[str, str], *, wait: float | None, using: str) -> None:
             cursor.execute(f"SELECT {function}(%s)", [int.from_bytes(digest[:8], signed=True)])
             is_refused = cursor.fetchone()[0] is False
     except LockNotAvailable as error:
-        raise KeyInUse(_("The work for this key is being done."), **names) from error
+        raise _in_use(names) from error
     if is_refused:
-        raise KeyInUse(_("The work for this key is being done."), **names)
+        raise _in_use(names)
+
+
+def _in_use(names: dict[str, str]) -> KeyInUse:
+    return KeyInUse(_("The work for this key is being done."), **names)
 
 
 def is_name(value: object) -> bool:

@@ -98,7 +98,7 @@ def _names(sessions: Sequence[Session]) -> str:
 def session_name(session: Session) -> str:
     """Return how the report names the session."""
     if session.pid is None:
-        return _("prepared transaction %(name)s") % {"name": "(see pg_prepared_xacts)"}
+        return _("prepared transaction (see pg_prepared_xacts)")
     kind = f" {session.backend}" if session.backend not in (None, "client backend") else ""
     application = f' "{session.application}"' if session.application else ""
     return f"pid {session.pid}{kind}{application}"

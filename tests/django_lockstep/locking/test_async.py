@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
-from django.db.models import QuerySet
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
@@ -24,10 +23,6 @@ from django_lockstep.locking import (
 from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-async def find(seats: QuerySet[Seat]) -> list[Seat]:
-    return [seat async for seat in seats]
 
 
 def transactional(function: Callable[[list[int]], Awaitable[object]]) -> Callable[[list[int]], object]:
@@ -58,7 +53,7 @@ async def locks(pks: list[int]) -> None:
 
 
 async def reads_two(pks: list[int]) -> None:
-    for seat in await find(Seat.objects.order_by("-pk")):
+    for seat in [seat async for seat in Seat.objects.order_by("-pk")]:
         await raise_price(seat)
 
 
