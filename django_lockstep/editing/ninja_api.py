@@ -6,7 +6,8 @@ from http import HTTPStatus
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.utils.cache import add_never_cache_headers
 from ninja import NinjaAPI, Schema
 from ninja.errors import HttpError
 from ninja.openapi.schema import OpenAPISchema
@@ -55,6 +56,12 @@ class ProblemAPI(NinjaAPI):
         options.setdefault("docs_decorator", login_required)
         super().__init__(**options)
         answer_with_problems(self)
+
+    def create_response(self, *args: Any, **options: Any) -> HttpResponse:
+        """Return a response that no cache keeps: it is about its user, and may have the token of a check-out."""
+        response: HttpResponse = super().create_response(*args, **options)
+        add_never_cache_headers(response)
+        return response
 
     def get_openapi_schema(self, **options: Any) -> OpenAPISchema:
         """Return the schema; refusals have the media type of RFC 9457 and are declared for every operation."""

@@ -54,7 +54,9 @@ def test_who_comes_later_is_told_by_whom_it_is_held(editor: Any, rival: Any) -> 
 
 
 def test_only_tables_that_the_user_may_see_are_listed(editor: Any) -> None:
-    tables = Caller(editor).get("/tables").json()
+    answer = Caller(editor).get("/tables")
+    assert {"private", "no-store"} <= set(answer.headers["Cache-Control"].split(", "))
+    tables = answer.json()
     assert {table["table"] for table in tables} == {"press.article", "press.author", "press.review"}
     assert Caller(editor).get("/tables/press.tag").status_code == 404
 
