@@ -13,6 +13,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError, IntegrityError, connections, models, transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.translation import gettext as _
 
 from django_lockstep.errors import ConcurrencyError, raise_if_committed
 from django_lockstep.http.middleware import roll_back_request
@@ -136,7 +137,7 @@ class _Exchange:
             refusal = changed_since(seen)
         # Only if the object now exists: any other IntegrityError is an error of the view.
         if seen is None and isinstance(error, IntegrityError) and (obj := self._find()[0]) is not None:
-            refusal = PreconditionFailed("The object was created in the meantime.", etag=etag(obj))
+            refusal = PreconditionFailed(_("The object was created in the meantime."), etag=etag(obj))
         if refusal is None:
             raise error
         roll_back_request()
