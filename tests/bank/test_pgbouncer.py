@@ -30,6 +30,7 @@ from django_lockstep.leases.models import Lease
 from tests.accounts.races.commands import manage
 from tests.django_lockstep.leases.test_waiting import waiting_here
 from tests.support.factories import AccountFactory, UserFactory
+from tests.support.processes import listens_on
 from tests.support.sessions import until
 from tests.testapps.press.models import Article
 
@@ -74,7 +75,7 @@ def url(transactional_db: None) -> Iterator[str]:
             command += ["-u", owner]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             try:
-                until((folder / f".s.PGSQL.{_PORT}").exists, "PgBouncer")
+                until(lambda: listens_on(folder / f".s.PGSQL.{_PORT}"), "PgBouncer")
                 yield f"postgresql://{server['user']}@{quote(name, safe='')}:{_PORT}/{server['dbname']}"
             finally:
                 process.terminate()

@@ -86,10 +86,11 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def listens_on(port: int) -> bool:
-    """Whether a program of this machine listens on the port."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def listens_on(address: int | Path) -> bool:
+    """Whether a program of this machine listens on the port, or on the socket, whose file is there before it does."""
+    local = isinstance(address, Path)
+    with socket.socket(socket.AF_UNIX if local else socket.AF_INET) as probe:
+        return probe.connect_ex(str(address) if local else ("127.0.0.1", address)) == 0
 
 
 def alive(pid: int) -> bool:
