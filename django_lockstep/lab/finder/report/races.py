@@ -94,10 +94,7 @@ class Report:
             groups.setdefault(number, []).append(finding)
         races = []
         for worst, *others in groups.values():
-            # Beyond a limit, equal rows are not what is wrong.
-            kind = "" if worst.against == "a lower limit" else worst.candidate.kind
-            title = consequence_sentence(worst.differences, kind=kind, models=self.store.models)
-            races.append(Race(title=title, findings=(worst, *others)))
+            races.append(Race(title=title_of(worst, self.store.models), findings=(worst, *others)))
         return tuple(races)
 
     def rest(self) -> dict[str, dict[str, list[Finding]]]:
@@ -151,6 +148,13 @@ class Report:
         if self.is_untried:
             return NOTHING_TRIED
         return NOT_DECIDED if self.obstacle else 0
+
+
+def title_of(finding: Finding, models: Mapping[str, str]) -> str:
+    """Return what a confirmed candidate does as a sentence; ``models`` are by table, which stands for a missing one."""
+    # Beyond a limit, equal rows are not what is wrong.
+    kind = "" if finding.against == "a lower limit" else finding.candidate.kind
+    return consequence_sentence(finding.differences, kind=kind, models=models)
 
 
 def _reasons(finding: Finding) -> Iterable[str]:

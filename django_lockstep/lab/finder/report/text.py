@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.findings import Finding
-from django_lockstep.lab.finder.report.races import MOST_UNITS, Race, Report
+from django_lockstep.lab.finder.report.races import MOST_UNITS, Race, Report, title_of
 from django_lockstep.lab.wording import counted, listed
 
 
@@ -65,9 +65,9 @@ def as_text(report: Report) -> str:
 
 
 def in_a_line(finding: Finding) -> str:
-    """Return verdict, kind, unit and why in a line."""
-    ends = finding.difference if finding.verdict == "confirmed" else finding.reason
-    return f"{finding.verdict}: {_named(finding.candidate)}: {ends}"
+    """Return verdict, kind, unit, and what it does or why, in a line; models have the names of their tables."""
+    told = title_of(finding, {}) if finding.verdict == "confirmed" else finding.reason
+    return f"{finding.verdict}: {_named(finding.candidate)}: {told}"
 
 
 def _named(candidate: Candidate) -> str:

@@ -98,7 +98,7 @@ def test_a_share_is_read_as_it_is_written_and_other_texts_are_refused(text: str)
 # The line that says how far trying candidates has come.
 
 
-CONFIRMED = "confirmed: read-modify-write b in POST b/: seat: price 110 instead of 120\n"
+CONFIRMED = "confirmed: read-modify-write b in POST b/: seat ends with price 110 instead of 120.\n"
 
 
 def test_a_terminal_has_one_line_that_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

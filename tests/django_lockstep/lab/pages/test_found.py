@@ -12,6 +12,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
+from django_lockstep.lab.finder.findings import Findings
+from django_lockstep.lab.finder.report.races import Report
+from django_lockstep.lab.finder.report.text import as_text
+
 RECORDING = Path(project.BASE_DIR) / "bank" / "found_races.jsonl"
 FINDINGS = RECORDING.with_name(f"{RECORDING.name}.findings")
 
@@ -47,6 +51,14 @@ def test_each_candidate_has_its_two_sites_its_timeline_and_a_test(shown: Any) ->
     assert "<strong>1</strong> not the request by two users: the request has no user" in text
     assert '<script src="/static/lockstep_lab/found_races.js"></script>' in text
     assert "<script>" not in text
+
+
+def test_what_the_readme_shows_is_in_the_report() -> None:
+    readme = (Path(project.BASE_DIR) / "README.md").read_text()
+    lines = readme.partition("$ pytest --find-races")[2].partition("```")[0].splitlines()[1:]
+
+    assert len(lines) == 2
+    assert "\n".join(lines) in as_text(Report(Findings.on(RECORDING), {}, root=Path(project.BASE_DIR)))
 
 
 def test_the_code_beside_a_site_is_that_of_today(shown: Any) -> None:
