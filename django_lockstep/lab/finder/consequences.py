@@ -62,19 +62,35 @@ def subjects_of(differences: Collection[str]) -> set[str]:
     return {name.rpartition(".")[2] for name in named} or set(map(_consequence, differences))
 
 
-def consequence_sentence(differences: Collection[str], *, kind: str, models: Mapping[str, str]) -> str:
-    """Return the worst of these differences of a candidate of this kind as a sentence; ``models`` are by table."""
-    # What a row was before a change says less than what it is now.
-    now = [text for text in differences if REMOVED not in text.partition(": ")[0]] or list(differences)
+def of_now(differences: Collection[str]) -> list[str]:
+    """Return the differences without those that say what changed rows were before."""
+    tables = [text.partition(": ")[0] for text in differences]
+    current = {table for table in tables if not table.endswith(REMOVED)}
+    return [
+        text
+        for text, table in zip(differences, tables, strict=True)
+        if table.removesuffix(REMOVED) not in current - {table}
+    ]
+
+
+def consequence_sentence(differences: Collection[str], *, kind: str, table: str, models: Mapping[str, str]) -> str:
+    """Return the worst of these differences as a sentence.
+
+    ``kind`` and ``table`` are the candidate's, ``models`` by table; one that is missing is named by its table.
+    """
+    now = of_now(differences)
     if not now:
         return ""
     # What is missing at the end is what the transaction that was ended would have written.
     deadlock = next((text for text in now if kind == "lock-order" and _consequence(text) == "deadlocks"), "")
     if deadlock:
         return joined([deadlock, ""], ".")
-    worst = min(now, key=lambda text: CONSEQUENCES.index(_consequence(text)))
+    is_elsewhere = table not in subjects_of(now)
+    # An error says more than what was written because of it, such as a row of a log.
+    errors = [text for text in now if is_elsewhere and _consequence(text) == "server errors"]
+    worst = min(errors or now, key=lambda text: CONSEQUENCES.index(_consequence(text)))
     if _consequence(worst) in _IN_TABLES:
-        return _table_sentence(worst, differences, kind=kind, models=models)
+        return _table_sentence(worst, differences, kind="" if is_elsewhere else kind, models=models)
     if _consequence(worst) == "server errors":
         return _("{end}: an error that no order of the two, one after the other, ends with.", end=worst)
     is_accepted = _consequence(worst) == "other answers" and _ACCEPTED.match(worst)

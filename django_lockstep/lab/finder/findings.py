@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from django_lockstep.lab.finder.consequences import CONSEQUENCES
+from django_lockstep.lab.finder.consequences import CONSEQUENCES, of_now
 from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.derive.derivation import find_candidates
 from django_lockstep.lab.finder.record.recording import read_recording
@@ -110,7 +110,7 @@ class Finding(Place, Opponent):
     @property
     def difference(self) -> str:
         """What differs from every serial end."""
-        return joined(self.differences, "; ")
+        return joined(of_now(self.differences), "; ")
 
     @property
     def is_left(self) -> bool:

@@ -6,6 +6,7 @@ COPY, cursors of the driver) passes ``wait``, through which psycopg sends everyt
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -13,16 +14,18 @@ from types import FrameType, GeneratorType
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from psycopg import Connection, Transaction
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg import Connection, Error, Transaction
+from psycopg.adapt import Transformer
+from psycopg.pq import ExecStatus, Format, TransactionStatus
+from psycopg.types.json import Jsonb
 
 from django_lockstep.lab.explorer.driver.counters import Counters
-from django_lockstep.lab.explorer.effects.operations import Operation, caller_of, sent_from, text_of
+from django_lockstep.lab.explorer.effects.operations import Operation, caller_of, sent_from, text_of, value_text
 from django_lockstep.lab.explorer.errors import NotExplorable
 
 _MOST_VALUES = 3
-_BOOLEAN = 16
-"""The type's OID in every PostgreSQL."""
+_JSON = {114, 3802}
+"""The OIDs of json and jsonb in every PostgreSQL."""
 # The driver's numbers; PostgreSQL has no level below READ COMMITTED.
 _ISOLATION = {1: "read committed", 2: "read committed", 3: "repeatable read", 4: "serializable"}
 
@@ -156,21 +159,34 @@ class Hooks:
             operation.numbered = tuple(key.decode(errors="replace") for key in keys if key)
             operation.numbered_in = result.ftable(0)
         if self._gate.detailed and result is not None:
+            names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
+            texts = _Texts(self.driver, result)
             operation.values = tuple(
-                {
-                    (result.fname(column) or b"").decode(): _text(
-                        result.get_value(row, column), boolean=result.ftype(column) == _BOOLEAN
-                    )
-                    for column in range(result.nfields)
-                }
+                {name: texts.of(row, column) for column, name in enumerate(names)}
                 for row in range(min(result.ntuples, _MOST_VALUES))
             )
 
 
-def _text(value: bytes | None, *, boolean: bool = False) -> str | None:
-    if boolean and value is not None:
-        return str(value == b"t")  # as a parameter looks in Python
-    return None if value is None else value.decode(errors="replace")
+class _Texts:
+    """Values of a result as parameters look, so that what was read can be compared with what is written."""
+
+    def __init__(self, driver: Connection[Any], result: Any) -> None:
+        self._transformer, self._result = Transformer(driver), result
+
+    def of(self, row: int, column: int) -> str | None:
+        value: bytes | None = self._result.get_value(row, column)
+        if value is None:
+            return None
+        oid = self._result.ftype(column)
+        try:
+            # Django has the driver return JSON as text.
+            loaded = Jsonb(json.loads(value)) if oid in _JSON else self._load(value, oid, self._result.fformat(column))
+        except (Error, ValueError):
+            return value.decode(errors="replace")  # such as a date behind the year 9999
+        return value_text(loaded)
+
+    def _load(self, value: bytes, oid: int, form: int) -> Any:
+        return self._transformer.get_loader(oid, Format(form)).load(value)
 
 
 _FIXED = {"_commit_gen": "COMMIT", "_rollback_gen": "ROLLBACK", "_close_gen": "CLOSE"}

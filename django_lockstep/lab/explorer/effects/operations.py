@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import json
 import re
 import sysconfig
 import time
@@ -20,7 +21,9 @@ import psycopg
 from asgiref.sync import SyncToAsync
 from django.db import models
 from django.db.transaction import TransactionManagementError
+from psycopg import Binary
 from psycopg.sql import Composable
+from psycopg.types.json import Json, Jsonb
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.effects.counted import Counts
@@ -85,7 +88,7 @@ class Operation:
     def arguments(self) -> tuple[str, ...]:
         """Its parameters as text; none where it has several sets of them."""
         values = self.params if isinstance(self.params, list | tuple) and not self.many else ()
-        return tuple("NULL" if value is None else str(value) for value in values)
+        return tuple("NULL" if value is None else value_text(value) for value in values)
 
     @property
     def refused(self) -> bool:
@@ -118,6 +121,14 @@ class Operation:
     def template(self) -> str:
         """The statement without what differs from run to run: white space and names of savepoints."""
         return _normalise(self.sql)
+
+
+def value_text(value: Any) -> str:
+    """Return a parameter, or what the driver makes of a returned value, as text: the same for equal values."""
+    if isinstance(value, Json | Jsonb):
+        return json.dumps(value.obj, sort_keys=True, default=str)
+    content = value.obj if isinstance(value, Binary) else value
+    return str(bytes(content) if isinstance(content, memoryview | bytearray) else content)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -51,12 +51,15 @@ def _unchanged(step: Step, run: Run) -> frozenset[str]:
     summary = summarize(step)
     if summary.verb != "UPDATE":
         return frozenset()
-    earlier = [candidate for candidate in run.steps if candidate.actor == step.actor and candidate.ended < step.begun]
-    for source in reversed([candidate for candidate in earlier if summarize(candidate).table == summary.table]):
+    earlier = [read for read in run.steps if read.actor == step.actor and read.ended < step.begun]
+    for source in reversed(earlier):
+        read = summarize(source)
+        if read.verb != "SELECT" or summary.table not in read.tables:
+            continue
+        # Of a joined table the keys are not known.
+        keys = summary.keys if read.table == summary.table else {}
         for row in source.values:
-            if summarize(source).verb == "SELECT" and all(
-                row[name] in summary.keys[name] for name in summary.keys.keys() & row
-            ):
+            if all(row[name] in keys[name] for name in keys.keys() & row):
                 columns = {name for name in summary.sets if name in summary.plain or summary.sets[name] == "NULL"}
                 same = {
                     name

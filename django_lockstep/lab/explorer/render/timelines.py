@@ -78,6 +78,7 @@ _REMEDIES = {
     "stale check": _(
         "{remedy}, or repeat the condition in the UPDATE and look at the number of rows", remedy=_LOCK_FIRST
     ),
+    "atomicity violation": _("write both in one transaction, by one atomic()"),
     "out-of-order commit": _(
         "lock a row that all writers share before the INSERT, so that they commit one after another"
     ),

@@ -151,10 +151,10 @@ class Report:
 
 
 def title_of(finding: Finding, models: Mapping[str, str]) -> str:
-    """Return what a confirmed candidate does as a sentence; ``models`` are by table, which stands for a missing one."""
+    """Return what a confirmed candidate does as a sentence; ``models`` are by table."""
     # Beyond a limit, equal rows are not what is wrong.
     kind = "" if finding.against == "a lower limit" else finding.candidate.kind
-    return consequence_sentence(finding.differences, kind=kind, models=models)
+    return consequence_sentence(finding.differences, kind=kind, table=finding.candidate.table, models=models)
 
 
 def _reasons(finding: Finding) -> Iterable[str]:

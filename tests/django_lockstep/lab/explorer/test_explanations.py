@@ -1,5 +1,6 @@
 """What went wrong in a run, in a sentence; each from a real run."""
 
+import uuid
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django_lockstep.lab.explorer import Scenario, explain, explore, replay, tim
 from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.locking.transactions import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
+from tests.testapps.seeded_shop.racing.models import Decision, Expense
 from tests.testapps.shop.models import PlainSeat, Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -177,6 +179,36 @@ def test_columns_written_as_they_were_read_are_left_out() -> None:
     assert ": first_name=Ada!" in drawn
     assert "→ first_name=Ada" in drawn
     assert "is_staff" not in drawn
+
+
+def test_columns_of_a_row_that_was_read_by_a_join_are_left_out_too() -> None:
+    def set_up() -> None:
+        user, expense = User.objects.create(username="ada"), Expense.objects.create(purpose="tea")
+        Decision.objects.create(expense=expense, manager=user)
+
+    def approve(fixture: None) -> None:
+        expense = Decision.objects.select_related("expense").get().expense
+        expense.status = "approved"
+        expense.save()
+
+    drawn = timeline(replay(race(approve, approve, set_up=set_up), "ABAB"), width=80).partition("end:")[0]
+
+    assert ": status=approved" in drawn
+    assert "purpose" not in drawn
+
+
+def test_a_row_with_many_columns_is_shortened() -> None:
+    result = explain(replay(race(count_and_create, count_and_create, set_up=one_user), "ABAB"))
+
+    assert result.startswith("write skew: ")
+    assert result.count("...") == 2
+    assert len(result) < 400
+
+
+def count_and_create(pk: int) -> None:
+    with transaction.atomic():
+        number = User.objects.count()
+        User.objects.create(username=f"guest {number} {uuid.uuid4()}", first_name="A" * 60, last_name="B" * 60)
 
 
 def test_a_constraint_is_named() -> None:

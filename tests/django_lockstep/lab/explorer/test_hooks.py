@@ -1,12 +1,15 @@
 """Whatever goes to the server is a step, however Django or the driver sends it."""
 
 import uuid
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, connections, transaction
 from django.db.models import F
-from psycopg import IsolationLevel
+from psycopg import Binary, IsolationLevel
+from psycopg.types.json import Jsonb
 
 from django_lockstep.lab.explorer import NotExplorable, Run, Scenario, explore, replay
 from django_lockstep.lab.explorer.driver.hooks import Gate, Hooks
@@ -283,6 +286,38 @@ def test_a_row_fetched_for_update_is_waited_for_at_the_fetch() -> None:
 
     (waited,) = [step for step in run.steps if step.waited_for]
     assert (waited.sql.split()[0], waited.waited_for) == ("FETCH", ("A",))
+
+
+@pytest.mark.parametrize(
+    ("of_type", "value"),
+    [
+        ("bool", True),
+        ("bytea", memoryview(b"seat")),
+        ("bytea", Binary(b"seat")),
+        ("date", date(2020, 1, 1)),
+        ("float8", 1.0),
+        ("int[]", [1, 2]),
+        ("interval", timedelta(hours=1)),
+        ("interval", timedelta(days=-1, hours=2)),
+        ("jsonb", Jsonb({"seat": 1, "a": [True, None]})),
+        ("numeric", Decimal("10.00")),
+        ("timestamptz", datetime(2020, 1, 1, tzinfo=UTC)),
+        ("uuid", uuid.UUID(int=1)),
+    ],
+)
+def test_a_value_has_the_same_text_as_a_parameter_and_in_a_row(of_type: str, value: Any) -> None:
+    def actor(pk: int) -> None:
+        query(f"SELECT %s::{of_type} AS it", value)
+
+    (step,) = alone(actor).steps
+
+    assert step.values[0]["it"] == step.arguments[0]
+
+
+def test_a_value_that_python_has_not_is_shown_as_the_server_writes_it() -> None:
+    (step,) = alone(lambda pk: query("SELECT 'infinity'::date AS it, NULL::date AS none")).steps
+
+    assert step.values[0] == {"it": "infinity", "none": None}
 
 
 def pipelined(pk: int) -> None:

@@ -6,6 +6,8 @@ Each pair is one function, repaired where ``safe``; the decorator says what the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -20,7 +22,7 @@ from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.lab.explorer.render.summaries import describe_step
 from tests.testapps.seeded_shop.correct.models import WishList
 from tests.testapps.seeded_shop.racing import models as shop
-from tests.testapps.shop.models import BoxSeat, Seat
+from tests.testapps.shop.models import BoxSeat, Seat, StampedSeat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,7 +33,7 @@ class Pair(NamedTuple):
     """Racy code with its repair, and the explanation that is right."""
 
     actors: tuple[Race, ...]
-    holds: Callable[..., Any]
+    holds: Callable[..., Any] | None
     kind: str
     step: str
     """The beginning of the statement at which it breaks, in a few words."""
@@ -46,7 +48,7 @@ class Pair(NamedTuple):
 PAIRS: dict[str, Pair] = {}
 
 
-def pair(kind: str, step: str, words: str, holds: Race, *, beside: Race | None = None) -> Callable[[Race], Race]:
+def pair(kind: str, step: str, words: str, holds: Race | None, *, beside: Race | None = None) -> Callable[[Race], Race]:
     def register(race: Race) -> Race:
         PAIRS[race.__name__] = Pair((race, beside or race), holds, kind, step, words)
         return race
@@ -60,7 +62,7 @@ def rows_of_a_shop() -> SimpleNamespace:
     show = shop.Show.objects.create().pk
     product, _ = (row.pk for row in shop.Product.objects.bulk_create(shop.Product(stock=10) for _ in range(2)))
     shop.Order.objects.create(product_id=product, customer_id=ada, quantity=6)
-    shop.Booking.objects.create(show_id=show, seat="A")
+    booking = shop.Booking.objects.create(show_id=show, seat="A").pk
     return SimpleNamespace(
         user=ada,
         shifts=[shop.Shift.objects.create(doctor_id=user).pk for user in (ada, bob)],
@@ -69,6 +71,8 @@ def rows_of_a_shop() -> SimpleNamespace:
         expense=shop.Expense.objects.create().pk,
         seat=BoxSeat.objects.create().pk,
         show=show,
+        stamped=StampedSeat.objects.create().pk,
+        booking=booking,
         product=product,
         mails=[],
     )
@@ -116,6 +120,40 @@ def overdraft(rows: Any, *, safe: bool) -> None:
     covered = {"balance__gte": 60} if safe else {}
     if safe or balance(rows) >= 60:
         shop.Wallet.objects.filter(pk=rows.wallets[0], **covered).update(balance=F("balance") - 60)
+
+
+def one_is_told(rows: Any) -> bool:
+    return shop.Message.objects.count() == 1
+
+
+@pair("stale check", "UPDATE racing_shift", "read on_call True", one_is_told)
+@transaction.atomic
+def flag_that_was_read(rows: Any, *, safe: bool) -> None:
+    shift = read(shop.Shift, rows.shifts[0], lock=safe)
+    if shift.on_call:
+        shift.on_call = False
+        shift.save()
+        shop.Message.objects.create(sender_id=rows.user, text="relieved")
+
+
+@pair("stale check", "UPDATE shop_stampedseat", "read booked_at NULL", one_wins)
+@transaction.atomic
+def time_that_was_not_set(rows: Any, *, safe: bool) -> bool:
+    if read(StampedSeat, rows.stamped, lock=safe).booked_at is not None:
+        return False
+    StampedSeat.objects.filter(pk=rows.stamped).update(booked_at=datetime(2020, 1, 1, tzinfo=UTC))
+    return True
+
+
+# The default oracle: the answers, too, are those of a serial order.
+@pair("stale check", "DELETE racing_booking", "when B's DELETE found no row", None)
+@transaction.atomic
+def row_deleted_twice(rows: Any, *, safe: bool) -> bool:
+    bookings = shop.Booking.objects.select_for_update() if safe else shop.Booking.objects
+    booking = bookings.filter(pk=rows.booking).first()
+    if booking is not None:
+        booking.delete()
+    return booking is not None
 
 
 def two_are_sold(rows: Any) -> bool:
@@ -293,6 +331,21 @@ def total_of_two_reads(rows: Any, *, safe: bool) -> Any:
     if safe:
         return shop.Wallet.objects.aggregate(total=Sum("balance"))["total"]
     return sum(read(shop.Wallet, pk, lock=False).balance for pk in reversed(rows.wallets))
+
+
+def set_balances(rows: Any, *, safe: bool, to: int = 1) -> None:
+    with transaction.atomic() if safe else nullcontext():
+        for wallet in rows.wallets:
+            shop.Wallet.objects.filter(pk=wallet).update(balance=to)
+
+
+def balances_are_equal(rows: Any) -> bool:
+    return len({wallet.balance for wallet in shop.Wallet.objects.all()}) == 1
+
+
+@pair("atomicity violation", "UPDATE racing_wallet", "in two transactions", balances_are_equal, beside=set_balances)
+def rows_written_one_by_one(rows: Any, *, safe: bool) -> None:
+    set_balances(rows, safe=safe, to=2)
 
 
 @transaction.atomic

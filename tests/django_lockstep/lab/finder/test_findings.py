@@ -229,6 +229,12 @@ def test_the_rest_stands_by_reason_and_first_what_can_be_changed(tmp_path: Path)
     assert list(rest) == ["not tried", "not decided", "not confirmed"]
 
 
+def test_what_a_changed_row_was_before_is_not_said() -> None:
+    changed, deleted = ("a: one row less, x=1", "a, removed: one row less, x=2"), "b, removed: one row more, y=1"
+
+    assert confirmed("a", differences=(*changed, deleted)).difference == f"{changed[0]}; {deleted}"
+
+
 PRICE = joined(["a", "price 1 instead of 2"], ": ")
 
 
@@ -239,6 +245,12 @@ PRICE = joined(["a", "price 1 instead of 2"], ": ")
         ("x", ["A returned 1 instead of 2", "a: one row more, x=1"], "There is one box.A too many (x=1)."),
         ("check-then-insert", ["other.a: one row more, x=1"], "box.A may exist twice (x=1)."),
         ("deleted-row-write", ["a: one row more, x=1"], "A deleted box.A comes back (x=1)."),
+        ("deleted-row-write", ["log: one row more, x=1"], "There is one log too many (x=1)."),
+        (
+            "deleted-row-write",
+            ["log: one row more, x=1", "B raised E"],
+            "B raised E: an error that no order of the two, one after the other, ends with.",
+        ),
         ("x", ["a: one row less, x=1"], "One box.A is missing (x=1)."),
         ("x", ["a, removed: one row less, x=2", "a: one row less, x=1"], "A change of one box.A is lost (x=1)."),
         (
@@ -246,7 +258,7 @@ PRICE = joined(["a", "price 1 instead of 2"], ": ")
             ["a: one row more, x=2", "a, removed: one row more, x=1"],
             "One box.A is changed that should stay as it was (x=2).",
         ),
-        ("x", ["a, removed: one row more, x=1"], "One box.A is deleted that should stay (x=1)."),
+        ("x", ["a, removed: one row more, x=1", "B returned 1"], "One box.A is deleted that should stay (x=1)."),
         ("x", ["B returned 1 instead of 2"], "B returned 1 instead of 2."),
         ("x", ["B returned status 204 instead of status 404"], "B returned status 204 instead of status 404."),
         *(
@@ -263,4 +275,4 @@ PRICE = joined(["a", "price 1 instead of 2"], ": ")
     ],
 )  # fmt: skip
 def test_the_consequence_is_a_sentence(kind: str, differences: list[str], sentence: str) -> None:
-    assert consequence_sentence(differences, kind=kind, models={"a": "box.A"}) == sentence
+    assert consequence_sentence(differences, kind=kind, table="a", models={"a": "box.A"}) == sentence
