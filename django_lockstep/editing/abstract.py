@@ -50,8 +50,7 @@ class EditLockedModel(models.Model):
         from django_lockstep.editing.write_checks import checked_write
 
         with checked_write(self, using=router.db_for_write(type(self), instance=self)):
-            written: bool = super().update_if_unchanged(**values)  # type: ignore[misc]
-        return written
+            return super().update_if_unchanged(**values)  # type: ignore[misc,no-any-return]
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         """Delete the row; refused as `save` is, also for checked-out rows that the deletion cascades to."""

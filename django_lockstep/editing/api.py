@@ -112,8 +112,7 @@ router = Router(tags=["edit locks"], auth=_AUTH)
 
 _TABLE = "/tables/{name}"
 _RECORD = f"{_TABLE}/records/{{path:pk}}"
-_FAILURES = {**dict.fromkeys((401, 403, 404, 422), ProblemOut), 409: LostOut, 423: LockedOut}
-_RESPONSES: Any = {200: EditResult, **_FAILURES}
+_RESPONSES: Any = {200: EditResult, **dict.fromkeys((401, 403, 404, 422), ProblemOut), 409: LostOut, 423: LockedOut}
 
 
 def _answer(result: EditResult) -> EditAnswer:

@@ -174,12 +174,12 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
         view = super().delete_view
         if instance is None:
             return view(request, object_id, extra_context)
-        return self._run_checked(
-            request,
-            lambda: view(request, object_id, extra_context),
-            check=lambda: require_editable(type(instance), [instance.pk]),
-            back=self._url("change", instance),
-        )
+
+        def answer() -> HttpResponse:
+            require_editable(type(instance), [instance.pk])
+            return view(request, object_id, extra_context)
+
+        return self._run_checked(request, answer, back=self._url("change", instance))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list; run ``list_editable`` saves and actions in one transaction."""
@@ -188,18 +188,9 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
             return view(request, extra_context)
         return self._run_checked(request, lambda: view(request, extra_context), back=request.get_full_path())
 
-    def _run_checked(
-        self,
-        request: HttpRequest,
-        answer: Callable[[], HttpResponse],
-        *,
-        back: str,
-        check: Callable[[], None] | None = None,
-    ) -> HttpResponse:
+    def _run_checked(self, request: HttpRequest, answer: Callable[[], HttpResponse], *, back: str) -> HttpResponse:
         try:
             with transaction.atomic(using=router.db_for_write(self.model)), writing(request.user):
-                if check:
-                    check()
                 return answer()
         except _REFUSALS as error:
             raise_if_committed(error)
