@@ -40,12 +40,7 @@ from django_lockstep.locking.transactions import has_autocommit, in_own_atomic
 P = ParamSpec("P")
 R = TypeVar("R")
 
-CONFLICTS: tuple[type[Exception], ...] = (
-    *STALE_ERRORS,
-    LockNotAvailable,
-    DeadlockDetected,
-    SerializationFailure,
-)
+CONFLICTS: tuple[type[Exception], ...] = (*STALE_ERRORS, LockNotAvailable, DeadlockDetected, SerializationFailure)
 """Errors worth another attempt by default; django-concurrency's ``RecordModifiedError`` is among them."""
 
 retrying = Signal()
