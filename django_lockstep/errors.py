@@ -61,7 +61,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from traceback import walk_tb
-from types import TracebackType
 from typing import Any, ClassVar
 
 from django.apps import apps
@@ -271,9 +270,7 @@ class translated_errors(AbstractContextManager[None]):  # noqa: N801 - used as a
     def __init__(self, *, model: type[Model] | None = None, pk: object = None) -> None:
         self._model, self._pk = model, pk
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, Exception):
             translation = translated(error, model=self._model, pk=self._pk)
             if translation is not error:

@@ -14,7 +14,6 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from asgiref.sync import sync_to_async
@@ -135,9 +134,7 @@ class Attempt:
     def __enter__(self) -> Attempt:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         """Keep an error that another attempt may cure, translated; let every other error pass.
 
         Raises `CommittedThenFailed` instead of keeping what a callback of ``on_commit`` raised.
