@@ -38,12 +38,8 @@ class EditLockedModel(models.Model):
     @classmethod
     def check(cls, **kwargs: object) -> list[CheckMessage]:
         """Add a check that the app with the tables of locks is installed."""
-        return [
-            *super().check(**kwargs),
-            *missing_app(
-                EDITING, needed_by=f"The EditLockedModel {cls._meta.label}", check_id="lockstep.E024", obj=cls
-            ),
-        ]
+        name = f"The EditLockedModel {cls._meta.label}"
+        return [*super().check(**kwargs), *missing_app(EDITING, needed_by=name, check_id="lockstep.E024", obj=cls)]
 
     def update_if_unchanged(self, **values: object) -> bool:
         """Write the values if the row is unchanged; refused as `save` is. For models that are versioned too."""

@@ -72,11 +72,7 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
     # The change page.
 
     def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         """Check out the record, then show or save the form."""
         instance = object_id and find_by_url(self, request, object_id)
@@ -111,14 +107,12 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
                     # A popup that is done answers with a page, like a form with errors.
                     page = response.context_data or {} if isinstance(response, TemplateResponse) else None
                     if page is None or "popup_response_data" in page:
-                        # In the transaction of the save: the record becomes free exactly when the new values are
-                        # visible.
+                        # In the transaction of the save: the record becomes free when the new values are visible.
                         session.close()
                         return response
             except _REFUSALS as error:
                 raise_if_committed(error)
-                # A related object's save was refused, which the form could not check: show it again with the typed
-                # values.
+                # The save of a related object was refused, which the form could not check: show it again, as typed.
                 session.refusal = error
                 with transaction.atomic(using=using):
                     response = answer()
@@ -167,9 +161,7 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     # Deleting, lists, actions.
 
-    def delete_view(
-        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         instance = find_by_url(self, request, object_id)
         view = super().delete_view
         if instance is None:
@@ -181,7 +173,7 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
 
         return self._run_checked(request, answer, back=self._url("change", instance))
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show the list; run ``list_editable`` saves and actions in one transaction."""
         view = super().changelist_view
         if request.method != "POST":
