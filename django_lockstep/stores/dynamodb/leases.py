@@ -7,6 +7,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -203,13 +204,10 @@ class DynamoLeases:
         }
 
     def abandon(self, key: str, owner: str) -> None:
-        try:
+        with suppress(StoreError):  # it expires by itself
             holder = self.get(key)
             if holder is not None and holder.owner == owner:
                 self.release(key, holder.token)
-        except StoreError:
-            # It expires by itself.
-            return
 
     def is_lost(self) -> bool:
         """Return True: this store raises an ``OperationalError`` for nothing else."""
