@@ -144,8 +144,7 @@ class VersionedQuerySet(CompiledQuerySet[M]):
                 raise ValueError("a primary key is given twice: only one of its changes could be written")
             if not writes:
                 return []
-            # One statement cannot update several tables by one guard, and only PostgreSQL has UPDATE ... FROM with
-            # RETURNING.
+            # One statement cannot guard several tables, and only PostgreSQL has UPDATE ... FROM with RETURNING.
             in_one = connections[using].vendor == "postgresql" and not parents_of(model)
             written = (_in_one_statement if in_one else _one_by_one)(model, writes, using=using)
         return [pk for pk, _, _ in writes if pk not in written]

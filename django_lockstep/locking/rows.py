@@ -77,8 +77,7 @@ def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) 
     using = rest.pop("using", None) or router.db_for_write(type(target), instance=target)
     with locking(compiled_rows(type(target)._base_manager, using), target.pk, **rest) as rows:
         try:
-            # Read by the locking query itself: a read before the lock could be stale, one after it would cost a round
-            # trip.
+            # Read by the locking query: a read before the lock could be stale, one after it would cost a round trip.
             target.refresh_from_db(using=rows.db, from_queryset=rows)
         except ObjectDoesNotExist:
             _require_all(type(target), {target.pk})
