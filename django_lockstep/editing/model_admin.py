@@ -146,9 +146,8 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
         instance = self.get_object(request, unquote(object_id))
         operation = {"extend": extend, "check-in": check_in}.get(request.POST.get("action", ""))
         if instance is None or operation is None or request.method != "POST":
-            return JsonResponse(
-                {"detail": "Use POST with action=extend or action=check-in for an existing record"}, status=404
-            )
+            detail = "Use POST with action=extend or action=check-in for an existing record"
+            return JsonResponse({"detail": detail}, status=404)
         options: dict[str, Any] = {"ttl": self.edit_lock_ttl} if operation is extend else {}
         try:
             result = operation(instance, request.user, token=request.POST.get(TOKEN_FIELD, ""), **options)

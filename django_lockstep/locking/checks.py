@@ -118,9 +118,7 @@ def check_versioned(model: type[models.Model]) -> list[CheckMessage]:
 
 def _check_version(model: type[models.Model]) -> list[CheckMessage]:
     version = version_field(model)
-    columns = {
-        field.name for field in model._meta.local_concrete_fields if field != version and not is_key(model, field)
-    }
+    names = {field.name for field in model._meta.local_concrete_fields if field != version and not is_key(model, field)}
     messages: list[CheckMessage] = [
         checks.Error(
             f"The version of {model._meta.label} names {name!r} as uncounted, which is not another column of its "
@@ -130,7 +128,7 @@ def _check_version(model: type[models.Model]) -> list[CheckMessage]:
             id="lockstep.E040",
         )
         for name in version.uncounted
-        if name not in columns
+        if name not in names
     ]
     if not version.start and not _is_generated(model._meta.pk):
         messages.append(

@@ -112,6 +112,11 @@ class Client:
                 time.sleep(pause)
         raise AssertionError("the loop ends with an answer or an error")
 
+    def read(self, key: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the item with this key of the table, as the last write left it; None if there is none."""
+        request = {"TableName": self._options.table, "Key": key, "ConsistentRead": True}
+        return self.call("get_item", timeout=CALL_TIMEOUT, **request).get("Item")
+
     def scan(self, prefix: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         """Yield what has a key that begins so, as the last writes left it; reads the whole table, page by page."""
         request: dict[str, Any] = {

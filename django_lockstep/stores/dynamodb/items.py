@@ -47,10 +47,7 @@ class DynamoItems:
 
     def read(self, key: str) -> Item | None:
         """Return the item as the last write left it; None if there is none."""
-        answer = self._client.call(
-            "get_item", timeout=CALL_TIMEOUT, TableName=self.table, Key=item_key(key), ConsistentRead=True
-        )
-        item = answer.get("Item")
+        item = self._client.read(item_key(key))
         if item is None:
             return None
         attributes = {name: decode(value) for name, value in item.items() if name not in RESERVED}

@@ -176,10 +176,7 @@ class DynamoLeases:
                 return True
 
     def get(self, key: str) -> Holder | None:
-        answer = self._client.call(
-            "get_item", timeout=CALL_TIMEOUT, TableName=self.table, Key=_key(key), ConsistentRead=True
-        )
-        item = answer.get("Item")
+        item = self._client.read(_key(key))
         return self._holder_or_none(key, item) if item else None
 
     def list(self) -> list[Holder]:

@@ -76,12 +76,10 @@ class Command(BaseCommand):
             raise CommandError(f"Lease {key!r} was released or taken over in the meantime; nothing was changed.")
         after = store.get(key)
         if after is not None and after.under_guard:
-            self.stderr.write(
-                f"A transaction guards lease {key!r} (token {holder.token}): it is not free before that one ends."
-            )
-        self.stdout.write(
-            self.style.SUCCESS(f"Lease {key!r} was released; it was held by {holder.owner} (token {holder.token}).")
-        )
+            text = f"A transaction guards lease {key!r} (token {holder.token}): it is not free before that one ends."
+            self.stderr.write(text)
+        text = f"Lease {key!r} was released; it was held by {holder.owner} (token {holder.token})."
+        self.stdout.write(self.style.SUCCESS(text))
 
 
 def _describe_row(row: Any) -> dict[str, Any]:
