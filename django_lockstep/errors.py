@@ -60,7 +60,7 @@ for django-concurrency go on working.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from types import TracebackType
+from traceback import walk_tb
 from typing import Any, ClassVar
 
 from django.apps import apps
@@ -235,21 +235,15 @@ def sqlstate_of(error: BaseException) -> str | None:
 
 
 # Where Django calls the callbacks: after COMMIT, or at once where every statement commits by itself.
-_AFTER_COMMIT = (
-    BaseDatabaseWrapper.run_and_clear_commit_hooks.__code__,
-    BaseDatabaseWrapper.on_commit.__code__,
-)
+_AFTER_COMMIT = (BaseDatabaseWrapper.run_and_clear_commit_hooks.__code__, BaseDatabaseWrapper.on_commit.__code__)
 
 
 def is_after_commit(error: BaseException) -> bool:
     """Whether a callback of ``on_commit`` raised the error, so that the transaction before it is committed."""
     cause: BaseException | None = error
     while cause is not None:
-        traceback = cause.__traceback__
-        while traceback is not None:
-            if traceback.tb_frame.f_code in _AFTER_COMMIT:
-                return True
-            traceback = traceback.tb_next
+        if any(frame.f_code in _AFTER_COMMIT for frame, _ in walk_tb(cause.__traceback__)):
+            return True
         cause = cause.__cause__
     return False
 
@@ -276,9 +270,7 @@ class translated_errors(AbstractContextManager[None]):  # noqa: N801 - used as a
     def __init__(self, *, model: type[Model] | None = None, pk: object = None) -> None:
         self._model, self._pk = model, pk
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, Exception):
             translation = translated(error, model=self._model, pk=self._pk)
             if translation is not error:

@@ -103,8 +103,7 @@ _ATTRIBUTE = "_lockstep_admin_collected"
 def collect(request: HttpRequest, **values: Any) -> Collected:
     """Begin an attempt: conflicts of this request's forms are collected from now on."""
     collected = Collected(**values)
-    # On the request: the forms that report conflicts are made deep inside of Django's admin, which passes nothing else
-    # through.
+    # On the request: nothing else reaches the forms that report conflicts, which Django's admin makes deep inside.
     setattr(request, _ATTRIBUTE, collected)
     return collected
 

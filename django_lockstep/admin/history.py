@@ -54,9 +54,8 @@ def _from_simple_history(history: Any, pk: object, moment: datetime) -> list[Rec
 
 
 def _from_log(model: type[models.Model], pk: object, moment: datetime) -> list[RecordedChange]:
-    entries = LogEntry.objects.filter(
-        content_type=get_content_type_for_model(model), object_id=str(pk), action_time__gte=moment
-    )
+    kind = get_content_type_for_model(model)
+    entries = LogEntry.objects.filter(content_type=kind, object_id=str(pk), action_time__gte=moment)
     newest = entries.select_related("user").order_by("-action_time", "-pk")[:MOST]
     return [
         RecordedChange(

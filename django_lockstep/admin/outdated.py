@@ -60,10 +60,6 @@ def find_outdated(
 
     Without ``complete``, objects that were not listed are not compared.
     """
-    outdated = []
-    for pk in map(str, pks):
-        seen, now = listed.get(pk), rows.get(pk)
-        is_current = seen is not None and now is not None and seen.is_current(now)
-        if (seen or complete) and not is_current:
-            outdated.append(Outdated(pk=pk, seen=seen, now=now))
-    return outdated
+    compared = [pk for pk in map(str, pks) if complete or pk in listed]
+    objects = [Outdated(pk=pk, seen=listed.get(pk), now=rows.get(pk)) for pk in compared]
+    return [row for row in objects if row.seen is None or row.now is None or not row.seen.is_current(row.now)]

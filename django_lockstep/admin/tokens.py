@@ -117,8 +117,7 @@ class Seen:
 
     def is_current(self, instance: models.Model) -> bool:
         """Whether the instance has the version that was shown."""
-        # Equal, not at least: an older version than the one shown is that of a restored backup, or of a row that was
-        # made again.
+        # Equal, not at least: an older version than the shown one is of a restored backup, or of a row made again.
         return self.version == version_of(instance)
 
     def base_of(self, field: models.Field[Any, Any], *, now: Seen, theirs: object) -> object:

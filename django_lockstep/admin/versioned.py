@@ -56,11 +56,7 @@ class ChangeFormMixin(admin.ModelAdmin):  # type: ignore[type-arg]
         return instance
 
     def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         """Save as Django does; after a concurrent change answer 409 with the conflict page, and save nothing.
 
@@ -74,15 +70,12 @@ class ChangeFormMixin(admin.ModelAdmin):  # type: ignore[type-arg]
         except OVERTAKEN:
             return self._attempt(request, object_id, form_url, extra_context)
 
-    def _attempt(
-        self, request: HttpRequest, object_id: str, form_url: str, extra_context: dict[str, Any] | None
-    ) -> HttpResponse:
+    def _attempt(self, request: HttpRequest, object_id: str, form_url: str, extra_context: Any) -> HttpResponse:
         collected = collect(request)
         try:
             response: HttpResponse = super().changeform_view(request, object_id, form_url, extra_context)
         except OVERTAKEN:
-            # A failure without a collected conflict means that the comparison was too early; the caller tries once
-            # more.
+            # A failure without a collected conflict means that the comparison was too early: the caller tries again.
             if not collected.conflicts:
                 raise
         if collected.conflicts:

@@ -38,20 +38,15 @@ class EditLockedModel(models.Model):
     @classmethod
     def check(cls, **kwargs: object) -> list[CheckMessage]:
         """Add a check that the app with the tables of locks is installed."""
-        return [
-            *super().check(**kwargs),
-            *missing_app(
-                EDITING, needed_by=f"The EditLockedModel {cls._meta.label}", check_id="lockstep.E024", obj=cls
-            ),
-        ]
+        name = f"The EditLockedModel {cls._meta.label}"
+        return [*super().check(**kwargs), *missing_app(EDITING, needed_by=name, check_id="lockstep.E024", obj=cls)]
 
     def update_if_unchanged(self, **values: object) -> bool:
         """Write the values if the row is unchanged; refused as `save` is. For models that are versioned too."""
         from django_lockstep.editing.write_checks import checked_write
 
         with checked_write(self, using=router.db_for_write(type(self), instance=self)):
-            written: bool = super().update_if_unchanged(**values)  # type: ignore[misc]
-        return written
+            return super().update_if_unchanged(**values)  # type: ignore[misc,no-any-return]
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         """Delete the row; refused as `save` is, also for checked-out rows that the deletion cascades to."""

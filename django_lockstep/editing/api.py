@@ -112,8 +112,7 @@ router = Router(tags=["edit locks"], auth=_AUTH)
 
 _TABLE = "/tables/{name}"
 _RECORD = f"{_TABLE}/records/{{path:pk}}"
-_FAILURES = {**dict.fromkeys((401, 403, 404, 422), ProblemOut), 409: LostOut, 423: LockedOut}
-_RESPONSES: Any = {200: EditResult, **_FAILURES}
+_RESPONSES: Any = {200: EditResult, **dict.fromkeys((401, 403, 404, 422), ProblemOut), 409: LostOut, 423: LockedOut}
 
 
 def _answer(result: EditResult) -> EditAnswer:
@@ -151,9 +150,8 @@ def _add_routes(name: str, operation: Callable[..., EditResult], schema: type[Sc
     for kind, path, view in (("table", _TABLE, for_table), ("record", _RECORD, for_record)):
         view.__annotations__["options"] = schema  # ninja reads the schema from the annotation
         operation_id = f"{kind}_{name.replace('-', '_')}"
-        router.post(f"{path}/{name}", response=_RESPONSES, summary=f"{summary} a {kind}", operation_id=operation_id)(
-            view
-        )
+        options: Any = {"summary": f"{summary} a {kind}", "operation_id": operation_id}
+        router.post(f"{path}/{name}", response=_RESPONSES, **options)(view)
 
 
 _add_routes("check-out", check_out, CheckOutIn, summary="Check out")

@@ -72,11 +72,7 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
     # The change page.
 
     def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         """Check out the record, then show or save the form."""
         instance = object_id and find_by_url(self, request, object_id)
@@ -111,14 +107,12 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
                     # A popup that is done answers with a page, like a form with errors.
                     page = response.context_data or {} if isinstance(response, TemplateResponse) else None
                     if page is None or "popup_response_data" in page:
-                        # In the transaction of the save: the record becomes free exactly when the new values are
-                        # visible.
+                        # In the transaction of the save: the record becomes free when the new values are visible.
                         session.close()
                         return response
             except _REFUSALS as error:
                 raise_if_committed(error)
-                # A related object's save was refused, which the form could not check: show it again with the typed
-                # values.
+                # The save of a related object was refused, which the form could not check: show it again, as typed.
                 session.refusal = error
                 with transaction.atomic(using=using):
                     response = answer()
@@ -152,9 +146,8 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
         instance = self.get_object(request, unquote(object_id))
         operation = {"extend": extend, "check-in": check_in}.get(request.POST.get("action", ""))
         if instance is None or operation is None or request.method != "POST":
-            return JsonResponse(
-                {"detail": "Use POST with action=extend or action=check-in for an existing record"}, status=404
-            )
+            detail = "Use POST with action=extend or action=check-in for an existing record"
+            return JsonResponse({"detail": detail}, status=404)
         options: dict[str, Any] = {"ttl": self.edit_lock_ttl} if operation is extend else {}
         try:
             result = operation(instance, request.user, token=request.POST.get(TOKEN_FIELD, ""), **options)
@@ -167,39 +160,28 @@ class EditLockAdminMixin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     # Deleting, lists, actions.
 
-    def delete_view(
-        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         instance = find_by_url(self, request, object_id)
         view = super().delete_view
         if instance is None:
             return view(request, object_id, extra_context)
-        return self._run_checked(
-            request,
-            lambda: view(request, object_id, extra_context),
-            check=lambda: require_editable(type(instance), [instance.pk]),
-            back=self._url("change", instance),
-        )
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        def answer() -> HttpResponse:
+            require_editable(type(instance), [instance.pk])
+            return view(request, object_id, extra_context)
+
+        return self._run_checked(request, answer, back=self._url("change", instance))
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show the list; run ``list_editable`` saves and actions in one transaction."""
         view = super().changelist_view
         if request.method != "POST":
             return view(request, extra_context)
         return self._run_checked(request, lambda: view(request, extra_context), back=request.get_full_path())
 
-    def _run_checked(
-        self,
-        request: HttpRequest,
-        answer: Callable[[], HttpResponse],
-        *,
-        back: str,
-        check: Callable[[], None] | None = None,
-    ) -> HttpResponse:
+    def _run_checked(self, request: HttpRequest, answer: Callable[[], HttpResponse], *, back: str) -> HttpResponse:
         try:
             with transaction.atomic(using=router.db_for_write(self.model)), writing(request.user):
-                if check:
-                    check()
                 return answer()
         except _REFUSALS as error:
             raise_if_committed(error)

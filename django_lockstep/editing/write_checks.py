@@ -104,8 +104,7 @@ def _check(targets: list[Target], *, whole_tables: bool, using: str) -> None:
         is_obstacle = any(overlaps(lock, target, whole_tables=whole_tables) for target in targets)
         if is_obstacle and lock.status != Status.NORMAL and not _is_writers(lock, writer):
             raise refusal(lock)
-    # A token was passed with the advisory locks; without one, the trigger needs proofs of the writer's check-outs: it
-    # could not trust a name alone.
+    # A token was passed with the advisory locks; without one, the trigger needs proofs: it could not trust a mere name.
     if writer and not writer.token and connections[using].vendor == "postgresql":
         passes = {pass_of(lock.check_out.digest) for lock in locks if _is_writers(lock, writer)}
         if passes:

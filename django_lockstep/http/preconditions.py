@@ -98,8 +98,7 @@ def check_preconditions(request: HttpRequest, obj: models.Model | None) -> None:
     match, none_match = _tags(request, "If-Match"), _tags(request, "If-None-Match")
     if match is not None and current is None:
         raise PreconditionFailed(_("There is no object that could match."))
-    # A weak tag says that two representations are as good as equal, which is not enough to overwrite one (RFC 9110,
-    # 13.1.1).
+    # Representations with the same weak tag are as good as equal: not enough to overwrite one (RFC 9110, 13.1.1).
     if match is not None and match != ANY and current not in match:
         weak = next((tag for tag in match if tag.startswith("W/")), None)
         hint = _("%s is a weak tag, which If-Match never matches; GZipMiddleware or a proxy may have weakened it")

@@ -99,9 +99,8 @@ def problem_of(error: Exception) -> Problem | None:
         # A connection lost at COMMIT leaves the outcome unknown, so the text must not claim that nothing was saved.
         return Problem(status=503, detail=_("The database did not answer. Try again."), headers=_RETRY)
     if isinstance(error, (ConcurrencyError, *STALE_ERRORS)):
-        return Problem(
-            status=409, detail=_("The object was changed by another user in the meantime. Nothing was saved.")
-        )
+        detail = _("The object was changed by another user in the meantime. Nothing was saved.")
+        return Problem(status=409, detail=detail)
     return None
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, ParamSpec
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -86,10 +85,8 @@ class idempotent(AbstractContextManager[Once]):  # noqa: N801 - used as a functi
         self._entered = _use(self._key, self._scope, content=self._content, **self._options)
         return self._entered.__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return self._entered.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._entered.__exit__(*error)
 
     def __call__(self, function: Callable[P, Any]) -> Callable[P, Any]:
         """Return a function that does its work once for a key. Raises ``TypeError`` for coroutines and generators."""

@@ -65,10 +65,11 @@ def idempotent_view(
 
 
 def _answer(request: Any, key: str, *, view: Callable[[], Any], options: dict[str, Any]) -> Any:
+    django_request: HttpRequest = getattr(request, "_request", request)  # not the framework's
     if not is_name(key):
         detail = _("The header Idempotency-Key must have 1 to 200 characters.")
-        return _refusal(request, Problem(status=400, detail=detail))
-    content = _content(getattr(request, "_request", request))  # Django's own, of a framework's
+        return Problem(status=400, detail=detail).to_response(django_request)
+    content = _content(django_request)
     response: Any = None
     try:
         with idempotent(key, content=content, **options) as once:
@@ -79,7 +80,7 @@ def _answer(request: Any, key: str, *, view: Callable[[], Any], options: dict[st
     except _NotDone:
         return response
     except (KeyInUse, KeyReused) as error:
-        return _refusal(request, problem_of(error))
+        return cast("Problem", problem_of(error)).to_response(django_request)
     if "data" in once.result:
         response.data = once.result["data"]  # with times as a repetition has them
     return response
@@ -92,10 +93,6 @@ class _NotDone(Exception):
 def _user(request: Any, *args: object, **kwargs: object) -> str:
     user = getattr(request, "user", None)
     return "anonymous" if user is None or user.pk is None else f"user {user.pk}"
-
-
-def _refusal(request: Any, problem: Problem | None) -> HttpResponse:
-    return cast("Problem", problem).to_response(getattr(request, "_request", request))
 
 
 def _content(request: HttpRequest) -> list[Any]:

@@ -8,7 +8,6 @@ import logging
 import string
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
-from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from asgiref.sync import sync_to_async
@@ -84,9 +83,7 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         claim = self._begin()
         return self._entered(claim, acquire_from(self._store(), claim, wait=self._wait, on_lost=self._on_lost))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.__exit__(kind, error, traceback)

@@ -22,7 +22,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
-from django_lockstep.errors import sqlstate_of, translated
+from django_lockstep.errors import sqlstate_of, translated_errors
 from django_lockstep.leases.errors import LeaseTimedOut
 from django_lockstep.leases.lines import lines
 from django_lockstep.locking.durations import Duration
@@ -74,8 +74,14 @@ def on_own_connection(operation: Callable[Concatenate[S, P], R]) -> Callable[Con
                 return operation(store, *args, **kwargs)
             except (OperationalError, InterfaceError) as error:
                 _close_if_lost(connection, session)
-                if is_last or not store.is_lost():
-                    _raise_translated(error)
+                if not is_last and store.is_lost():
+                    continue
+                # 57014: the statement's time limit; 55P03: the session's own for locks.
+                sqlstate = sqlstate_of(error)
+                if sqlstate in ("57014", "55P03"):
+                    raise LeaseTimedOut(sqlstate=sqlstate) from error
+                with translated_errors():
+                    raise
         raise AssertionError("the second attempt returns or raises")
 
     return run
@@ -88,16 +94,6 @@ def _close_if_lost(connection: BaseDatabaseWrapper, session: object) -> None:
     # Inside a TestCase's transaction the connection must stay open; the test still owns it.
     if not connection.in_atomic_block and not (is_same and connection.is_usable()):
         connection.close()
-
-
-def _raise_translated(error: Exception) -> None:
-    # 57014: the statement's time limit; 55P03: the session's own for locks.
-    sqlstate = sqlstate_of(error)
-    translation = LeaseTimedOut(sqlstate=sqlstate) if sqlstate in ("57014", "55P03") else translated(error)
-    if translation is error:
-        raise error
-    # The driver's error stays as the cause: it has the SQLSTATE and the server's text.
-    raise translation from error
 
 
 def _refuse_inside_transaction(connection: BaseDatabaseWrapper) -> None:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -218,9 +217,7 @@ class LeaseHandle:
         _held.set((*_held.get(), self))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Release the lease at the end of the outermost block; the block's own error takes precedence.
 
         Where the database cannot be reached the lease is left to expire, with a warning in the log.

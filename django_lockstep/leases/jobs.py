@@ -120,8 +120,7 @@ class Job:
 
     def kill(self) -> None:
         """Ask all processes to end (SIGTERM), and force them after the grace period (SIGKILL); return at once."""
-        # Under the lock, because the command may end at this moment, and `run` must wait for the end of the whole
-        # group.
+        # Under the lock, because the command may end at this moment, and `run` must wait for the end of all its group.
         with self._lock:
             if self._killer is None and not self._is_over:
                 self._killer = threading.Thread(target=self._finish, name="end of the command", daemon=True)

@@ -141,10 +141,8 @@ class LeaseStorage(TableOperation):
         self._execute(model, schema_editor, "CREATE SEQUENCE {sequence} AS bigint", settings, _ACQUIRE, _RELEASE)
 
     def remove(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> None:
-        functions = "DROP FUNCTION IF EXISTS {acquire}, {release}"
-        self._execute(
-            model, schema_editor, functions, "ALTER TABLE {table} RESET (fillfactor)", "DROP SEQUENCE {sequence}"
-        )
+        drop = "DROP FUNCTION IF EXISTS {acquire}, {release}"
+        self._execute(model, schema_editor, drop, "ALTER TABLE {table} RESET (fillfactor)", "DROP SEQUENCE {sequence}")
 
     def _execute(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor, *statements: str) -> None:
         names = quoted_names(model._meta.db_table, schema_editor.connection.ops.quote_name)

@@ -87,11 +87,25 @@ class PostgresLeases(DatabaseLeases):
         params = [claim.key, claim.owner, claim.data, claim.ttl, yields_to_queue]
         # Taken before the statement is sent: the lease may have started at any time after.
         requested_at = time.monotonic()
-        granted, *row = self._called(ACQUIRE, params, timeout=timeout_of(claim.ttl))
+        row = self._called(ACQUIRE, params, timeout=timeout_of(claim.ttl))
+        granted, token, since, owner, data, released, remaining, under_guard = row
+        # Django's cursors return JSON as text, those of prepared statements do not.
+        data = json.loads(data) if isinstance(data, str) else data
         if granted:
-            data = json.dumps(_parse_json(row[3]))
-            return Grant(token=row[0], since=row[1], requested_at=requested_at, data=data)
-        return own_grant(claim, _holder(claim.key, row), requested_at=requested_at) if row[0] else None
+            return Grant(token=token, since=since, requested_at=requested_at, data=json.dumps(data))
+        if token is None:
+            return None
+        holder = Holder(
+            key=claim.key,
+            owner=owner,
+            token=token,
+            since=since,
+            remaining=max(0.0, remaining),
+            data=data,
+            released=released,
+            under_guard=under_guard,
+        )
+        return own_grant(claim, holder, requested_at=requested_at)
 
     @on_own_connection
     def _turn(self, claim: Claim, *, until: float, is_first: Callable[[float], bool]) -> Grant | Holder | None:
@@ -238,25 +252,6 @@ _own_limits: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 def _named(sql: str, using: str, table: str) -> str:
     """Return the SQL with the names of the table, sequence and functions."""
     return sql.format(**quoted_names(table, connections[using].ops.quote_name))
-
-
-def _parse_json(data: object) -> Any:
-    """Return the data as Python values; Django's cursors return JSON as text, those of compiled statements do not."""
-    return json.loads(data) if isinstance(data, str) else data
-
-
-def _holder(key: str, row: Sequence[Any]) -> Holder:
-    token, since, owner, data, released, remaining, under_guard = row
-    return Holder(
-        key=key,
-        owner=owner,
-        token=token,
-        since=since,
-        remaining=max(0.0, remaining),
-        data=_parse_json(data),
-        released=released,
-        under_guard=under_guard,
-    )
 
 
 def _overtaken(error: OperationalError) -> bool:

@@ -41,10 +41,11 @@ class ChecksTable(models.Model):
 @register(Tags.models)
 def check_databases(app_configs: object, **kwargs: object) -> list[CheckMessage]:
     """Warn of databases that ignore row locks or have no version guards."""
-    # Databases without an engine are placeholders that Django creates for a project without databases.
-    backends = [connection for connection in connections.all() if connection.settings_dict["ENGINE"] != _NO_ENGINE]
     messages: list[CheckMessage] = []
-    for connection in backends:
+    for connection in connections.all():
+        # A placeholder that Django creates for a project without databases.
+        if connection.settings_dict["ENGINE"] == "django.db.backends.dummy":
+            continue
         name = f"Database {connection.alias!r} ({connection.vendor})"
         if not connection.features.has_select_for_update:
             text = (
@@ -58,9 +59,6 @@ def check_databases(app_configs: object, **kwargs: object) -> list[CheckMessage]
             hint = "Use PostgreSQL, or let every writer raise the version itself."
             messages.append(checks.Warning(text, hint=hint, obj=connection.alias, id="lockstep.W002"))
     return messages
-
-
-_NO_ENGINE = "django.db.backends.dummy"
 
 
 @register(Tags.database)
@@ -120,9 +118,7 @@ def check_versioned(model: type[models.Model]) -> list[CheckMessage]:
 
 def _check_version(model: type[models.Model]) -> list[CheckMessage]:
     version = version_field(model)
-    columns = {
-        field.name for field in model._meta.local_concrete_fields if field != version and not is_key(model, field)
-    }
+    names = {field.name for field in model._meta.local_concrete_fields if field != version and not is_key(model, field)}
     messages: list[CheckMessage] = [
         checks.Error(
             f"The version of {model._meta.label} names {name!r} as uncounted, which is not another column of its "
@@ -132,7 +128,7 @@ def _check_version(model: type[models.Model]) -> list[CheckMessage]:
             id="lockstep.E040",
         )
         for name in version.uncounted
-        if name not in columns
+        if name not in names
     ]
     if not version.start and not _is_generated(model._meta.pk):
         messages.append(

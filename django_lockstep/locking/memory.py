@@ -201,8 +201,7 @@ def set_saving(instance: models.Model, saving: Saving | None) -> None:
 
 def current_saving(instance: models.Model) -> Saving | None:
     """Return the running save of the instance; None for an INSERT or a raw save."""
-    running: Saving | None = getattr(instance._state, _SAVING, None)
-    return running
+    return getattr(instance._state, _SAVING, None)
 
 
 def mark_partial(instance: models.Model, partial: bool) -> None:

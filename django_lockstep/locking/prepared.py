@@ -96,10 +96,8 @@ def send(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any] = ()) 
     connection.ensure_connection()
     connection.validate_thread_sharing()
     cursor = _cursor(connection)
-    wrapper: CursorWrapper = (
-        _Logged(cursor, connection) if connection.queries_logged else CursorWrapper(cursor, connection)
-    )
-    wrapper.execute(sql, params)
+    wrapper = _Logged if connection.queries_logged else CursorWrapper
+    wrapper(cursor, connection).execute(sql, params)
     return cursor
 
 

@@ -73,10 +73,19 @@ class VersionedQuerySet(CompiledQuerySet[M]):
         names = options.get("update_fields")
         if not options.get("update_conflicts") or not names or not self._raises_versions(names):
             return super().bulk_create(objs, *args, **options)
-        version = version_field(self.model)
-        # Django then writes the version column too; the wrapper below turns its value into an increment.
+        version, quote = version_field(self.model), connections[self._alias].ops.quote_name
+        # Django then writes the version of the new object, because its update_fields takes no expressions: the wrapper
+        # puts an increment in its place.
         options["update_fields"] = list(dict.fromkeys([*names, version.name]))
-        with connections[self._alias].execute_wrapper(_UpsertCounter(self.model, self._alias)):
+        column = quote(str(version.column))
+        # As SQLite, MariaDB and MySQL name the value that could not be inserted.
+        pattern = re.compile(r"{0} = (?:EXCLUDED\.{0}|VALUES?\({0}\)|new\.{0})".format(re.escape(column)))
+        raised = f"{column} = {quote(self.model._meta.db_table)}.{column} + 1"
+
+        def count(execute: Any, sql: str, params: object, many: bool, context: object) -> Any:
+            return execute(pattern.sub(lambda _: raised, sql), params, many, context)
+
+        with connections[self._alias].execute_wrapper(count):
             return super().bulk_create(objs, *args, **options)
 
     def _raises_versions(self, names: Iterable[str]) -> bool:
@@ -125,8 +134,20 @@ class VersionedQuerySet(CompiledQuerySet[M]):
         primary-key order; rows with another version are left unchanged, the others are written. Raises ``ValueError``
         for a duplicate key and for expressions among the values.
         """
-        with translated_errors(model=self.model):
-            return _update_many(self.model, list(changes), using=self._alias)
+        model, using = self.model, self._alias
+        with translated_errors(model=model):
+            writes = [
+                (primary_key(model, pk), valid_version(version), _plain(model, values))
+                for pk, version, values in changes
+            ]
+            if len({pk for pk, _, _ in writes}) != len(writes):
+                raise ValueError("a primary key is given twice: only one of its changes could be written")
+            if not writes:
+                return []
+            # One statement cannot guard several tables, and only PostgreSQL has UPDATE ... FROM with RETURNING.
+            in_one = connections[using].vendor == "postgresql" and not parents_of(model)
+            written = (_in_one_statement if in_one else _one_by_one)(model, writes, using=using)
+        return [pk for pk, _, _ in writes if pk not in written]
 
     async def aupdate_if_unchanged(self, pk: object, version: int, **values: object) -> int | None:
         return await sync_to_async(self.update_if_unchanged)(pk, version, **values)
@@ -142,40 +163,8 @@ class VersionedQuerySet(CompiledQuerySet[M]):
         return self.db
 
 
-class _UpsertCounter:
-    """Makes an upsert add one to the row's version, where Django would write the version of the new object.
-
-    Django's ``update_fields`` takes names of columns only, not expressions.
-    """
-
-    def __init__(self, model: type[models.Model], using: str) -> None:
-        quote = connections[using].ops.quote_name
-        column = quote(str(version_field(model).column))
-        # As SQLite, MariaDB and MySQL name the value that could not be inserted.
-        self._pattern = re.compile(r"{0} = (?:EXCLUDED\.{0}|VALUES?\({0}\)|new\.{0})".format(re.escape(column)))
-        self._raised = f"{column} = {quote(model._meta.db_table)}.{column} + 1"
-
-    def __call__(self, execute: Any, sql: str, params: object, many: bool, context: object) -> Any:
-        return execute(self._pattern.sub(lambda _: self._raised, sql), params, many, context)
-
-
 VersionedManager = models.Manager.from_queryset(VersionedQuerySet, "VersionedManager")
 """The manager of versioned models; a project's own manager derives from it or from ``VersionedQuerySet``."""
-
-
-def _update_many(model: type[models.Model], changes: list[GuardedWrite], *, using: str) -> list[Any]:
-    """Write each change whose row still has its version; return the keys of the others, in the order given."""
-    writes = [
-        (primary_key(model, pk), valid_version(version), _plain(model, values)) for pk, version, values in changes
-    ]
-    if len({pk for pk, _, _ in writes}) != len(writes):
-        raise ValueError("a primary key is given twice: only one of its changes could be written")
-    if not writes:
-        return []
-    # One statement cannot update several tables by one guard, and only PostgreSQL has UPDATE ... FROM with RETURNING.
-    in_one = connections[using].vendor == "postgresql" and not parents_of(model)
-    written = (_in_one_statement if in_one else _one_by_one)(model, writes, using=using)
-    return [pk for pk, _, _ in writes if pk not in written]
 
 
 def _plain(model: type[models.Model], values: Mapping[str, object]) -> dict[str, Any]:

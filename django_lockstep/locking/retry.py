@@ -14,7 +14,6 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from asgiref.sync import sync_to_async
@@ -40,12 +39,7 @@ from django_lockstep.locking.transactions import has_autocommit, in_own_atomic
 P = ParamSpec("P")
 R = TypeVar("R")
 
-CONFLICTS: tuple[type[Exception], ...] = (
-    *STALE_ERRORS,
-    LockNotAvailable,
-    DeadlockDetected,
-    SerializationFailure,
-)
+CONFLICTS: tuple[type[Exception], ...] = (*STALE_ERRORS, LockNotAvailable, DeadlockDetected, SerializationFailure)
 """Errors worth another attempt by default; django-concurrency's ``RecordModifiedError`` is among them."""
 
 retrying = Signal()
@@ -140,9 +134,7 @@ class Attempt:
     def __enter__(self) -> Attempt:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         """Keep an error that another attempt may cure, translated; let every other error pass.
 
         Raises `CommittedThenFailed` instead of keeping what a callback of ``on_commit`` raised.

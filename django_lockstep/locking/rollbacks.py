@@ -111,8 +111,7 @@ class _SavepointWatch:
 
 def last_write(instance: models.Model) -> Write | None:
     """Return the last write of the instance in a transaction, which may be over."""
-    write: Write | None = getattr(instance._state, _LAST_WRITE, None)
-    return write
+    return getattr(instance._state, _LAST_WRITE, None)
 
 
 def set_last_write(instance: models.Model, write: Write | None) -> None:

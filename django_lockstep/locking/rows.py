@@ -77,8 +77,7 @@ def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) 
     using = rest.pop("using", None) or router.db_for_write(type(target), instance=target)
     with locking(compiled_rows(type(target)._base_manager, using), target.pk, **rest) as rows:
         try:
-            # Read by the locking query itself: a read before the lock could be stale, one after it would cost a round
-            # trip.
+            # Read by the locking query: a read before the lock could be stale, one after it would cost a round trip.
             target.refresh_from_db(using=rows.db, from_queryset=rows)
         except ObjectDoesNotExist:
             _require_all(type(target), {target.pk})
@@ -115,7 +114,10 @@ def lock_rows(
     `SerializationFailure`.
     """
     queryset = rows_to_write(target, using)
-    keys = None if pks is None else _sorted_keys(queryset.model, pks)
+    if isinstance(pks, str | bytes):
+        raise TypeError(f"pks must be a collection of primary keys, not the string {pks!r}")
+    # Converted first: "7" and 7 are the same row, and a missing key is reported with its own type.
+    keys: list[Any] | None = None if pks is None else sorted({primary_key(queryset.model, pk) for pk in pks})
     if keys is None and (not isinstance(target, QuerySet) or target.query.is_sliced):
         raise TypeError(f"lock_rows() needs the keys of the rows of {target!r}, or a query set that was not sliced")
     with locking(queryset, keys, no_key=no_key, of=of, nowait=nowait, skip_locked=skip_locked, timeout=timeout) as rows:
@@ -160,13 +162,6 @@ def rows_to_write(target: type[M] | QuerySet[M] | Manager[M], using: str | None 
     rows._for_write = True
     rows._db = using or rows.db
     return rows  # type: ignore[no-any-return]
-
-
-def _sorted_keys(model: type[Model], pks: Iterable[object]) -> list[Any]:
-    # Converted first: "7" and 7 are the same row, and a missing key is reported with its own type.
-    if isinstance(pks, str | bytes):
-        raise TypeError(f"pks must be a collection of primary keys, not the string {pks!r}")
-    return sorted({primary_key(model, pk) for pk in pks})
 
 
 @contextmanager

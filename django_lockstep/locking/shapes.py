@@ -28,8 +28,6 @@ from django.db.models.sql.constants import ROW_COUNT
 
 from django_lockstep.locking.statements import Column, Shape, Table
 
-__all__ = ["CompiledManager", "CompiledQuerySet", "compiled_rows", "in_class"]
-
 M = TypeVar("M", bound=models.Model)
 Q = TypeVar("Q", bound="CompiledQuerySet[Any]")
 

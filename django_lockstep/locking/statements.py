@@ -26,8 +26,6 @@ from django.db.models.query import MAX_GET_RESULTS, QuerySet
 from django.db.models.sql import compiler as compilers
 from django.dispatch import receiver
 
-__all__ = ["Column", "Shape", "Table"]
-
 _TYPES: dict[type, Any] = {
     **dict.fromkeys([models.AutoField, models.BigAutoField, models.SmallAutoField], int),
     **dict.fromkeys([models.IntegerField, models.BigIntegerField, models.SmallIntegerField], int),
@@ -68,13 +66,12 @@ class Column:
     def compares(self, value: object) -> bool:
         """Whether ``filter()`` of this value is a plain comparison for equality."""
         # Not of a truth value: "WHERE is_open" has none.
-        return type(value) is self.type is not bool and self._is_exact() and (self._is_always_plain or _is_plain(value))
-
-    def _is_exact(self) -> bool:
-        """Whether the lookup "exact" is Django's own."""
-        # As get_lookup() finds it, which a field that overrides it would be asked for.
-        lookups = type(self.field).get_class_lookups()
-        return lookups.get("exact") in _EXACT and not getattr(self.field, "instance_lookups", None)
+        if type(value) is not self.type or self.type is bool:
+            return False
+        # The lookup as get_lookup() finds it, which a field that overrides it would be asked for.
+        exact = type(self.field).get_class_lookups().get("exact")
+        is_djangos = exact in _EXACT and not getattr(self.field, "instance_lookups", None)
+        return is_djangos and (self._is_always_plain or _is_plain(value))
 
     def to_compare(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
         """Return the value for the driver. Raises `ForDjango` for one that no row can have: no statement is sent."""

@@ -49,8 +49,7 @@ def isolated_transaction(
     with translated_errors(), atomic(using=connection.alias):
         if characteristics:
             with connection.cursor() as cursor:
-                # The first statement of the transaction: PostgreSQL refuses SET TRANSACTION after the snapshot is
-                # taken.
+                # The transaction's first statement: after the snapshot is taken, PostgreSQL refuses it.
                 cursor.execute(f"SET TRANSACTION {characteristics}")
         yield
 

@@ -54,11 +54,7 @@ class TableOperation(Operation):
         self._change(self.remove, app_label, schema_editor, from_state)
 
     def _change(
-        self,
-        change: Callable[[type[Model], BaseDatabaseSchemaEditor], None],
-        app_label: str,
-        schema_editor: BaseDatabaseSchemaEditor,
-        state: ProjectState,
+        self, change: Callable[..., None], app_label: str, schema_editor: BaseDatabaseSchemaEditor, state: ProjectState
     ) -> None:
         model = state.apps.get_model(app_label, self.model_name)
         connection = schema_editor.connection
@@ -137,8 +133,7 @@ def restore_triggers(plan: Any = None, **kwargs: object) -> None:
         if any(isinstance(operation, _Restore) for operation in operations):
             continue  # the signal is sent for every app that has models
         # Backwards, the operations run from the last to the first.
-        last = [_Restore()]
-        migration.operations = [*last, *operations] if backwards else [*operations, *last]
+        migration.operations = [_Restore(), *operations] if backwards else [*operations, _Restore()]
 
 
 class _Restore(Operation):

@@ -37,8 +37,7 @@ def verify_unchanged(*instances: models.Model, using: str | None = None) -> None
     for alias, owner in groups:
         # All databases are checked before the first lock is taken.
         require_transaction(connections[alias], owner)
-    # Tables in one order for all callers, like the rows of each table: two callers never deadlock on their shared
-    # locks.
+    # Tables in one order for all callers, like the rows of each table: two callers never deadlock here.
     for (alias, owner), rows in sorted(groups.items(), key=lambda group: (group[0][0], group[0][1]._meta.label)):
         _compare(owner, rows, using=alias)
 
@@ -52,11 +51,10 @@ def _compare(owner: type[models.Model], instances: list[models.Model], *, using:
     with translated_errors(model=owner, pk=keys):
         versions = _lock_versions(owner, list(set(keys)), using=using)
     for key, instance in zip(keys, instances, strict=True):
-        seen, model = seen_version(instance), type(instance)
+        model: Any = type(instance)
+        seen = seen_version(instance)
         if key not in versions:
-            raise model.DoesNotExist(  # type: ignore[attr-defined]
-                f"{model._meta.label} {instance.pk!r} was deleted since it was read"
-            )
+            raise model.DoesNotExist(f"{model._meta.label} {instance.pk!r} was deleted since it was read")
         if versions[key] != seen:
             raise StaleVersionError(
                 model=model, pk=instance.pk, expected=seen, found=versions[key], target=instance, action="verify"

@@ -89,8 +89,7 @@ class VersionedModel(ChecksTable):
             self._save_new(using=using, **options)
         elif names != [] and versions_ignored(type(self)):
             with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
-                # The row lock is held from the comparison to the write, so the version that is overwritten is the
-                # logged one.
+                # The row lock is held from the comparison to the write: the logged version is the overwritten one.
                 force_write = self._check_row(using, action="save") or force_write
                 self._save_known(names, using=using, force_write=force_write, **options)
         elif names != []:
@@ -160,8 +159,7 @@ class VersionedModel(ChecksTable):
         using = using or self._write_alias()
         seen_version(self)
         with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
-            # Locked and compared first: Django deletes related rows before this one, so a late conflict would be
-            # costly.
+            # Locked and compared first: Django deletes related rows before this one, and a late conflict costs much.
             self._check_row(using, action="delete")
             return super().delete(**options)
 
@@ -314,11 +312,10 @@ class VersionedModel(ChecksTable):
         if versions and not guarded:
             above = Greatest(models.F(version.attname), models.Value(versions[0])) + 1
             sent = [(field, None, above if field is version else value) for field, _, value in sent]
-        # The condition is part of the UPDATE: after a lock wait, READ COMMITTED evaluates it again on the new row
-        # version.
         # A class in between may have narrowed the rows.
         is_whole = type(base_qs) is models.QuerySet and not base_qs.query.where
         rows = compiled_rows(base_qs.model._base_manager, base_qs.db) if is_whole else base_qs
+        # The condition is in the UPDATE itself: after a wait, READ COMMITTED evaluates it again on the new row version.
         rows = rows.filter(**{version.attname: seen}) if guarded else rows
         # With nothing to write, update_fields=None makes Django look for the row, which compares the version.
         names = update_fields if sent or not guarded else None
@@ -328,12 +325,10 @@ class VersionedModel(ChecksTable):
         if updated and versions and (running is None or running.counts):
             written = seen + 1 if guarded else current_version(type(self), pk_val, using=base_qs.db)
             setattr(self, version.attname, written)
-        # A new instance with a version set by hand is a stale copy of an existing row: an INSERT would only hit its
-        # key.
+        # A new instance with a version set by hand is a stale copy of an existing row, whose key an INSERT would hit.
         by_hand = guarded and seen and self._state.adding
         if not updated and (forced_update or (by_hand and base_qs.filter(pk=pk_val).exists())):
-            # A private error: at this depth Django's transaction handling still has to run before the version is looked
-            # up.
+            # A private error: Django's handling of the transaction has to run before the version is looked up.
             raise _NoRowMatched
         return updated
 

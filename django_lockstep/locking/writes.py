@@ -68,8 +68,7 @@ def auto_now_fields(model: type[models.Model]) -> tuple[models.Field[Any, Any], 
 def current_version(model: type[models.Model], pk: object, *, using: str) -> int | None:
     """Return the row's current version, None without a row."""
     rows = model._base_manager.using(using).filter(pk=pk)
-    version: int | None = rows.values_list(version_field(model).attname, flat=True).first()
-    return version
+    return rows.values_list(version_field(model).attname, flat=True).first()
 
 
 def write_if(model: type[models.Model], pk: object, values: dict[str, Any], *, seen: int, using: str) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from django_lockstep.monitor.locked import PrimaryKeys, tables_of
 from django_lockstep.monitor.queries import ADVISORY, LIMITS, SESSIONS, WAITING, ReportRow, fetch, read_only_cursor
 from django_lockstep.monitor.report import AdvisoryLock, LockReport, Session, Wait
 
-_ROWS = ("transactionid", "tuple")
 _KINDS = {"transactionid": "row", "tuple": "row", "relation": "table", "virtualxid": "transaction"}
 _ROW_MODES = {
     "AccessShareLock": "FOR KEY SHARE",
@@ -67,18 +66,18 @@ def _read_sessions(cursor: Any, pids: Iterable[int | None]) -> dict[int | None, 
 
 
 def _wait(row: ReportRow, sessions: dict[int | None, Session], tables: dict[int, ReportRow], keys: PrimaryKeys) -> Wait:
-    table, is_row = tables.get(row["relation"], {}), row["locktype"] in _ROWS
+    table, kind = tables.get(row["relation"], {}), _KINDS.get(str(row["locktype"]), str(row["locktype"]))
     return Wait(
         waiter=sessions[row["session"]],
         blockers=tuple(sessions[pid] for pid in dict.fromkeys(row["blockers"])),
-        kind=_KINDS.get(str(row["locktype"]), str(row["locktype"])),
+        kind=kind,
         lock=row["lock"],
-        mode=_mode_in_sql(row["mode"], row=is_row),
+        mode=_mode_in_sql(row["mode"], row=kind == "row"),
         seconds=row["seconds"],
         table=table.get("name"),
         model=table.get("model"),
         key=_advisory_key(row) if row["locktype"] == "advisory" else None,
-        **(keys.attributes_of(row) if is_row else {}),
+        **(keys.attributes_of(row) if kind == "row" else {}),
     )
 
 

@@ -39,6 +39,7 @@ class _Forest:
 
     def __init__(self, waits: Sequence[Wait]) -> None:
         self._waiting = {wait.waiter.id: wait for wait in waits}
+        self._queues = {wait.waiter.id: wait.lock for wait in waits}
         self._followers: dict[str, list[Wait]] = defaultdict(list)
         for wait in waits:
             for blocker in self._blocking(wait):
@@ -90,9 +91,5 @@ class _Forest:
 
     def _blocking(self, wait: Wait) -> Sequence[Session]:
         """Return the blockers that hold the lock, or all if none does: a queue for one lock is not a chain."""
-        holders = [blocker for blocker in wait.blockers if not self._is_queued(blocker, wait.lock)]
+        holders = [blocker for blocker in wait.blockers if self._queues.get(blocker.id) != wait.lock]
         return holders or wait.blockers
-
-    def _is_queued(self, session: Session, lock: str) -> bool:
-        wait = self._waiting.get(session.id)
-        return wait is not None and wait.lock == lock

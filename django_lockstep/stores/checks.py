@@ -27,14 +27,8 @@ def _unusable(name: str) -> list[CheckMessage]:
     except ImproperlyConfigured as error:
         return [Error(str(error), obj=name, id="lockstep.E050")]
     except ImportError:
-        return [
-            Error(
-                f"Store {name!r} needs boto3, which is not installed.",
-                hint="Install django-lockstep[dynamodb].",
-                obj=name,
-                id="lockstep.E051",
-            )
-        ]
+        hint = "Install django-lockstep[dynamodb]."
+        return [Error(f"Store {name!r} needs boto3, which is not installed.", hint=hint, obj=name, id="lockstep.E051")]
     return []
 
 

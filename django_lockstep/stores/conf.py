@@ -16,12 +16,11 @@ _BACKENDS = {
     "dynamodb": "django_lockstep.stores.dynamodb.store.DynamoStore",
     "postgresql": "django_lockstep.leases.stores.store_from_options",
 }
-_BUILT_IN: dict[str, Mapping[str, Any]] = {"postgresql": {"BACKEND": "postgresql"}}
 
 
 def configured_stores() -> dict[str, Mapping[str, Any]]:
     """Return the options of all stores by name; ``postgresql``, the default database, is always among them."""
-    return {**_BUILT_IN, **getattr(settings, "LOCKSTEP_STORES", {})}
+    return {"postgresql": {"BACKEND": "postgresql"}, **getattr(settings, "LOCKSTEP_STORES", {})}
 
 
 def get_store(name: str) -> LeaseStore:

@@ -98,12 +98,7 @@ class ClaimOptions(TypedDict, total=False):
 
 
 def claim(
-    key: str,
-    ttl: Duration,
-    *,
-    owner: str | None = None,
-    at_least: Duration | None = None,
-    data: object = KEPT,
+    key: str, ttl: Duration, *, owner: str | None = None, at_least: Duration | None = None, data: object = KEPT
 ) -> Claim:
     """Return the claim; raise ``TypeError`` or ``ValueError`` that names the value and the rule."""
     name = new_owner() if owner is None else owner

@@ -23,13 +23,11 @@ Token = Annotated[
     str | None, strawberry.argument(description="The check-out's token; without it, the editor's latest.")
 ]
 OwnToken = Annotated[
-    str | None,
-    strawberry.argument(description="The token of a check-out; the result says whether it lasts."),
+    str | None, strawberry.argument(description="The token of a check-out; the result says whether it lasts.")
 ]
 Ttl = Annotated[float | None, strawberry.argument(description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")]
 Change = Annotated[
-    TransitionInput,
-    strawberry.argument(name="wanted", description="The change, with the statuses that are expected."),
+    TransitionInput, strawberry.argument(name="wanted", description="The change, with the statuses that are expected.")
 ]
 Options = Annotated[CheckOutOptions | None, strawberry.argument(description="Without them, the defaults.")]
 

@@ -7,7 +7,7 @@ import itertools
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,13 +94,13 @@ class Client:
 
         Raises `ConditionFailed`, `TransactionCancelled`, `StoreUnavailable`, `StoreRefused` and `TokenReused`.
         """
-        send = getattr(self.raw, operation)
+        send: Callable[..., dict[str, Any]] = getattr(self.raw, operation)
         from botocore.exceptions import BotoCoreError, ClientError
 
         until = time.monotonic() + timeout
         for number in itertools.count():
             try:
-                answer: dict[str, Any] = send(**arguments)
+                return send(**arguments)
             except (BotoCoreError, ClientError) as error:
                 failure = _Failure(error)
                 if not failure.may_pass:
@@ -110,9 +110,12 @@ class Client:
                     message = f"Store {self._name!r} did not answer within {timeout:.1f} s: {error}"
                     raise StoreUnavailable(message, store=self._name, code=failure.code) from error
                 time.sleep(pause)
-            else:
-                return answer
         raise AssertionError("the loop ends with an answer or an error")
+
+    def read(self, key: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the item with this key of the table, as the last write left it; None if there is none."""
+        request = {"TableName": self._options.table, "Key": key, "ConsistentRead": True}
+        return self.call("get_item", timeout=CALL_TIMEOUT, **request).get("Item")
 
     def scan(self, prefix: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         """Yield what has a key that begins so, as the last writes left it; reads the whole table, page by page."""

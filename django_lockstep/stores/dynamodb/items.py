@@ -47,10 +47,7 @@ class DynamoItems:
 
     def read(self, key: str) -> Item | None:
         """Return the item as the last write left it; None if there is none."""
-        answer = self._client.call(
-            "get_item", timeout=CALL_TIMEOUT, TableName=self.table, Key=item_key(key), ConsistentRead=True
-        )
-        item = answer.get("Item")
+        item = self._client.read(item_key(key))
         if item is None:
             return None
         attributes = {name: decode(value) for name, value in item.items() if name not in RESERVED}
@@ -93,8 +90,8 @@ class DynamoItems:
                 # Tokens are the whole account's; ours are this table's.
                 ClientRequestToken=hashlib.sha256(f"{self.table}\0{token}".encode()).hexdigest()[:32],
             )
-        except TransactionCancelled as cancelled:
-            return self._cancelled(cancelled, guards)
+        except TransactionCancelled as error:
+            return self._cancelled(error, guards)
         return Outcome(versions=tuple(new_version(write, token) for write in writes))
 
     def _condition_of(self, guard: Guard) -> dict[str, Any]:
@@ -107,15 +104,13 @@ class DynamoItems:
             raise ValueError(f"lease {guard.key!r} is in store {guard.using!r}, and guards no writes in {self.name!r}")
         return dict(condition)
 
-    def _cancelled(self, cancelled: TransactionCancelled, guards: Sequence[Guard]) -> Outcome:
-        refused = [number for number, code in enumerate(cancelled.reasons) if code == "ConditionalCheckFailed"]
+    def _cancelled(self, error: TransactionCancelled, guards: Sequence[Guard]) -> Outcome:
+        refused = [number for number, code in enumerate(error.reasons) if code == "ConditionalCheckFailed"]
         if not refused:
-            codes = ", ".join(cancelled.reasons)
-            raise StoreUnavailable(
-                f"Store {self.name!r} refused a transaction: {codes}", store=self.name
-            ) from cancelled
+            codes = ", ".join(error.reasons)
+            raise StoreUnavailable(f"Store {self.name!r} refused a transaction: {codes}", store=self.name) from error
         if refused[0] < len(guards):
-            raise guards[refused[0]].refuse() from cancelled
+            raise guards[refused[0]].refuse() from error
         return Outcome(refused=tuple(number - len(guards) for number in refused))
 
     def _write(self, write: Put | Update) -> int | None:

@@ -7,6 +7,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -175,10 +176,7 @@ class DynamoLeases:
                 return True
 
     def get(self, key: str) -> Holder | None:
-        answer = self._client.call(
-            "get_item", timeout=CALL_TIMEOUT, TableName=self.table, Key=_key(key), ConsistentRead=True
-        )
-        item = answer.get("Item")
+        item = self._client.read(_key(key))
         return self._holder_or_none(key, item) if item else None
 
     def list(self) -> list[Holder]:
@@ -203,13 +201,10 @@ class DynamoLeases:
         }
 
     def abandon(self, key: str, owner: str) -> None:
-        try:
+        with suppress(StoreError):  # it expires by itself
             holder = self.get(key)
             if holder is not None and holder.owner == owner:
                 self.release(key, holder.token)
-        except StoreError:
-            # It expires by itself.
-            return
 
     def is_lost(self) -> bool:
         """Return True: this store raises an ``OperationalError`` for nothing else."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 _REMEMBERED = 10_000
 """Leases whose records a process watches."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sighting:
+class _Sighting(NamedTuple):
     """A record of a lease, first seen at ``since``, which promises its holder ``ttl`` seconds."""
 
     record: str
@@ -60,4 +59,4 @@ class Sightings:
     def age(self, key: str) -> None:
         """Let the lease's record, which has been seen, have been seen for its whole ttl; for tests."""
         sighting = self._seen[key]
-        self._seen[key] = replace(sighting, since=sighting.since - sighting.ttl)
+        self._seen[key] = sighting._replace(since=sighting.since - sighting.ttl)

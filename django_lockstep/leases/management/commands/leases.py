@@ -2,7 +2,6 @@
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -44,7 +43,7 @@ class Command(BaseCommand):
                 return
             leases = Lease.objects.db_manager(options["database"])
             rows = (leases.all() if options["all"] else leases.held()).with_times()
-            listing = [_describe_row(row) for row in rows] if is_database else _describe_holders(store.list())
+            listing = list(map(_describe_row, rows) if is_database else map(_describe_holder, store.list()))
         except (ImproperlyConfigured, StoreError, ValueError) as error:
             raise CommandError(str(error)) from error
         if options["format"] == "json":
@@ -77,12 +76,10 @@ class Command(BaseCommand):
             raise CommandError(f"Lease {key!r} was released or taken over in the meantime; nothing was changed.")
         after = store.get(key)
         if after is not None and after.under_guard:
-            self.stderr.write(
-                f"A transaction guards lease {key!r} (token {holder.token}): it is not free before that one ends."
-            )
-        self.stdout.write(
-            self.style.SUCCESS(f"Lease {key!r} was released; it was held by {holder.owner} (token {holder.token}).")
-        )
+            text = f"A transaction guards lease {key!r} (token {holder.token}): it is not free before that one ends."
+            self.stderr.write(text)
+        text = f"Lease {key!r} was released; it was held by {holder.owner} (token {holder.token})."
+        self.stdout.write(self.style.SUCCESS(text))
 
 
 def _describe_row(row: Any) -> dict[str, Any]:
@@ -95,13 +92,10 @@ def _describe_row(row: Any) -> dict[str, Any]:
     return _describe(row, state, row.acquired_at, row.expires_at, age=row.age, remaining=row.remaining)
 
 
-def _describe_holders(holders: Sequence[Holder]) -> list[dict[str, Any]]:
-    """Return the same for the leases of a store; times are by the holders' clocks and by this process's."""
-    leases, now = [], datetime.now(UTC)
-    for holder in holders:
-        state, left = "kept" if holder.released else "held", timedelta(seconds=holder.remaining)
-        leases.append(_describe(holder, state, holder.since, now + left, age=now - holder.since, remaining=left))
-    return leases
+def _describe_holder(holder: Holder) -> dict[str, Any]:
+    """Return the same for a lease of a store; times are by the holder's clock and by this process's."""
+    state, left, now = "kept" if holder.released else "held", timedelta(seconds=holder.remaining), datetime.now(UTC)
+    return _describe(holder, state, holder.since, now + left, age=now - holder.since, remaining=left)
 
 
 def _describe(

@@ -13,7 +13,6 @@ from django_lockstep.leases.database import DatabaseLeases
 from django_lockstep.leases.jobs import Interrupted, Job, forward_signals
 from django_lockstep.leases.stores import find_store
 from django_lockstep.stores.errors import StoreError
-from django_lockstep.stores.protocol import LeaseStore
 from django_lockstep.stores.terms import new_owner
 
 _NO_DATABASE = 69
@@ -64,7 +63,11 @@ class Command(BaseCommand):
         # Signal handlers cover the acquire and the release: no signal can end this process while it holds the lease.
         with forward_signals(job):
             try:
-                code = self._run(job, self._lease(options, owner=owner, on_lost=end), store)
+                with self._lease(options, owner=owner, on_lost=end) as handle:
+                    # Only inside the block: a signal during the wait interrupts it instead of being forwarded.
+                    job.allow()
+                    store.close()  # the command may run for hours
+                    code = job.run(LOCKSTEP_LEASE_KEY=handle.key, LOCKSTEP_LEASE_TOKEN=str(handle.token))
             except (OperationalError, InterfaceError) as error:
                 kind = "database" if isinstance(store, DatabaseLeases) else "store"
                 raise CommandError(f"The {kind} cannot be reached: {error}", returncode=_NO_DATABASE) from error
@@ -78,13 +81,6 @@ class Command(BaseCommand):
         if lost:
             raise CommandError(f"Lease {lost[0]!r} was lost, and the command was ended.", returncode=_LOST)
         sys.exit(code)
-
-    def _run(self, job: Job, block: lease, store: LeaseStore) -> int:
-        with block as handle:
-            # Only inside the block: a signal during the wait interrupts it instead of being forwarded.
-            job.allow()
-            store.close()  # the command may run for hours
-            return job.run(LOCKSTEP_LEASE_KEY=handle.key, LOCKSTEP_LEASE_TOKEN=str(handle.token))
 
     def _lease(self, options: dict[str, Any], *, owner: str, on_lost: Any) -> lease:
         program, *arguments = options["command"]
