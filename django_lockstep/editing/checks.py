@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from django.apps import apps
 from django.conf import settings
@@ -40,7 +39,9 @@ def _saving_before(model: type[models.Model]) -> Sequence[type]:
 
 
 @register(Tags.database)
-def check_databases(app_configs: Any, databases: Sequence[str] | None = None, **kwargs: object) -> list[CheckMessage]:
+def check_databases(
+    app_configs: object, databases: Sequence[str] | None = None, **kwargs: object
+) -> list[CheckMessage]:
     """Warn of databases without advisory locks between writes and check-outs."""
     return [
         checks.Warning(

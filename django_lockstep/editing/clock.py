@@ -3,9 +3,11 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DateTimeField, DurationField, Func, Value
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Now
+from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 from django.utils.formats import date_format
 
@@ -16,11 +18,15 @@ class ClockTimestamp(Func):
     template = "clock_timestamp()"
     output_field = DateTimeField()
 
-    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_sqlite(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: object
+    ) -> tuple[str, tuple[str | int, ...]]:
         """Return SQLite's time, which is that of the statement."""
         return Now().as_sqlite(compiler, connection, **context)
 
-    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_mysql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any
+    ) -> tuple[str, list[Any] | tuple[Any, ...]]:
         """Return the time at which MySQL calls the function, with microseconds."""
         return super().as_sql(compiler, connection, template="SYSDATE(6)", **context)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -74,7 +74,9 @@ def require_if_match(lookup: Lookup) -> Callable[[V], V]:
     return decorate
 
 
-def _around_coroutine(view: Callable[..., Any], lookup: Lookup) -> Callable[..., Any]:
+def _around_coroutine(
+    view: Callable[..., Awaitable[HttpResponseBase]], lookup: Lookup
+) -> Callable[..., Awaitable[HttpResponseBase]]:
     @wraps(view)
     async def call(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         exchange = _Exchange(request, lambda: lookup(request, *args, **kwargs))

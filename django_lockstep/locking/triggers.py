@@ -54,7 +54,11 @@ class TableOperation(Operation):
         self._change(self.remove, app_label, schema_editor, from_state)
 
     def _change(
-        self, change: Callable[..., None], app_label: str, schema_editor: BaseDatabaseSchemaEditor, state: ProjectState
+        self,
+        change: Callable[[type[Model], BaseDatabaseSchemaEditor], None],
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        state: ProjectState,
     ) -> None:
         model = state.apps.get_model(app_label, self.model_name)
         connection = schema_editor.connection
