@@ -22,7 +22,6 @@ from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, learn_differe
 from django_lockstep.lab.explorer.search.directed import AnySearch, DirectedSearch
 from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.schedules import Follow, parse_schedule, serial_order
-from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.tally import ExplorationTally, JudgedRun, TracedResult, judge_run
 from django_lockstep.lab.scenario import Scenario
@@ -50,7 +49,6 @@ def explore(
     processes: int = 1,
     cluster: str | None = None,
     load: Callable[[], Scenario] | None = None,
-    tree: bool = False,
     audit: int | None = None,
 ) -> Exploration:
     """Run the actors through every meaningfully different interleaving of their SQL statements.
@@ -73,9 +71,9 @@ def explore(
     directed search. Each unpickles the scenario, or calls ``load``, a picklable function that returns it;
     `NotExplorable` if it can do neither, `WorkerDied` if workers end again and again. ``cluster`` is the address of a
     Dask scheduler whose workers explore instead; `NotExplorable` if it does not answer, or if a worker has other code
-    or versions. With ``tree`` the result has all schedules as a tree; not of a directed search. A race that would hold
-    is audited: ``audit`` random walks (default: the setting ``LOCKSTEP_LAB_AUDIT``, 20) that leave nothing out must end
-    as one of its schedules; if one does not, it is ``missed``, and the search begins again without reduction.
+    or versions. A race that would hold is audited: ``audit`` random walks (default: the setting ``LOCKSTEP_LAB_AUDIT``,
+    20) that leave nothing out must end as one of its schedules; if one does not, it is ``missed``, and the search
+    begins again without reduction.
 
     It runs on committed data, and puts back tables that it wrote; what others commit into them meanwhile is lost. So it
     needs a test or scratch database, or ``database_is_mine``. `NotExplorable` is raised on another one, in a
@@ -99,7 +97,6 @@ def explore(
         stop_on_first=stop_on_first,
         processes=processes,
         cluster=cluster,
-        tree=tree,
         audit=conf.audit() if audit is None else audit,
     )
     begun = time.monotonic()
@@ -200,8 +197,7 @@ def _attempt(
     if options.directed:
         tables = () if options.directed is True else options.directed
         strategy = DirectedSearch(list(session.scenario.actors.values()), tables=tables)
-    tree = TreeBuilder() if options.tree else None
-    tally = ExplorationTally(options=options, begun=begun, names=session.names, tree=tree)
+    tally = ExplorationTally(options=options, begun=begun, names=session.names)
     session.controller.deadline = tally.deadline
     trouble = _run_schedules(session, strategy, tally=tally, workers=workers)
     failure, trouble = _confirm_broken(session, tally, trouble)
@@ -210,10 +206,10 @@ def _attempt(
     if not (exploration.verdict == "holds" and options.audit and options.reduction != "none"):
         return exploration
     if (missed := audit_search(session, tally, walks=options.audit)) is not None:
-        # Forget the runs of the search that has missed it; the next one leaves nothing out, and has no tree.
+        # Forget the runs of the search that has missed it; the next one leaves nothing out.
         strategy = Search(reduce=False)
         tally.start_over()
-        tally.missed, tally.audited, tally.tree = missed[1], 0, None
+        tally.missed, tally.audited = missed[1], 0
         tally.add(missed[0], Follow(()))
         trouble = _run_schedules(session, strategy, tally=tally, workers=None)
         failure, trouble = _confirm_broken(session, tally, trouble)

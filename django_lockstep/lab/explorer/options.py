@@ -44,7 +44,6 @@ class ExploreOptions:
     stop_on_first: bool | Callable[[Run], bool] = False
     processes: int = 1
     cluster: str | None = None
-    tree: bool = False
     audit: int = 0
 
     def __post_init__(self) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from django_lockstep.lab.explorer.search.tree import TreeLine
 from django_lockstep.lab.explorer.tables.final_state import FinalState, describe_state
 from django_lockstep.lab.wording import gettext as _
 from django_lockstep.lab.wording import joined
@@ -241,8 +240,8 @@ class Exploration(Data):
     """The outcome that a reduced search has missed, in words; empty if there is none."""
     not_explored: str = ""
     """What no schedule shows because it comes within one statement, such as a deadlock; empty if there is nothing."""
-    tree: tuple[TreeLine, ...] | None = None
-    """The schedules as a tree, each line before those that it leads to, where that was asked for."""
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """Each schedule that was run to its end, with the position of its outcome."""
 
     @property
     def ok(self) -> bool:

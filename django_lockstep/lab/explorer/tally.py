@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 from django_lockstep.errors import sqlstate_of
@@ -15,9 +15,7 @@ from django_lockstep.lab.explorer.oracle import RunResult, describe_error, error
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, RunEnding, Verdict
 from django_lockstep.lab.explorer.search.branches import Schedule
 from django_lockstep.lab.explorer.search.directed import AnySearch
-from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.schedules import parse_schedule, serial_order
-from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.wording import gettext as _
 from django_lockstep.lab.wording import joined, ngettext
@@ -80,8 +78,6 @@ class ExplorationTally:
     begun: float
     names: Sequence[str]
     """Of the actors."""
-    tree: TreeBuilder | None
-    """Where the schedules are to be kept as a tree."""
     runs: int = 0
     redundant: int = 0
     deadlocks: int = 0
@@ -90,8 +86,8 @@ class ExplorationTally:
     ends: dict[tuple[object, ...], Run] = field(default_factory=dict)
     """The simplest run of each outcome."""
     counts: Counter[tuple[object, ...]] = field(default_factory=Counter)
-    schedules: set[str] = field(default_factory=set)
-    """Those that were run to their end."""
+    schedules: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    """Those that were run to their end, with their outcomes."""
     audited: int = 0
     """Schedules beside the search that have ended as one of its own; see `django_lockstep.lab.explorer.audit`."""
     missed: str = ""
@@ -121,8 +117,7 @@ class ExplorationTally:
         """Forget the runs until now; the time that they took still counts."""
         self.runs = self.redundant = self.deadlocks = self.unsteerable = 0
         self.observed = Observations()
-        self.ends, self.counts, self.schedules, self.broken = {}, Counter(), set(), None
-        self.tree = self.tree and TreeBuilder()
+        self.ends, self.counts, self.schedules, self.broken = {}, Counter(), {}, None
 
     def add(self, judged: JudgedRun, schedule: Schedule) -> None:
         """Count a run of the schedule."""
@@ -130,8 +125,6 @@ class ExplorationTally:
         if schedule.unreached:
             self.unsteerable += 1
             return
-        if self.tree is not None:
-            self.tree.add(schedule.states, judged.run and judged.key)
         if (run := judged.run) is None:
             # Abandoned by a sleep set: the same up to the order of independent steps as a run that is complete.
             self.redundant += 1
@@ -139,7 +132,7 @@ class ExplorationTally:
         self.runs += 1
         self.deadlocks += bool(run.deadlocks)
         self.unsteerable += run.unsteerable
-        self.schedules.add(run.schedule)
+        self.schedules[run.schedule] = judged.key
         self.counts[judged.key] += 1
         self.ends[judged.key] = min(run, self.ends.get(judged.key, run), key=_simplicity)
         if callable(self.options.stop_on_first):
@@ -168,10 +161,7 @@ class ExplorationTally:
         if (self.deadlocks or trouble is not None) and any(actor.cannot_set for actor in session.controller.actors):
             reason = f"{reason.rstrip('.')}. {_CANNOT_SET}"
         outcomes = self._outcomes()
-        tree = None
-        if self.tree is not None and isinstance(strategy, Search):
-            positions: dict[Hashable, int] = {end: position for position, end in enumerate(outcomes)}
-            tree = self.tree.build(positions, finished=not strategy.left)
+        positions = {end: position for position, end in enumerate(outcomes)}
         return Exploration(
             verdict=verdict,
             reason=reason,
@@ -193,7 +183,7 @@ class ExplorationTally:
             seconds=time.monotonic() - self.begun,
             failure=failure,
             not_compared=session.oracle.not_compared,
-            tree=tree,
+            ends={schedule: positions[end] for schedule, end in self.schedules.items()},
         )
 
     def _verdict(

@@ -126,7 +126,6 @@ class _RaceRun:
             max_schedules=self.request.max_schedules,
             timeout=_TIMEOUT,
             stop_on_first=self._count,
-            tree=True,
         )
         runs = self._runs(race, exploration)
         serial: tuple[Run, ...] = ()

@@ -229,7 +229,7 @@ class RaceReport:
     """Whether the race ended as it is meant to."""
 
     def rows(self) -> list[TreeRow]:
-        """Return the lines of the exploration's tree; none if it has not kept one."""
+        """Return the exploration's schedules as the lines of a tree."""
         return list(tree_rows(self.exploration)) if self.exploration else []
 
     def drawings(self) -> Iterator[dict[str, Any]]:

@@ -1,12 +1,12 @@
-"""A tree of schedules line by line, as pages and drawings show it.
+"""The schedules of an exploration as a tree, line by line, as pages show it.
 
 Not nested: templates cannot descend as deep as schedules are long.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+import os.path
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_lockstep.lab.explorer.results import Exploration
-from django_lockstep.lab.explorer.search.tree import Reason, TreeLine
 
 _MOST = 200
 """Schedules of a tree that is shown whole; in larger ones, what ends alike is one line."""
@@ -22,74 +21,58 @@ _MOST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeRow:
-    """One line, or the end of what is below one."""
+    """Moves without an alternative that was run, up to a fork or to an end; or the end of what is below a fork."""
 
-    kind: Literal["fork", "folded", "run", "cut", "end"]
+    kind: Literal["fork", "folded", "run", "end"]
     """``fork``: lines follow up to its ``end``; ``folded``: several schedules without them."""
     schedule: str = ""
     """All moves up to the line's last one."""
     moves: str = ""
-    """Those that the line above it does not have."""
-    look: Literal["right", "wrong", "cut"] = "cut"
-    """How it is marked: ``right`` or ``wrong`` as its schedules ended, ``cut`` if none was run to its end."""
+    """Those that the line above it does not have; empty if several lines begin at once."""
+    look: Literal["right", "wrong"] = "right"
+    """How it is marked: as its schedules ended."""
     text: str = ""
-    """What became of the moves, in the language of the page."""
+    """How they ended, in the language of the page."""
     uniform: bool = True
-    """Whether its schedules ended all alike."""
+    """Whether they ended all alike."""
 
 
 def tree_rows(exploration: Exploration) -> Iterator[TreeRow]:
-    """Yield the lines of an exploration's tree, each fork before what it leads to."""
-    fold, folded, open_forks = exploration.schedules > _MOST, None, 0
-    lines = exploration.tree or ()
-    for number, line in enumerate(lines):
-        if folded is not None and line.depth > folded:
-            continue
-        folded = line.depth if fold and line.fork and line.uniform else None
-        while open_forks > line.depth:
-            open_forks -= 1
+    """Yield the lines of the tree, each fork before what it leads to."""
+    schedules = sorted(exploration.ends)
+    # A stack instead of recursion: runs may have more forks than the interpreter has frames. Each group of schedules is
+    # a slice, with the number of moves that the line above it has; None is the end of a fork.
+    waiting: list[tuple[int, int, int] | None] = [(0, len(schedules), 0)] if schedules else []
+    while waiting:
+        if (group := waiting.pop()) is None:
             yield TreeRow(kind="end")
-        open_forks += line.fork and folded is None
-        yield _row(line, exploration, cuts=None if folded is None else _count_cuts(lines, number))
-        for cut in line.cuts if folded is None else ():
-            moves = cut.schedule[len(line.start) :]
-            yield TreeRow(kind="cut", schedule=cut.schedule, moves=moves, text=_why_not_run(cut.reason))
-    yield from [TreeRow(kind="end")] * open_forks
+            continue
+        first, last, above = group
+        # They are sorted, so what the outermost two have in common is common to all.
+        common = os.path.commonprefix([schedules[first], schedules[last - 1]])  # noqa: RUF071 - by letters
+        row = _row(exploration, schedules[first:last], schedule=common, moves=common[above:])
+        yield row
+        if row.kind == "fork":
+            depth = len(common)
+            begins = [i for i in range(first, last) if i == first or schedules[i][depth] != schedules[i - 1][depth]]
+            waiting.append(None)
+            waiting += [(begin, end, depth) for begin, end in zip(begins, [*begins[1:], last], strict=True)][::-1]
 
 
-def _row(line: TreeLine, exploration: Exploration, *, cuts: int | None) -> TreeRow:
-    outcomes = {end + 1: exploration.outcomes[end] for end in line.ends if end is not None}
+def _row(exploration: Exploration, schedules: list[str], *, schedule: str, moves: str) -> TreeRow:
+    numbers = sorted({exploration.ends[name] for name in schedules})
+    outcomes = [(number + 1, exploration.outcomes[number].holds) for number in numbers]
     right, wrong, title = _("right"), _("wrong"), _("Outcome %(number)s")
-    ends = [
-        f"{right if outcome.holds else wrong} ({title % {'number': number}})" for number, outcome in outcomes.items()
-    ]
-    text = ", ".join(ends) or _("abandoned: an equivalent schedule was run")
-    if line.fork:
-        number = sum(count for end, count in line.ends.items() if end is not None)
-        schedules = ngettext("%(number)s schedule", "%(number)s schedules", number)
-        text = f"{schedules % {'number': number}}: {text}"
-    if cuts:
-        branches = ngettext("%(number)s branch not run", "%(number)s branches not run", cuts)
-        text = f"{text}; {branches % {'number': cuts}}"
+    text = ", ".join(f"{right if holds else wrong} ({title % {'number': number}})" for number, holds in outcomes)
+    kind: Literal["fork", "folded", "run"] = "run"
+    if (count := len(schedules)) > 1:
+        kind = "folded" if len(exploration.ends) > _MOST and len(outcomes) == 1 else "fork"
+        text = f"{ngettext('%(number)s schedule', '%(number)s schedules', count) % {'number': count}}: {text}"
     return TreeRow(
-        kind="folded" if cuts is not None else "fork" if line.fork else "run",
-        schedule=line.schedule,
-        moves=line.moves,
-        look="cut" if not outcomes else "right" if all(outcome.holds for outcome in outcomes.values()) else "wrong",
+        kind=kind,
+        schedule=schedule,
+        moves=moves,
+        look="right" if all(holds for _number, holds in outcomes) else "wrong",
         text=text,
-        uniform=line.uniform,
+        uniform=len(outcomes) == 1,
     )
-
-
-def _why_not_run(reason: Reason) -> str:
-    if reason == "asleep":
-        return _("not run: an equivalent schedule has this move earlier")
-    if reason == "independent":
-        return _("not run: this move conflicts with none that it could pass")
-    return _("not run: the search ended before")
-
-
-def _count_cuts(lines: Sequence[TreeLine], number: int) -> int:
-    """Return how many branches were cut in a line and below it."""
-    rest = itertools.takewhile(lambda line: line.depth > lines[number].depth, lines[number + 1 :])
-    return len(lines[number].cuts) + sum(len(line.cuts) for line in rest)

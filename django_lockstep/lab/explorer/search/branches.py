@@ -7,7 +7,7 @@ waiter's step.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from django_lockstep.lab.explorer.effects.footprints import Footprint, dependent
@@ -59,8 +59,6 @@ class Schedule:
     The seam between the driver, which plays schedules, and the searches that choose them.
     """
 
-    states: Sequence[State] = ()
-    """The states that it has reached; none of a search without a tree."""
     unreached = False
     """Whether it cannot be run, because the server never chose as it would have to."""
 

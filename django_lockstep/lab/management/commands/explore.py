@@ -126,8 +126,7 @@ class Command(BaseCommand):
         with self._progress(progress, shown=options["progress"]) as count:
             load = functools.partial(load_scenario, found_by, actors=options["actors"])
             limits = {name: options[name] for name in _LIMITS}
-            tree = options["format"] == "html"
-            exploration = explore(race.scenario, **common, load=load, **limits, stop_on_first=count, tree=tree)
+            exploration = explore(race.scenario, **common, load=load, **limits, stop_on_first=count)
             runs = runs_to_draw(race.scenario, exploration, most=_DRAWN.get(options["format"], 0), **common)
             return report(exploration=exploration, runs=tuple(runs), as_expected=race.as_expected(exploration))
 

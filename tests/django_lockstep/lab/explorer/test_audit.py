@@ -139,7 +139,7 @@ def walked(walk: RandomWalk, left: list[int]) -> Iterator[tuple[int, tuple[int, 
 
 
 def test_a_search_that_starts_over_knows_nothing_of_the_runs_before() -> None:
-    tally = ExplorationTally(options=ExploreOptions(), begun=0.0, names=(), tree=None)
+    tally = ExplorationTally(options=ExploreOptions(), begun=0.0, names=())
     tally.observed.unordered_locks.add(("A", "shop_seat"))
     tally.observed.several_locks.add(("B", "shop_seat"))
 

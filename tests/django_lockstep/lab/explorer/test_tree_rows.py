@@ -1,63 +1,64 @@
-"""The tree of schedules line by line, as pages nest it, and as a drawing."""
+"""The tree of schedules line by line, as pages nest it."""
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from django_lockstep.lab.explorer import explore
 from django_lockstep.lab.explorer.render import tree_rows as module
 from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
-from django_lockstep.lab.explorer.search.tree import Cut, TreeLine
+from tests.django_lockstep.lab.explorer import stories
 
-RIGHT, WRONG = SimpleNamespace(holds=True), SimpleNamespace(holds=False)
-CUT = Cut(schedule="AAB", reason="asleep")
-
-
-def line(depth: int, schedule: str, moves: str, *, fork: bool = False, cuts: tuple[Cut, ...] = (), **ends: int) -> Any:
-    counted: dict[int | None, int] = {{"wrong": 0, "right": 1, "abandoned": None}[name]: n for name, n in ends.items()}
-    start = schedule.removesuffix(moves)
-    return TreeLine(depth=depth, start=start, moves=moves, cuts=cuts, fork=fork, ends=counted)
+WRONG, RIGHT = SimpleNamespace(holds=False), SimpleNamespace(holds=True)
 
 
-LINES = (
-    line(0, "A", "A", fork=True, wrong=1, right=2),
-    line(1, "AA", "A", fork=True, cuts=(CUT,), right=2),
-    line(2, "AAA", "A", right=1),
-    line(2, "AAC", "C", cuts=(CUT,), right=1),
-    line(1, "AB", "B", wrong=1),
-)
+def rows(**ends: int) -> list[TreeRow]:
+    exploration: Any = SimpleNamespace(ends=ends, outcomes=(WRONG, RIGHT))
+    return list(tree_rows(exploration))
 
 
-def exploration(*lines: TreeLine, schedules: int = 3) -> Any:
-    return SimpleNamespace(tree=lines, schedules=schedules, outcomes=(WRONG, RIGHT))
-
-
-def rows(*, schedules: int = 3) -> list[TreeRow]:
-    return list(tree_rows(exploration(*LINES, schedules=schedules)))
-
-
-def test_each_line_says_what_became_of_its_moves_and_each_fork_is_closed_behind_what_it_leads_to() -> None:
-    asleep = "not run: an equivalent schedule has this move earlier"
-    assert [(row.kind, row.schedule, row.look, row.text) for row in rows()] == [
-        ("fork", "A", "wrong", "3 schedules: wrong (Outcome 1), right (Outcome 2)"),
-        ("fork", "AA", "right", "2 schedules: right (Outcome 2)"),
-        ("cut", "AAB", "cut", asleep),
-        ("run", "AAA", "right", "right (Outcome 2)"),
-        ("run", "AAC", "right", "right (Outcome 2)"),
-        ("cut", "AAB", "cut", asleep),
-        ("end", "", "cut", ""),
-        ("run", "AB", "wrong", "wrong (Outcome 1)"),
-        ("end", "", "cut", ""),
+def test_each_line_says_how_its_schedules_ended_and_each_fork_is_closed_behind_what_it_leads_to() -> None:
+    assert [(row.kind, row.schedule, row.moves, row.look, row.text) for row in rows(AAC=1, AB=0, AAA=1)] == [
+        ("fork", "A", "A", "wrong", "3 schedules: wrong (Outcome 1), right (Outcome 2)"),
+        ("fork", "AA", "A", "right", "2 schedules: right (Outcome 2)"),
+        ("run", "AAA", "A", "right", "right (Outcome 2)"),
+        ("run", "AAC", "C", "right", "right (Outcome 2)"),
+        ("end", "", "", "right", ""),
+        ("run", "AB", "B", "wrong", "wrong (Outcome 1)"),
+        ("end", "", "", "right", ""),
     ]
 
 
-def test_a_large_tree_shows_what_ends_alike_in_one_line() -> None:
-    assert [(row.kind, row.schedule, row.text) for row in rows(schedules=module._MOST + 1)] == [
+def test_schedules_that_begin_differently_begin_in_one_line_without_moves() -> None:
+    assert [(row.kind, row.moves) for row in rows(AB=1, BA=1)] == [
+        ("fork", ""),
+        ("run", "AB"),
+        ("run", "BA"),
+        ("end", ""),
+    ]
+
+
+def test_a_large_tree_shows_what_ends_alike_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST", 2)
+    assert [(row.kind, row.schedule, row.text) for row in rows(AAC=1, AB=0, AAA=1)] == [
         ("fork", "A", "3 schedules: wrong (Outcome 1), right (Outcome 2)"),
-        ("folded", "AA", "2 schedules: right (Outcome 2); 2 branches not run"),
+        ("folded", "AA", "2 schedules: right (Outcome 2)"),
         ("run", "AB", "wrong (Outcome 1)"),
         ("end", "", ""),
     ]
 
 
-def test_an_abandoned_schedule_is_marked_as_not_run() -> None:
-    (row,) = tree_rows(exploration(line(0, "AB", "AB", abandoned=1)))
-    assert (row.look, row.text) == ("cut", "abandoned: an equivalent schedule was run")
+def test_it_is_as_deep_as_runs_are_long() -> None:
+    deep = sys.getrecursionlimit() + 10
+    lines = rows(**{"A" * length + "B": length % 2 for length in range(deep)})
+    assert [row.kind for row in lines].count("run") == deep
+
+
+@pytest.mark.django_db(transaction=True)
+def test_every_schedule_is_in_it_with_its_outcome() -> None:
+    result = explore(stories.raising(stories.naive))
+    assert len(result.ends) == result.schedules
+    assert {result.ends[outcome.schedule]: outcome for outcome in result.outcomes} == dict(enumerate(result.outcomes))
+    assert [row.schedule for row in tree_rows(result) if row.kind == "run"] == sorted(result.ends)
