@@ -47,7 +47,6 @@ class MoveBuilder:
         if chosen in self.state.waiting:
             parts[chosen] = self.transaction(chosen, sent).waiting(sent)
         woken = frozenset(parts.keys() & was_waiting.keys())
-        meets = self._met_by(_union(parts), parts)
         contest = self._contest(parts, chosen, was_waiting=was_waiting)
         self._note_unsteerable(parts, chosen, was_waiting=was_waiting)
         if contest is not None:
@@ -62,7 +61,6 @@ class MoveBuilder:
             ),
             woken=woken if contest is None else woken | contest.contenders,
             contested=contest is not None,
-            meets=meets,
             waits_for=self.state.waiting.get(chosen, frozenset()),
             # Of the deadlocks that ended in this move.
             cycle=frozenset().union(
@@ -80,16 +78,6 @@ class MoveBuilder:
         if index in was_waiting:
             step.woken_by = chosen
         return part
-
-    def _met_by(self, touched: Footprint, moved: Collection[int]) -> frozenset[int]:
-        """Return the actors whose next step may be about one of the keys touched, or wake one whose step is."""
-        if not (touched.locks or touched.releases or touched.tried or touched.opaque):
-            return frozenset()
-        pending = {i: (operation, frozenset({i})) for i, operation in self.state.ready.items() if i not in moved}
-        for index, holders in self.state.waiting.items():
-            pending[index] = self.state.current[index].operation, holders
-        met = (to for i, (operation, to) in pending.items() if self.transaction(i, operation).meets(operation, touched))
-        return frozenset().union(*met)
 
     # What the server decided
 
@@ -118,8 +106,11 @@ class MoveBuilder:
             return None
         (index,) = winner
         self.state.current[index].ended = len(self.trace.moves) + 1
-        turn = Move(actor=index, footprint=parts[index], meets=self._met_by(parts[index], parts))
-        return Contest(turn=turn, contenders=losers | winner, others=tuple(sorted(firsts - winner)))
+        return Contest(
+            turn=Move(actor=index, footprint=parts[index]),
+            contenders=losers | winner,
+            others=tuple(sorted(firsts - winner)),
+        )
 
     def _competitors(
         self, parts: Mapping[int, Footprint], chosen: int, *, was_waiting: Waits

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -123,6 +123,18 @@ class Footprint:
             accesses=self.accesses | more.accesses,
             opaque=self.opaque or more.opaque,
         )
+
+    @property
+    def of_any_keys(self) -> Footprint:
+        """It with any unique key and any advisory lock for those that it names: their values may differ in each run."""
+        locks, tried, releases = (
+            frozenset(
+                ((table, None if mode is Mode.UNIQUE or table == ADVISORY else key), mode)
+                for (table, key), mode in keys
+            )
+            for keys in (self.locks, self.tried, self.releases)
+        )
+        return replace(self, locks=locks, tried=tried, releases=releases)
 
 
 @dataclass(slots=True)

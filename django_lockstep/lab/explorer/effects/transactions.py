@@ -10,7 +10,6 @@ from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.effects.catalog import Catalog
 from django_lockstep.lab.explorer.effects.counted import facts_beyond
 from django_lockstep.lab.explorer.effects.footprints import (
-    ADVISORY,
     LOCAL,
     OPAQUE,
     Commits,
@@ -20,7 +19,6 @@ from django_lockstep.lab.explorer.effects.footprints import (
     Mode,
     SerializableAccess,
     any_same_row,
-    dependent,
 )
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.sql import parse_cached
@@ -140,17 +138,6 @@ class Transaction:
         if _commits(statement, operation) and not touched.opaque:
             touched = touched | Footprint(publishes=self._writes | statement.writes)
         return touched
-
-    def meets(self, operation: Operation, touched: Footprint) -> bool:
-        """Whether the step that is next, or waits, names a key that these do, or may release one.
-
-        Those are unique keys and advisory locks, which are known by values that each run may make anew.
-        """
-        of_values, held = (
-            frozenset((key, mode) for key, mode in locks if mode is Mode.UNIQUE or key[0] == ADVISORY)
-            for locks in (self.waiting(operation).locks, self._locks)
-        )
-        return bool(of_values | held) and dependent(Footprint(locks=of_values, releases=held), touched)
 
     def footprint(self, operation: Operation, *, waited: bool = False) -> Footprint:
         """Return the footprint of a step that ended, with what the end of its transaction published and released.

@@ -31,8 +31,6 @@ class Move:
     """Actors that hold what the step now waits for."""
     cycle: frozenset[int] = frozenset()
     """Actors of the deadlock that it closed."""
-    meets: frozenset[int] = frozenset()
-    """Actors whose next step names, in this run, a key that it names, too; in other runs their keys may be others."""
     contested: bool = False
     """Whether the next move is that of the waiter which the server let go on first; `contests` says when."""
 
@@ -136,7 +134,7 @@ def _asleep_after(state: State) -> dict[int, Move]:
         actor: sleeping
         for actor, sleeping in state.sleep.items()
         # An actor that is now waited for may close a cycle, which it could not before.
-        if not (actor in move.participants | move.waits_for | move.meets or related(sleeping, move))
+        if not (actor in move.participants | move.waits_for or related(sleeping, move))
     }
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from django_lockstep.lab.explorer.effects.footprints import OPAQUE
 from django_lockstep.lab.explorer.search.branches import Branch, Move, State, related
@@ -100,7 +100,10 @@ class Search:
                 path = itertools.pairwise(node.path)
                 before = [State(enabled=earlier.enabled, chosen=after.previous) for earlier, after in path]
                 # Branches that were taken earlier sleep in this one, until a move that they depend on wakes them.
-                fork = State(enabled=node.enabled, chosen=actor, sleep={**node.sleep, **node.done})
+                asleep = {
+                    other: replace(move, footprint=move.footprint.of_any_keys) for other, move in node.done.items()
+                }
+                fork = State(enabled=node.enabled, chosen=actor, sleep={**node.sleep, **asleep})
                 return self._run_from(node, [*before, fork])
         return None
 
