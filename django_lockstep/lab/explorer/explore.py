@@ -16,7 +16,7 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.audit import audit_search
 from django_lockstep.lab.explorer.driver.trace import CAUSES, MAX_STEPS, Trace
 from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, RestartSearch, ScheduleError, Stuck
-from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Errors, ExploreOptions, Reduction, SessionOptions
+from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Errors, Options, Reduction
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, learn_differences, play_next, require_steered
 from django_lockstep.lab.explorer.search.directed import AnySearch, DirectedSearch
@@ -79,17 +79,15 @@ def explore(
     needs a test or scratch database, or ``database_is_mine``. `NotExplorable` is raised on another one, in a
     transaction, without PostgreSQL, for tables too large to put back, and beside another explorer.
     """
-    options = ExploreOptions(
-        session=SessionOptions(
-            database=database,
-            database_is_mine=database_is_mine,
-            step_timeout=step_timeout,
-            max_steps=max_steps,
-            ignore=ignore,
-            raises=raises,
-            no_deadlock=no_deadlock,
-            warm_up=warm_up,
-        ),
+    options = Options(
+        database=database,
+        database_is_mine=database_is_mine,
+        step_timeout=step_timeout,
+        max_steps=max_steps,
+        ignore=ignore,
+        raises=raises,
+        no_deadlock=no_deadlock,
+        warm_up=warm_up,
         directed=directed,
         reduction=reduction,
         max_schedules=max_schedules,
@@ -101,7 +99,7 @@ def explore(
     )
     begun = time.monotonic()
     workers = _workers(load or functools.partial(copy.copy, scenario), options)
-    with exploration_session(scenario, options.session) as session:
+    with exploration_session(scenario, options) as session:
         return session.run_until_stable(lambda: _attempt(session, options, workers=workers, begun=begun))
 
 
@@ -126,7 +124,7 @@ def replay(
     `explore` does.
     """
     moves = parse_schedule(schedule, actors=len(scenario.actors))
-    options = SessionOptions(
+    options = Options(
         database=database,
         database_is_mine=database_is_mine,
         step_timeout=step_timeout,
@@ -179,7 +177,7 @@ def _with_rows(run: Run, session: ExplorationSession, trace: Trace) -> Run:
     return replace(run, seen=watch.seen(), held=tuple(watch.held)) if again.actors == trace.actors else run
 
 
-def _workers(load: Callable[[], Scenario], options: ExploreOptions) -> Workers | None:
+def _workers(load: Callable[[], Scenario], options: Options) -> Workers | None:
     """Return what explores with so many workers, or on a cluster; None for one, which this process is itself."""
     if options.processes == 1 and options.cluster is None:
         return None
@@ -189,9 +187,7 @@ def _workers(load: Callable[[], Scenario], options: ExploreOptions) -> Workers |
     return Workers(load, options)
 
 
-def _attempt(
-    session: ExplorationSession, options: ExploreOptions, *, workers: Workers | None, begun: float
-) -> Exploration:
+def _attempt(session: ExplorationSession, options: Options, *, workers: Workers | None, begun: float) -> Exploration:
     """Explore from the beginning. Raises `RestartSearch` when something is learned that makes earlier runs invalid."""
     strategy: AnySearch = Search(reduce=options.reduction != "none")
     if options.directed:

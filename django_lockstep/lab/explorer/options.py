@@ -1,9 +1,9 @@
-"""The options of `explore` and `replay`, checked once and passed on as they are."""
+"""The options of `explore`, `replay` and `write_spec`, checked once and passed on as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from django.db import DEFAULT_DB_ALIAS
@@ -19,8 +19,8 @@ STEP_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOptions:
-    """The options that every session of an exploration needs, also one in a worker process; can be pickled."""
+class Options:
+    """What `explore` and its like were asked for. Raises ``ValueError`` for options that exclude each other."""
 
     database: str = DEFAULT_DB_ALIAS
     database_is_mine: bool = False
@@ -30,13 +30,6 @@ class SessionOptions:
     raises: Errors = ()
     no_deadlock: bool = False
     warm_up: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExploreOptions:
-    """The options of `explore`. Raises ``ValueError`` for options that exclude each other."""
-
-    session: SessionOptions = field(default_factory=SessionOptions)
     directed: bool | Collection[str] = False
     reduction: Reduction = "dpor"
     max_schedules: int | None = None

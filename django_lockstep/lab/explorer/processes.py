@@ -26,7 +26,7 @@ from django.db import connections
 
 from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import NotExplorable, RestartSearch, Stuck, WorkerDied
-from django_lockstep.lab.explorer.options import ExploreOptions, SessionOptions
+from django_lockstep.lab.explorer.options import Options
 from django_lockstep.lab.explorer.retries import play_next, require_steered
 from django_lockstep.lab.explorer.search.branches import Branch
 from django_lockstep.lab.explorer.search.dpor import Search
@@ -46,7 +46,7 @@ _MOST_DEATHS = 3
 _GRACE = 2.0
 """Seconds that workers have for the runs in hand when the search has ended; then they are killed."""
 
-ExplorerConfig = tuple[Callable[[], Scenario], SessionOptions]
+ExplorerConfig = tuple[Callable[[], Scenario], Options]
 """What a worker explores: what returns the scenario, and how; sent pickled."""
 
 
@@ -56,8 +56,9 @@ class Workers:
     Raises `NotExplorable` if they cannot have databases of their own, or not this scenario.
     """
 
-    def __init__(self, load: Callable[[], Scenario], options: ExploreOptions) -> None:
-        config, alias = (load, options.session), options.session.database
+    def __init__(self, load: Callable[[], Scenario], options: Options) -> None:
+        # Runs end the search here alone, by what may be no function of a module.
+        config, alias = (load, replace(options, stop_on_first=False)), options.database
         if not is_scratch(connections[alias]):
             raise NotExplorable(
                 f"Several processes explore scratch databases only, of which each has its own, and {alias!r} is not "

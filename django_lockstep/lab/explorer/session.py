@@ -25,7 +25,7 @@ from django_lockstep.lab.explorer.errors import (
     RestartSearch,
     TooManySteps,
 )
-from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions
+from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Options
 from django_lockstep.lab.explorer.oracle import Oracle, RunResult, describe_error, error_name, plain_results
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
@@ -56,7 +56,7 @@ Learned = frozenset[tuple[str, ...]]
 class ExplorationSession:
     """Runs a scenario under one schedule after another; fixture by `exploration_session`."""
 
-    def __init__(self, scenario: Scenario, options: SessionOptions) -> None:
+    def __init__(self, scenario: Scenario, options: Options) -> None:
         self.scenario = scenario
         self.options = options
         self.oracle = Oracle(scenario, ignore=options.ignore, raises=options.raises, run_serially=self._run_serially)
@@ -346,7 +346,7 @@ class ExplorationSession:
 
 
 @contextmanager
-def exploration_session(scenario: Scenario, options: SessionOptions) -> Iterator[ExplorationSession]:
+def exploration_session(scenario: Scenario, options: Options) -> Iterator[ExplorationSession]:
     """Open an `ExplorationSession`; at its end no lock and no row is left.
 
     Raises `NotExplorable` inside a transaction, on databases other than PostgreSQL, on one whose rows may be needed,

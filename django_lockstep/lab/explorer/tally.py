@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
-from django_lockstep.lab.explorer.options import ExploreOptions
+from django_lockstep.lab.explorer.options import Options
 from django_lockstep.lab.explorer.oracle import RunResult, describe_error, error_name, is_conflict
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, RunEnding, Verdict
 from django_lockstep.lab.explorer.search.branches import Schedule
@@ -74,7 +74,7 @@ class Observations:
 class ExplorationTally:
     """Counts the results of runs."""
 
-    options: ExploreOptions
+    options: Options
     begun: float
     names: Sequence[str]
     """Of the actors."""
@@ -215,7 +215,7 @@ class ExplorationTally:
 
     def _proved(self, schedules: str) -> tuple[Verdict, str]:
         deadlocks = self._possible_deadlocks()
-        if deadlocks and self.options.session.no_deadlock:
+        if deadlocks and self.options.no_deadlock:
             return "incomplete", _("{schedules} ended right, but {why}", schedules=schedules, why=deadlocks)
         proof = _("Every interleaving was explored, in {schedules}", schedules=schedules)
         if self.observed.yields:

@@ -16,7 +16,7 @@ from django_lockstep.lab.explorer.effects.catalog import Catalog, quote_name
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.errors import NotWritable
-from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions
+from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Options
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.retries import follow, play
 from django_lockstep.lab.explorer.search.branches import Schedule
@@ -61,7 +61,7 @@ def write_spec(
     if isinstance(schedule, str):
         schedule = Follow(parse_schedule(schedule, actors=len(scenario.actors)))
     own = connections[database].copy()
-    options = SessionOptions(database=database, database_is_mine=database_is_mine, step_timeout=step_timeout)
+    options = Options(database=database, database_is_mine=database_is_mine, step_timeout=step_timeout)
     try:
         own.connect()
         return _Recorder(scenario, own.connection).record(schedule, options)
@@ -79,7 +79,7 @@ class _Recorder:
         self._tables: set[str] = set()
         self._words: set[str] = set()
 
-    def record(self, schedule: Schedule, options: SessionOptions) -> Spec:
+    def record(self, schedule: Schedule, options: Options) -> Spec:
         with exploration_session(replace(self._scenario, set_up=self._set_up), options) as session:
             return session.run_until_stable(lambda: self._record(session, schedule))
 

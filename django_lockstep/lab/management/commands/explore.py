@@ -20,7 +20,7 @@ from rich.text import Text
 
 from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, write_spec
 from django_lockstep.lab.explorer.explore import runs_to_draw
-from django_lockstep.lab.explorer.options import ExploreOptions, Reduction
+from django_lockstep.lab.explorer.options import Options, Reduction
 from django_lockstep.lab.explorer.render.reports import FORMATS, RaceReport, as_text, format_of
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.tables.databases import is_test_database
@@ -190,7 +190,7 @@ def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
     """Raise ``ValueError`` for options that exclude each other, before anything is run."""
     path, database = options["output"], options["database"]
     chosen = {name: options[name] for name in ("directed", "reduction", "processes", "cluster")}
-    ExploreOptions(**chosen, audit=options["audit"] or 0)
+    Options(**chosen, audit=options["audit"] or 0)
     _require_one_process(options)
     if options["schedule"] is not None and len(races) != 1:
         raise ValueError(f"--schedule needs exactly one scenario, not {len(races)}")

@@ -10,7 +10,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.lab.explorer import Scenario, processes
-from django_lockstep.lab.explorer.options import SessionOptions
+from django_lockstep.lab.explorer.options import Options
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import Session, sessions, until
@@ -22,7 +22,7 @@ Exploring = Callable[[Scenario], AbstractContextManager[ExplorationSession]]
 @pytest.fixture
 def exploring(transactional_db: None) -> Exploring:
     """Opens the session of a scenario, on the test's database."""
-    return lambda scenario: exploration_session(scenario, SessionOptions())
+    return lambda scenario: exploration_session(scenario, Options())
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django_lockstep.lab import pytest_plugin
 from django_lockstep.lab.explorer import Scenario, explore
 from django_lockstep.lab.explorer.audit import RandomWalk, _Node
-from django_lockstep.lab.explorer.options import ExploreOptions
+from django_lockstep.lab.explorer.options import Options
 from django_lockstep.lab.explorer.render.reports import RaceReport, as_text
 from django_lockstep.lab.explorer.search import branches
 from django_lockstep.lab.explorer.tally import ExplorationTally
@@ -139,7 +139,7 @@ def walked(walk: RandomWalk, left: list[int]) -> Iterator[tuple[int, tuple[int, 
 
 
 def test_a_search_that_starts_over_knows_nothing_of_the_runs_before() -> None:
-    tally = ExplorationTally(options=ExploreOptions(), begun=0.0, names=())
+    tally = ExplorationTally(options=Options(), begun=0.0, names=())
     tally.observed.unordered_locks.add(("A", "shop_seat"))
     tally.observed.several_locks.add(("B", "shop_seat"))
 
