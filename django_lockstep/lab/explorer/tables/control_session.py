@@ -43,9 +43,9 @@ SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
     'idle_in_transaction_session_timeout', 'idle_session_timeout', 'statement_timeout', 'transaction_timeout')
 """
 _OLDEST = 150_000
-# The second right by ``GRANT SET ON PARAMETER session_replication_role TO role``.
+# The right by ``GRANT SET ON PARAMETER session_replication_role TO role``.
 _RIGHTS = """
-SELECT current_setting('is_superuser')::bool, has_parameter_privilege('session_replication_role', 'SET'),
+SELECT has_parameter_privilege('session_replication_role', 'SET'),
        current_setting('max_prepared_transactions')::int > 0, pg_backend_pid()
 """
 _INTERRUPTED = (TransactionStatus.ACTIVE, TransactionStatus.INERROR)
@@ -69,7 +69,7 @@ class ControlSession:
         self.pooled = "pool" in self._wrapper.settings_dict["OPTIONS"]
 
     def _read_rights(self) -> None:
-        """Note whether the session may do everything, and whether it may put rows back without triggers.
+        """Note whether the session may put rows back without triggers.
 
         Raises `NotExplorable` for an older server, and behind a pooler, where the session is not the one that the
         driver believes to have.
@@ -80,7 +80,7 @@ class ControlSession:
                 f"Database {self._wrapper.alias!r} is PostgreSQL {version // 10_000}; the explorer needs "
                 f"{_OLDEST // 10_000} or newer"
             )
-        self.superuser, self.skips_triggers, self.prepares, pid = self.driver.execute(_RIGHTS).fetchone()
+        self.skips_triggers, self.prepares, pid = self.driver.execute(_RIGHTS).fetchone()
         if pid != self.driver.info.backend_pid:
             raise NotExplorable(
                 f"Database {self._wrapper.alias!r} is reached through a connection pooler, so that the server cannot "

@@ -2,15 +2,12 @@
 
 A scan without ORDER BY finds and locks rows in physical order, and an update that no longer fits into its page adds
 index entries, which SERIALIZABLE notices. So dead rows keep their places during a run, and are removed between runs
-before a page is full. And the planner's statistics are set to those of a table that was never vacuumed, whatever
-autovacuum writes: otherwise it scans a small table sequentially at one time and by an index at another, and
-SERIALIZABLE locks accordingly.
+before a page is full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from psycopg.pq import TransactionStatus
 
@@ -30,12 +27,6 @@ SELECT CASE WHEN max((ctid::text::point)[0]) > 0 THEN 8192
 """
 """How many bytes of the first page the rows fill, or its size; header and pointer of a tuple take 28
 bytes together."""
-_STATISTICS = "SELECT relpages, reltuples, relallvisible, oid FROM pg_class WHERE oid = ANY (%s::text[]::regclass[])"
-_SET_STATISTICS = """
-UPDATE pg_class SET relpages = given.pages, reltuples = given.tuples, relallvisible = given.visible
-FROM unnest(%s::int[], %s::real[], %s::int[], %s::oid[]) AS given (pages, tuples, visible, oid)
-WHERE pg_class.oid = given.oid
-"""
 
 
 class Storage:
@@ -45,30 +36,17 @@ class Storage:
         self._session = session
         self._cursor = session.driver.cursor()
         self._tables: dict[str, int] = {}
-        self._statistics: list[tuple[Any, ...]] = []
         self._runs = 0
 
     def close(self) -> None:
-        """Release the snapshot, and restore the planner's statistics."""
+        """Release the snapshot."""
         if self._tables:
             self._release_snapshot()
-        self._set_statistics(self._statistics)
 
     def add(self, tables: Mapping[str, int]) -> None:
         """Add tables (quoted names) of so many rows."""
         self._tables.update(tables)
-        statistics = self._cursor.execute(_STATISTICS, [list(tables)]).fetchall()
-        self._statistics += statistics
-        self._forget_statistics(statistics)
         self._hold_snapshot()
-
-    def _forget_statistics(self, statistics: Sequence[tuple[Any, ...]]) -> None:
-        self._set_statistics([(0, -1, 0, oid) for *_, oid in statistics])
-
-    def _set_statistics(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        # Only a superuser may write the catalog; for others plans are as stable as autovacuum leaves them.
-        if self._session.superuser and rows:
-            self._cursor.execute(_SET_STATISTICS, [list(column) for column in zip(*rows, strict=True)])
 
     def _hold_snapshot(self) -> None:
         """Hold a snapshot, so that the server does not reuse the places of dead rows."""
@@ -95,5 +73,4 @@ class Storage:
         self._runs = 0
         self._release_snapshot()
         self._cursor.execute(f"VACUUM {', '.join(self._tables)}")
-        self._forget_statistics(self._statistics)
         self._hold_snapshot()

@@ -6,7 +6,6 @@ from django.db.models import F
 
 from django_lockstep.lab.explorer import Scenario, explore
 from tests.django_lockstep.lab.explorer.programs import Action, race, three_seats
-from tests.support.sessions import query
 from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -34,15 +33,13 @@ def test_a_scan_meets_the_rows_of_the_set_up_in_the_order_of_their_making() -> N
     assert all(met)
 
 
-def test_statistics_of_vacuum_do_not_make_serializable_lock_whole_tables() -> None:
+def test_vacuum_does_not_make_serializable_lock_whole_tables() -> None:
     kept: Action = ("savepoint", False, ("add", 2))
     scenario = race(("serializable", (kept,)), ("serializable", (kept, ("add", 1))))
     Seat.objects.create()
     with connection.cursor() as cursor:
         cursor.execute("VACUUM shop_seat")
-    told = query("SELECT reltuples FROM pg_class WHERE relname = 'shop_seat'")
 
     result = explore(scenario, reduction="none")
 
     assert [outcome.errors for outcome in result.outcomes] == [{}, {}]
-    assert query("SELECT reltuples FROM pg_class WHERE relname = 'shop_seat'") == told > 0
