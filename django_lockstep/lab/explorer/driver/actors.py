@@ -18,7 +18,7 @@ from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.driver.hooks import Gate, Hooks
 from django_lockstep.lab.explorer.driver.trace import Event
-from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.operations import Operation, is_users
 from django_lockstep.lab.explorer.errors import Abandoned
 from django_lockstep.locking.conf import without_retry_waits
 
@@ -70,9 +70,11 @@ class Actor(Gate):
         self._tasks.put(None)
 
     def stack(self) -> str:
-        """Return the innermost line of code that the actor is at."""
+        """Return the innermost line of the user's code that the actor is at; of any code where there is none."""
         frame = sys._current_frames().get(self.thread.ident or 0)
-        summary = traceback.extract_stack(frame)[-1:] if frame else []
+        frames = [frame for frame, _ in traceback.walk_stack(frame)] if frame else []
+        innermost = next((frame for frame in frames if is_users(frame.f_code)), frame)
+        summary = traceback.extract_stack(innermost)[-1:] if innermost else []
         return "".join(f"{line.filename}:{line.lineno} in {line.name}: {line.line}" for line in summary)
 
     # Called in the actor's thread

@@ -190,7 +190,7 @@ _PYTHON = sysconfig.get_paths()["stdlib"] + "/"
 _INSTALLED = tuple(f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "platlib"))
 
 
-def _is_users(code: CodeType) -> bool:
+def is_users(code: CodeType) -> bool:
     """Whether it is the user's code, and does not hide in tracebacks as pytest has it (``__tracebackhide__``)."""
     return _is_users_file(code.co_filename) and "__tracebackhide__" not in code.co_varnames
 
@@ -221,7 +221,7 @@ def sent_from(frame: FrameType | None) -> Origin | None:
     """
     override: Origin | None = None
     while frame is not None:
-        if _is_users(frame.f_code):
+        if is_users(frame.f_code):
             if not is_override(frame):
                 return frame.f_code, frame.f_lineno
             override = override or (frame.f_code, frame.f_lineno)
@@ -248,7 +248,7 @@ def _awaited_from(loop: AbstractEventLoop, call: tuple[object, ...]) -> Origin |
         stacks = [_coroutine_frames(task.get_coro()) for task in asyncio.all_tasks(loop)]
         own = [stack for stack in stacks if stack and stack[0].f_locals.get("child") in call]
         if own or all(stacks):
-            frames = (frame for stack in own for frame in stack if _is_users(frame.f_code))
+            frames = (frame for stack in own for frame in stack if is_users(frame.f_code))
             return next(((frame.f_code, frame.f_lineno) for frame in frames), None)
         time.sleep(0)  # the loop's thread has begun the call and is on its way to await it
     return None
@@ -277,7 +277,7 @@ def raised_at(error: BaseException) -> Origin | None:
     """Return the innermost line of the user's code in the error's traceback."""
     origin, traceback = None, error.__traceback__
     while traceback is not None:
-        if _is_users(traceback.tb_frame.f_code):
+        if is_users(traceback.tb_frame.f_code):
             origin = traceback.tb_frame.f_code, traceback.tb_lineno
         traceback = traceback.tb_next
     return origin

@@ -110,8 +110,8 @@ def goes_on_without_a_statement(pk: int) -> None:
 @pytest.mark.parametrize(
     ("actor", "line"),
     [
-        (waits_for_news, "waiter.acquire()"),
-        (waits_inside_a_transaction, "waiter.acquire()"),
+        (waits_for_news, "in waits_for_news: news.wait()"),
+        (waits_inside_a_transaction, "in waits_inside_a_transaction: news.wait()"),
         (calls_out, "ours.recv(1)"),
         (goes_on_without_a_statement, "in goes_on_without_a_statement: "),
     ],
