@@ -33,6 +33,8 @@ from django_lockstep.lab.wording import Sentence, listed
 from django_lockstep.lab.wording import gettext as _
 
 _Found = Iterator[tuple[Step, str]]
+_CONSTANTS = {"NULL", "True", "False"}
+"""Values that nothing is computed to, or from."""
 _MOST_SHOWN = 100
 """Characters of the values of a row that a sentence shows."""
 
@@ -49,11 +51,11 @@ def _lost_update(run: Run) -> _Found:
         shown = [name for name in both if name not in different or not is_time(mine[name])]
         for name in sorted(shown, key=lambda name: (not _is_wrong(run, name), name not in different)):
             change = _("to {value}", value=_value(theirs[name])) if name in theirs else f"({name} = {sets[name]})"
-            basis = (
-                _("as it had read it")
-                if mine[name] == row[name]
-                else _("computed from {value}", value=_value(row[name]))
-            )
+            basis = _("computed from {value}", value=_value(row[name]))
+            if mine[name] == row[name]:
+                basis = _("as it had read it")
+            elif mine[name] in _CONSTANTS:
+                basis = _("in place of {value}", value=_value(row[name]))
             sentence = _(
                 "{actor} wrote {column} {value} {basis}, which {other} had changed {changed} in between{steps}",
                 actor=write.actor,
@@ -68,8 +70,8 @@ def _lost_update(run: Run) -> _Found:
 
 
 def _is_switch(before: str, mine: str, theirs: str | None) -> bool:
-    """Whether both set the column alike and from or to a value that nothing is computed from, such as NULL."""
-    return mine == theirs and not {before, mine}.isdisjoint({"NULL", "True", "False"})
+    """Whether both set the column alike, from or to a value that nothing is computed from or to."""
+    return mine == theirs and not {before, mine}.isdisjoint(_CONSTANTS)
 
 
 def _is_wrong(run: Run, column: str) -> bool:
