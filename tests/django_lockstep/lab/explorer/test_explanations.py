@@ -14,7 +14,7 @@ from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.locking.transactions import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.seeded_shop.racing.models import Decision, Expense
-from tests.testapps.shop.models import PlainSeat, Seat, StampedSeat
+from tests.testapps.shop.models import PlainSeat, Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,20 +43,21 @@ def test_a_lost_update_names_the_writer_the_value_and_its_source() -> None:
 
 
 def test_nothing_is_computed_to_null() -> None:
-    def unset(pk: int) -> None:
-        StampedSeat.objects.get(pk=pk)
-        StampedSeat.objects.filter(pk=pk).update(booked_at=None)
+    def forget(pk: int) -> None:
+        user = User.objects.get(pk=pk)
+        user.last_login = None
+        user.save(update_fields=["last_login"])
 
-    def move(pk: int) -> None:
-        StampedSeat.objects.filter(pk=pk).update(booked_at=datetime(2020, 2, 2, tzinfo=UTC))
+    def log_in(pk: int) -> None:
+        User.objects.filter(pk=pk).update(last_login=datetime(2020, 2, 2, tzinfo=UTC))
 
     def set_up() -> int:
-        return StampedSeat.objects.create(booked_at=datetime(2020, 1, 1, tzinfo=UTC)).pk
+        return User.objects.create(username="ada", last_login=datetime(2020, 1, 1, tzinfo=UTC)).pk
 
-    result = explain(replay(race(unset, move, set_up=set_up), "ABA"))
+    result = explain(replay(race(forget, log_in, set_up=set_up), "ABA"))
 
     assert result.removesuffix(" (steps 1 and 3)") == (
-        "lost update: A wrote booked_at NULL in place of 2020-01-01 00:00:00+00:00, which B had changed to 2020-02-02 "
+        "lost update: A wrote last_login NULL in place of 2020-01-01 00:00:00+00:00, which B had changed to 2020-02-02 "
         "00:00:00+00:00 in between"
     )
 
