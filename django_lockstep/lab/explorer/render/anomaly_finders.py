@@ -153,7 +153,7 @@ def _vain_write(run: Run) -> _Found:
         answers = f"{write.actor} returned "
         if work and work[0] in writes(run):
             then = _("{actor} went on with {next} all the same", actor=write.actor, next=_verb_and_table(work[0]))
-        elif any(text.startswith(answers) for text in run.differences) and not {*work} & {*writes(run)}:
+        elif any(text.startswith(answers) for text in run.differences) and not any(it in writes(run) for it in work):
             then = _("{actor} answered as if it had", actor=write.actor)
         else:
             continue

@@ -145,15 +145,21 @@ def time_that_was_not_set(rows: Any, *, safe: bool) -> bool:
     return True
 
 
+def tell_and_delete(rows: Any, *, safe: bool) -> bool:
+    shop.Message.objects.create(sender_id=rows.user, text="cancelled")
+    return row_deleted_twice(rows, safe=safe)
+
+
 # The default oracle: the answers, too, are those of a serial order.
-@pair("stale check", "DELETE racing_booking", "when B's DELETE found no row", None)
+@pair("stale check", "DELETE racing_booking", "when B's DELETE found no row", None, beside=tell_and_delete)
 @transaction.atomic
 def row_deleted_twice(rows: Any, *, safe: bool) -> bool:
     bookings = shop.Booking.objects.select_for_update() if safe else shop.Booking.objects
     booking = bookings.filter(pk=rows.booking).first()
-    if booking is not None:
-        booking.delete()
-    return booking is not None
+    if booking is None:
+        return False
+    booking.delete()
+    return True
 
 
 def two_are_sold(rows: Any) -> bool:
