@@ -18,11 +18,6 @@ from tests.support.sessions import Session, is_as_it_was, query
 from tests.testapps.shop.models import BoxSeat, Seat, Stage, StampedSeat, Ticket
 
 
-@pytest.fixture
-def seats(transactional_db: None) -> list[Seat]:
-    return [Seat.objects.create(row=name) for name in "ABC"]
-
-
 def held(session: Session, *seats: Seat) -> AbstractContextManager[Any]:
     """Lock seats in a transaction of the session for the length of a block."""
     return session.holding(lock_rows, Seat, [seat.pk for seat in seats])

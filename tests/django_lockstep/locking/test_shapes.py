@@ -194,11 +194,6 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return texts
 
 
-@pytest.fixture
-def seat() -> Seat:
-    return Seat.objects.create()
-
-
 def rows() -> CompiledQuerySet[Seat]:
     return CompiledQuerySet(Seat)
 
@@ -224,8 +219,7 @@ def test_what_was_compiled_is_not_compiled_again(
     assert texts == []
 
 
-def test_locks_outside_of_a_transaction_are_refused_each_time(transactional_db: None) -> None:
-    seat = Seat.objects.create()
+def test_locks_outside_of_a_transaction_are_refused_each_time(seat: Seat, transactional_db: None) -> None:
     with transaction.atomic():
         rows().select_for_update().get(pk=seat.pk)
     for _ in range(2):
