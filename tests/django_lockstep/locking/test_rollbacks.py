@@ -56,8 +56,7 @@ def test_an_instance_is_written_again_after_the_rollback_of_a_savepoint_that_was
             save_once(other)
             _ = 1 / 0
         assert statements(lambda: save_once(seat, "Bob")) == ["UPDATE"]
-        sid = transaction.savepoint()
-        transaction.savepoint_rollback(sid)
+        transaction.savepoint_rollback(transaction.savepoint())
         assert statements(lambda: save_once(seat, "Cyd")) == ["UPDATE"]
         assert_refused(other)
     assert fresh(seat).guest == "Cyd"

@@ -114,8 +114,7 @@ def test_a_timeout_contradicts_not_waiting(seats: list[Seat], option: str) -> No
 def test_neighbours_that_are_read_along_are_not_locked(seats: list[Seat], other: Session) -> None:
     ticket = Ticket.objects.create(seat=seats[0])
     with held(other, seats[0]), transaction.atomic():
-        locked = lock_row(Ticket.objects.select_related("seat"), ticket.pk, nowait=True)
-        assert locked.seat == seats[0]
+        assert lock_row(Ticket.objects.select_related("seat"), ticket.pk, nowait=True).seat == seats[0]
         with pytest.raises(NotSupportedError, match="nullable side of an outer join"), transaction.atomic():
             lock_row(Ticket.objects.select_related("seat"), ticket.pk, of=("self", "seat"))
 

@@ -209,10 +209,6 @@ def test_a_name_that_is_not_a_column_beside_it_is_an_error(name: str) -> None:
 # A row that is deleted and made again under the same key is another row
 
 
-def by_sql() -> None:
-    query("INSERT INTO shop_locker (number, guest) VALUES ('7', 'Ada')")
-
-
 def by_fixture() -> None:
     text = serializers.serialize("json", [Locker(number="7", version=1, guest="Ada")])
     for saved in serializers.deserialize("json", text):
@@ -225,7 +221,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "put_if_unchanged": lambda: Locker.objects.put_if_unchanged("7", 0, guest="Ada"),
     "older state made by hand": lambda: Locker(number="7", version=1, guest="Ada").save(),
     "fixture": by_fixture,
-    "SQL": by_sql,
+    "SQL": lambda: query("INSERT INTO shop_locker (number, guest) VALUES ('7', 'Ada')"),
 }
 every_way = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 

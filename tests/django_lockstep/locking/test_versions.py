@@ -43,8 +43,7 @@ def test_it_is_one_statement(seat: Seat) -> None:
 
 
 def test_a_changed_row_is_left_alone_and_so_is_the_instance(seat: Seat) -> None:
-    rival = fresh(seat)
-    assert rival.update_if_unchanged(guest="Bob")
+    assert fresh(seat).update_if_unchanged(guest="Bob")
     before = dict(vars(seat))
     assert seat.update_if_unchanged(guest="Ada", price=F("price") + 1) is False
     assert vars(seat) == before

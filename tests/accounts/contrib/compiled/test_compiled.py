@@ -149,9 +149,7 @@ def test_what_is_returned_holds_what_a_query_set_would_give() -> None:
     assert Purse.objects.get().wishes == {"window": True}
 
 
-def test_those_who_wait_are_served_in_the_order_of_arrival(
-    open_session: Callable[[], Session], account: Account
-) -> None:
+def test_those_who_wait_are_served_in_order_of_arrival(open_session: Callable[[], Session], account: Account) -> None:
     holder, waiting = open_session(), [open_session() for _ in range(4)]
     with holder.holding(Account.objects.lock, account.pk):
         ends = []
