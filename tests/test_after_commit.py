@@ -62,9 +62,7 @@ def test_the_middleware_and_the_apis_have_no_answer_for_it() -> None:
 
 
 @pytest.mark.parametrize("locking", ["pessimistic", "optimistic"])
-def test_a_booking_by_hand_is_not_said_to_have_failed(
-    admin_client: Client, failing: list[object], locking: str
-) -> None:
+def test_a_booking_by_hand_is_not_called_failed(admin_client: Client, failing: list[object], locking: str) -> None:
     account = AccountFactory.create(balance=100)
     address = url(account, "deposit")
     typed = fill(admin_client.get(address), amount="5", locking=locking)

@@ -60,9 +60,7 @@ def test_the_banks_database_url_is_the_database_service(compose: dict[str, Any],
     assert served["POSTGRES_DB"] in health
 
 
-def test_the_published_port_is_postgresqls_and_this_machines_alone(
-    compose: dict[str, Any], example: dict[str, str]
-) -> None:
+def test_the_port_is_postgresqls_and_this_machines_alone(compose: dict[str, Any], example: dict[str, str]) -> None:
     (port,) = compose["services"]["db"]["ports"]
     assert filled(port, example).split(":")[::2] == ["127.0.0.1", "5432"]
 

@@ -65,9 +65,7 @@ def test_translations_have_the_placeholders_of_the_text(package: str, language: 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("language", "direction"), [("ar", "rtl"), ("ja", "ltr")])
-def test_pages_have_the_language_and_the_direction_that_the_browser_asks_for(
-    admin_client: object, language: str, direction: str
-) -> None:
+def test_pages_have_the_language_and_direction_asked_for(admin_client: object, language: str, direction: str) -> None:
     page = admin_client.get("/admin/accounts/account/", headers={"accept-language": language})  # type: ignore[attr-defined]
     text = page.content.decode()
     assert f'lang="{language}"' in text

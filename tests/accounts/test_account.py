@@ -86,8 +86,7 @@ def test_unknown_accounts_do_not_exist(account: Account) -> None:
 
 
 @pytest.mark.parametrize("options", [{"nowait": True}, {"timeout": 0.02}])
-def test_waiting_can_be_bounded(other: Session, options: Any) -> None:
-    account = AccountFactory.create(balance=100)
+def test_waiting_can_be_bounded(account: Account, other: Session, options: Any) -> None:
     with other.holding(lock, account.pk):
         with pytest.raises(LockNotAvailable) as caught:
             Account.deposit(account.pk, 1, **options)
@@ -95,8 +94,7 @@ def test_waiting_can_be_bounded(other: Session, options: Any) -> None:
     assert Account.deposit(account.pk, 1, **options).balance == 101
 
 
-def test_a_withdrawal_waits_and_decides_on_what_the_first_one_left(other: Session) -> None:
-    account = AccountFactory.create(balance=100)
+def test_a_withdrawal_waits_and_decides_on_what_the_first_one_left(account: Account, other: Session) -> None:
     with transaction.atomic():
         Account.withdraw(account.pk, 80)
         waiting = other.start(Account.withdraw, account.pk, 80)
@@ -142,8 +140,7 @@ def test_the_second_writer_gets_false_and_nothing_is_written(account: Account) -
 
 
 @pytest.mark.django_db(transaction=True)
-def test_money_of_a_rolled_back_change_is_not_there_for_the_next() -> None:
-    account = AccountFactory.create(balance=100)
+def test_money_of_a_rolled_back_change_is_not_there_for_the_next(account: Account) -> None:
     with transaction.atomic():
         with pytest.raises(ZeroDivisionError), transaction.atomic():
             assert account.try_deposit(50)
@@ -173,8 +170,7 @@ def test_a_deleted_account_does_not_exist(account: Account, change: str, amount:
     assert not Account.objects.exists()
 
 
-def test_a_pessimistic_change_is_noticed_by_an_optimistic_one_that_waits(other: Session) -> None:
-    account = AccountFactory.create(balance=100)
+def test_a_pessimistic_change_is_noticed_by_an_optimistic_one_that_waits(account: Account, other: Session) -> None:
     with transaction.atomic():
         Account.deposit(account.pk, 1)
         late = other.start(account.try_deposit, 1)

@@ -32,8 +32,7 @@ def booked() -> list[tuple[str, str, int]]:
     return [(str(entry.amount), str(entry.balance_after), entry.version_after) for entry in Entry.objects.all()]
 
 
-def test_changes_of_one_account_happen_in_the_order_given() -> None:
-    account = AccountFactory.create(balance=100)
+def test_changes_of_one_account_happen_in_the_order_given(account: Account) -> None:
     answers = Account.apply_many([(account.pk, 5), (account.pk, "-30.5"), BalanceChange(account.pk, Decimal(1))])
     assert state(account) == ("75.50", 4)
     assert booked() == [("5.00", "105.00", 2), ("-30.50", "74.50", 3), ("1.00", "75.50", 4)]
@@ -101,8 +100,7 @@ def test_unknown_accounts_are_named(unknown: int) -> None:
 # Idempotency keys and transfers.
 
 
-def test_a_used_key_is_left_out_and_the_answer_says_so() -> None:
-    account = AccountFactory.create(balance=100)
+def test_a_used_key_is_left_out_and_the_answer_says_so(account: Account) -> None:
     first = Account.apply_many([BalanceChange(account.pk, 10, idempotency_key='a"\\,{')])[0]
     Account.deposit(account.pk, 5)
     again, new = Account.apply_many([BalanceChange(account.pk, 10, idempotency_key='a"\\,{'), (account.pk, 7)])
@@ -157,8 +155,7 @@ def test_it_computes_from_what_it_waited_for(other: Session, amount: int, error:
     assert not list(chain_breaks(Account))
 
 
-def test_a_key_that_was_used_while_it_waited_is_left_out(other: Session) -> None:
-    account = AccountFactory.create(balance=100)
+def test_a_key_that_was_used_while_it_waited_is_left_out(account: Account, other: Session) -> None:
     with transaction.atomic():
         Account.deposit(account.pk, 10, idempotency_key="k")
         batch = other.start(Account.apply_many, [BalanceChange(account.pk, 10, idempotency_key="k"), (account.pk, 1)])

@@ -46,8 +46,7 @@ class Primary:
         return "default"
 
 
-def test_an_account_read_from_a_replica_is_written_to_the_primary(settings: Any) -> None:
-    account = AccountFactory.create(balance=100)
+def test_an_account_read_from_a_replica_is_written_to_the_primary(account: Account, settings: Any) -> None:
     settings.DATABASE_ROUTERS = [Primary()]
     account._state.db = "replica"
     assert account.try_deposit(5, idempotency_key="k")

@@ -87,8 +87,7 @@ def test_the_strategy_saves_with_a_model_and_a_field_of_theirs() -> None:
     assert (unmanaged._meta.db_table, unmanaged._meta.managed) == (Account._meta.db_table, False)
 
 
-def test_the_strategy_sends_their_select_and_their_guarded_update() -> None:
-    account = AccountFactory.create(balance=100)
+def test_the_strategy_sends_their_select_and_their_guarded_update(account: Account) -> None:
     with CaptureQueriesContext(connection) as captured:
         changed = STRATEGIES["django_concurrency"].deposit(account.pk, 5)
     read, looked, update, entry = [entry["sql"] for entry in captured if entry["sql"].split()[0] not in _SAVEPOINTS]
@@ -102,8 +101,7 @@ def test_the_strategy_sends_their_select_and_their_guarded_update() -> None:
 _SAVEPOINTS = {"SAVEPOINT", "RELEASE"}
 
 
-def test_a_conflict_is_raised_by_their_save() -> None:
-    account = AccountFactory.create(balance=100)
+def test_a_conflict_is_raised_by_their_save(account: Account) -> None:
     stale = Account.objects.get()
     assert account.try_deposit(5)
     with pytest.raises(RecordModifiedError) as caught:
@@ -112,8 +110,7 @@ def test_a_conflict_is_raised_by_their_save() -> None:
     assert stale.version == 1
 
 
-def test_without_the_package_the_strategy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    account = AccountFactory.create(balance=100)
+def test_without_the_package_the_strategy_says_so(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "concurrency.fields", None)
     concurrency_model.cache_clear()
     with pytest.raises(ImproperlyConfigured, match="requires the package django-concurrency"):

@@ -47,8 +47,7 @@ def breaks() -> list[object]:
 
 
 @every
-def test_a_change_writes_balance_version_and_entry(strategy: Strategy) -> None:
-    account = AccountFactory.create(balance=100)
+def test_a_change_writes_balance_version_and_entry(account: Account, strategy: Strategy) -> None:
     returned = strategy.deposit(account.pk, "50.5")
     assert (returned.pk, str(returned.balance), returned.version) == (account.pk, "150.50", 2)
     strategy.withdraw(account.pk, 30)
@@ -97,8 +96,7 @@ def test_a_balance_that_would_not_fit_is_refused(strategy: Strategy) -> None:
 
 
 @every
-def test_an_unknown_account_does_not_exist(strategy: Strategy) -> None:
-    account = AccountFactory.create(balance=100)
+def test_an_unknown_account_does_not_exist(account: Account, strategy: Strategy) -> None:
     changes: list[Callable[[], object]] = [
         lambda: strategy.deposit(0, 1),
         lambda: strategy.withdraw(0, 1),
@@ -142,9 +140,8 @@ def race(strategy: Strategy, account: Any, sessions: list[Session], conflicts: l
 
 @every
 def test_a_write_in_between_is_lost_without_protection_alone(
-    strategy: Strategy, open_session: Callable[[], Session], conflicts: list[object]
+    account: Account, strategy: Strategy, open_session: Callable[[], Session], conflicts: list[object]
 ) -> None:
-    account = AccountFactory.create(balance=100)
     assert race(strategy, account, [open_session(), open_session()], conflicts) == [None, None]
     assert balance(account) == (120 if strategy.safe else 70)
     assert bool(breaks()) is not strategy.safe

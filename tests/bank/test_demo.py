@@ -103,9 +103,7 @@ def test_without_the_demo_there_is_no_such_address(client: Client) -> None:
 
 
 @pytest.mark.usefixtures("demo")
-def test_a_button_makes_one_session_wait_for_another(
-    settings: Any, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_button_makes_a_session_wait(settings: Any, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.ROOT_URLCONF = __name__
     cut_short = threading.Event()
     monkeypatch.setattr(waits, "SECONDS", None)

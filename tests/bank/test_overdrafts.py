@@ -48,9 +48,7 @@ def limit(page: Page, account: Account) -> Any:
     return page.get_by_label(f"account {account.pk} (owner)", exact=False)
 
 
-def test_the_second_users_form_is_locked_and_unlocks_when_the_first_is_done(
-    staff_page: Enter, account: Account
-) -> None:
+def test_the_second_users_form_is_locked_until_the_first_is_done(staff_page: Enter, account: Account) -> None:
     said: list[str] = []
     ada, bob = opened(staff_page("ada"), said), opened(staff_page("bob"), said)
     for page in (ada, bob):

@@ -12,9 +12,7 @@ CHECK_MIGRATIONS = "call_command('makemigrations', check_changes=True, dry_run=T
 class CleanProjectTests:
     """For a module with a fixture ``project``, whose migrations are made and applied."""
 
-    def test_the_library_is_the_wheels_and_its_checks_are_clean_and_no_migration_is_missing(
-        self, project: Project
-    ) -> None:
+    def test_the_library_is_the_wheels_its_checks_are_clean_and_no_migration_is_missing(self, project: Project) -> None:
         place, *printed = project.execute("print(__import__('django_lockstep').__file__)", CHECK, CHECK_MIGRATIONS)
         assert Path(place).is_relative_to(project.python.parent.parent)
         assert not Path(place).is_relative_to(ROOT)

@@ -76,9 +76,7 @@ def test_own_scenarios_are_explored_from_the_shell_with_the_lab_alone(project: P
     assert "shows.races.seats: holds" in printed
 
 
-def test_the_lab_without_the_library_says_what_is_missing(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_the_lab_alone_says_what_is_missing(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     wheel = build("django-lockstep-lab", tmp_path_factory).wheel
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)

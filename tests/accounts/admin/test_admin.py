@@ -50,9 +50,7 @@ class TestBooking:
         entry = Entry.objects.get()
         assert logged() == [f"{operation.title()} ({locking}), entry {entry.pk}: {entry}"]
 
-    def test_moves_money_between_two(
-        self, admin_client: Client, account: Account, target: Account, locking: str
-    ) -> None:
+    def test_moves_money_to_target(self, admin_client: Client, account: Account, target: Account, locking: str) -> None:
         assert book(admin_client, account, "transfer", amount="5", locking=locking, target=target.pk).status_code == 302
         assert (balance_of(account), balance_of(target)) == (95, 5)
         assert {entry.object_id for entry in LogEntry.objects.all()} == {str(account.pk), str(target.pk)}
@@ -68,9 +66,7 @@ class TestBooking:
         assert (Entry.objects.count(), LogEntry.objects.count()) == (entries, entries)
 
     @pytest.mark.django_db(transaction=True)
-    def test_so_does_one_that_is_sent_eight_times_at_once(
-        self, admin_client: Client, account: Account, locking: str
-    ) -> None:
+    def test_so_does_one_sent_eight_times_at_once(self, admin_client: Client, account: Account, locking: str) -> None:
         address = url(account, "deposit")
         data = fill(admin_client.get(address), amount="5", locking=locking)
 
@@ -88,9 +84,7 @@ class TestBooking:
         assert statuses <= {302, 409}
         assert (balance_of(account), Entry.objects.count(), LogEntry.objects.count()) == (105, 1, 1)
 
-    def test_what_the_account_does_not_cover_is_refused(
-        self, admin_client: Client, account: Account, locking: str
-    ) -> None:
+    def test_what_is_not_covered_is_refused(self, admin_client: Client, account: Account, locking: str) -> None:
         response = book(admin_client, account, "withdraw", amount="101", locking=locking)
         assert (response.status_code, balance_of(account), LogEntry.objects.count()) == (200, 100, 0)
         assert "not enough for 101" in text_of(response)

@@ -84,9 +84,7 @@ class TestConflict:
         assert ", admin: Changed Guest." in text
 
     @pytest.mark.parametrize(("decision", "guest"), [("mine", "Bob"), ("theirs", "Eve")])
-    def test_a_field_that_both_changed_is_decided(
-        self, admin_client: Client, seat: Seat, decision: str, guest: str
-    ) -> None:
+    def test_a_field_both_changed_is_decided(self, admin_client: Client, seat: Seat, decision: str, guest: str) -> None:
         conflict = conflict_of(admin_client, seat, {"guest": "Eve"}, guest="Bob", price="12.00")
         assert admin_client.post(url(seat), choose(conflict, decision, "guest")).status_code == 302
         assert (stored(seat).guest, stored(seat).price, stored(seat).version) == (guest, 12, 3)
@@ -183,9 +181,7 @@ class TestBetweenCleanAndSave:
         assert "Guest Bob" in text_of(response)
 
     @pytest.mark.django_db(transaction=True)
-    def test_a_change_of_an_inlines_row_takes_the_object_back_too(
-        self, admin_client: Client, seat: Seat, other: Session
-    ) -> None:
+    def test_a_change_of_an_inline_undoes_the_object(self, admin_client: Client, seat: Seat, other: Session) -> None:
         order = Order.objects.create(seat=seat, dish="soup")
         data = fill(admin_client.get(url(seat)), guest="Bob", order_set__0__dish="fish")
         meanwhile = partial(change, Order, order.pk, dish="cake")
@@ -315,9 +311,7 @@ def test_a_row_of_a_list_stays_closed(admin_client: Client, seat: Seat, monkeypa
 
 @pytest.mark.parametrize("side", ["mine", "theirs"])
 @pytest.mark.parametrize("name", ["version", "nothing", "_seen", "order_set-0-id", "order_set-0-seat"])
-def test_a_decision_that_nobody_was_asked_for_changes_nothing(
-    admin_client: Client, seat: Seat, name: str, side: str
-) -> None:
+def test_a_decision_not_asked_for_changes_nothing(admin_client: Client, seat: Seat, name: str, side: str) -> None:
     Order.objects.create(seat=seat, dish="soup")
     data = fill(admin_client.get(url(seat)), guest="Bob", order_set__0__dish="stew") | {f"choice-{name}": side}
     again = admin_client.post(url(seat), data | {"price": "ten"})
@@ -339,9 +333,7 @@ def test_a_decision_fills_in_nothing_that_is_not_compared(admin_client: Client, 
     assert "This field is required" in text_of(response)
 
 
-def test_a_declared_field_that_is_only_shown_is_not_asked_for(
-    admin_client: Client, seat: Seat, monkeypatch: Any
-) -> None:
+def test_a_declared_field_that_is_only_shown_is_not_needed(admin_client: Client, seat: Seat, monkeypatch: Any) -> None:
     class Declaring(forms.ModelForm):  # type: ignore[type-arg]
         price = forms.DecimalField()
 

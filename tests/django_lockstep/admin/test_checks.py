@@ -70,9 +70,7 @@ def test_a_form_without_the_version(monkeypatch: pytest.MonkeyPatch, options: di
         {"fields": ["guest"], "has_change_permission": never},
     ],
 )
-def test_a_form_with_the_version_or_without_a_way_to_write(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
-) -> None:
+def test_a_form_with_the_version_or_no_way_to_write(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     register(monkeypatch, **options)
     assert reported() == []
 

@@ -130,18 +130,14 @@ class TestChangeForm:
         assert_nothing_is_told(response)
         assert "Guest Bob" in text_of(response)
 
-    def test_keeps_what_was_typed_about_one_that_was_hidden_since(
-        self, admin_client: Client, own: Seat, admin_user: Any
-    ) -> None:
+    def test_keeps_what_was_typed_on_one_hidden_since(self, admin_client: Client, own: Seat, admin_user: Any) -> None:
         page = admin_client.get(url(own))
         hide(own, admin_user)
         response = admin_client.post(url(own), fill(page, guest="Bob"))
         assert_nothing_is_told(response)
         assert "Guest Bob" in text_of(response)
 
-    def test_tells_nothing_of_one_that_was_hidden_before_it_was_deleted(
-        self, admin_client: Client, hidden: Seat
-    ) -> None:
+    def test_tells_nothing_of_one_that_was_hidden_when_deleted(self, admin_client: Client, hidden: Seat) -> None:
         address = url(hidden)
         hidden.delete()
         assert_nothing_is_told(admin_client.post(address, {"guest": "Bob"}))

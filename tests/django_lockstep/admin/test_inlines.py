@@ -55,9 +55,7 @@ def test_object_and_row_can_conflict_at_once(admin_client: Client, seat: Seat, o
     assert (Seat.objects.get().guest, dishes()[0]) == ("Bob", ("stew", 1))
 
 
-def test_a_row_that_nobody_touched_here_stays_as_they_made_it(
-    admin_client: Client, seat: Seat, orders: list[Order]
-) -> None:
+def test_a_row_not_touched_here_stays_as_they_made_it(admin_client: Client, seat: Seat, orders: list[Order]) -> None:
     page = admin_client.get(url(seat))
     change(Order, orders[0].pk, dish="stew")
     assert admin_client.post(url(seat), fill(page, guest="Bob")).status_code == 302

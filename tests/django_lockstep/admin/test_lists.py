@@ -80,9 +80,7 @@ class TestEditing:
         assert (response.status_code, guests()) == (409, ["Ben", "Cid"])
         assert "You typed: Guest Ann" in text_of(response)
 
-    def test_a_typing_error_elsewhere_does_not_renew_what_was_listed(
-        self, admin_client: Client, seats: list[Seat]
-    ) -> None:
+    def test_a_typing_error_elsewhere_does_not_renew_the_list(self, admin_client: Client, seats: list[Seat]) -> None:
         page = admin_client.get(LIST)
         change(Seat, seats[0].pk, guest="Eve")
         error = edit(admin_client, page, form__0__guest="Ann", form__1__price="ten")
@@ -99,9 +97,7 @@ class TestEditing:
         assert conflict.status_code == 409
 
     @pytest.mark.django_db(transaction=True)
-    def test_a_change_right_before_the_write_is_met(
-        self, admin_client: Client, seats: list[Seat], other: Session
-    ) -> None:
+    def test_a_change_before_the_write_is_met(self, admin_client: Client, seats: list[Seat], other: Session) -> None:
         data = fill(admin_client.get(LIST), _save="Save", form__0__guest="Ann", form__1__guest="Ben")
         meanwhile = partial(change, Seat, seats[0].pk, guest="Eve")
         response = overtaken(other, Gate('UPDATE "shop_seat"'), meanwhile, admin_client.post, LIST, data)

@@ -17,8 +17,7 @@ __all__ = ["ada", "article", "bob"]
 
 def test_who_comes_later_sees_it_read_only(ada: Person, bob: Person, article: Article) -> None:
     ada.opens(article)
-    page = bob.opens(article)
-    text = page.content.decode()
+    text = bob.opens(article).content.decode()
     assert "<strong>ada</strong> has been editing since" in text
     assert "Ask them to finish, then reload this page." in text
     assert 'name="title"' not in text
@@ -106,9 +105,7 @@ def test_a_page_that_nobody_looks_at_checks_out_nothing(ada: Person, article: Ar
     assert held() == set()
 
 
-def test_what_is_saved_along_and_refused_refuses_the_whole_save(
-    ada: Person, article: Article, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_write_refuses_the_whole_save(ada: Person, article: Article, monkeypatch: pytest.MonkeyPatch) -> None:
     def save_both(self: Any, request: Any, obj: Article, form: Any, change: bool) -> None:
         obj.save()
         obj.author.save()  # locked: the article refers to it
@@ -131,8 +128,7 @@ def calls(person: Person, instance: Any, action: str, token: str) -> Any:
 
 
 def test_the_script_extends_and_gives_back(ada: Person, article: Article) -> None:
-    page = ada.opens(article)
-    lock = page.context["edit_lock"]
+    lock = ada.opens(article).context["edit_lock"]
     longer = calls(ada, article, "extend", lock["token"])
     assert longer.status_code == 200
     assert longer.json()["expires_at"] > lock["result"].expires_at.isoformat()
@@ -182,9 +178,7 @@ def test_list_editable_obeys(ada: Person, bob: Person, article: Article) -> None
 
 
 @pytest.mark.parametrize(("action", "said"), [("shout", "has been checked out by ada"), ("count", "Counted 1")])
-def test_actions_obey_unless_they_change_nothing(
-    ada: Person, bob: Person, article: Article, action: str, said: str
-) -> None:
+def test_actions_obey_if_they_change_rows(ada: Person, bob: Person, article: Article, action: str, said: str) -> None:
     ada.opens(article)
     data = {"action": action, "_selected_action": [article.pk]}
     assert said in bob.client.post(LIST, data, follow=True).content.decode()

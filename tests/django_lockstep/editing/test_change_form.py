@@ -186,9 +186,7 @@ def assert_both_are_there(page: Any) -> None:
 
 
 @pytest.mark.parametrize("folder", ["press/article/", "press/", ""])
-def test_the_projects_template_is_used_and_tells_of_the_check_out(
-    ada: Person, article: Article, install: Install, folder: str
-) -> None:
+def test_the_projects_template_has_the_token(ada: Person, article: Article, install: Install, folder: str) -> None:
     install(f"admin/{folder}change_form.html")
     page = ada.opens(article)
     assert_both_are_there(page)

@@ -78,8 +78,7 @@ def test_two_tabs_of_one_person_are_told_apart(ada: Any) -> None:
     first = check_out(Article, ada)
     second = check_out(Article, ada)
     assert (second.lock_result, second.holder, second.token) == (False, "ada", None)
-    taken = take_over(Article, ada)
-    assert taken.lock_result
+    assert take_over(Article, ada).lock_result
     with pytest.raises(EditLockLost, match="taken over by ada"):
         extend(Article, ada, token=first.token)
 
@@ -117,8 +116,7 @@ def test_an_expired_check_out_is_free_to_others(ada: Any, bob: Any) -> None:
     expire(check_out(Article, ada))
     assert status_of(Article).current_status == "normal"
     assert check_out(Review, bob).lock_result
-    ended = CheckOut.objects.get(editor=ada)
-    assert ended.ended_how == "expired"
+    assert CheckOut.objects.get(editor=ada).ended_how == "expired"
     assert held() == {("press.review", "editing", "bob"), ("press.author", "locked", "bob")}
 
 

@@ -70,9 +70,7 @@ DURATIONS = ["EDIT_TTL", "EDIT_IDLE", "EDIT_HISTORY", "EDIT_API_TOKEN_AGE", "EDI
         *(("EDIT_API_MAX_DEPTH", value, "lockstep.E060") for value in (-1, True, "3")),
     ],
 )
-def test_a_setting_that_is_no_duration_or_number_is_told_of(
-    settings: Any, name: str, value: object, check: str
-) -> None:
+def test_a_setting_that_is_no_duration_or_number_is_named(settings: Any, name: str, value: object, check: str) -> None:
     setattr(settings, f"LOCKSTEP_{name}", value)
     (message,) = check_settings(None)
     assert (message.id, f"LOCKSTEP_{name} must be" in message.msg) == (check, True)

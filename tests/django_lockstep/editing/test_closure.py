@@ -163,9 +163,7 @@ def test_a_record_keeps_others_from_its_table_and_no_more(ada: Any, bob: Any, ar
     assert check_out(other, bob, related="none").lock_result
 
 
-def test_a_record_that_is_needed_unchanged_keeps_its_table_from_being_edited(
-    ada: Any, bob: Any, article: Article
-) -> None:
+def test_a_record_that_is_needed_unchanged_excludes_edits_of_its_table(ada: Any, bob: Any, article: Article) -> None:
     check_out(article, ada, shared_references=True)
     assert not check_out(Author, bob).lock_result
     assert check_out(City, bob, shared_references=True).lock_result
@@ -225,9 +223,7 @@ class TestRecords:
         assert held() == set()
 
     @pytest.mark.django_db(transaction=True)
-    def test_a_reference_that_changes_meanwhile_is_not_a_reference(
-        self, ada: Any, article: Article, other: Session
-    ) -> None:
+    def test_a_reference_that_changes_meanwhile_is_refused(self, ada: Any, article: Article, other: Session) -> None:
         author, another = article.author, Author.objects.create()
         with atomic(), writing(ada):
             article.author = another

@@ -151,9 +151,7 @@ class TestInheritance:
         closed = caller.post("/transition", **with_references(CLOSING, "press.longread", *references))
         assert (closed.status_code, held()) == (200, set())
 
-    def test_it_is_not_taken_while_somebody_has_the_parents_table(
-        self, caller: Caller, bob: Any, references: list[str]
-    ) -> None:
+    def test_it_is_refused_while_the_parent_table_is_out(self, caller: Caller, bob: Any, references: list[str]) -> None:
         check_out(Article, bob, related="none")
         before = held()
         refused = caller.post("/transition", **with_references(OPENING, "press.longread", *references))

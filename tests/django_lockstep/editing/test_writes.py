@@ -106,9 +106,7 @@ def test_an_inherited_row_is_guarded_in_every_table(ada: Any, author: Author) ->
 
 
 @pytest.mark.parametrize("end", ["expired at", "was taken over by chief"])
-def test_the_late_save_of_a_check_out_that_has_ended_is_refused(
-    ada: Any, chief: Any, article: Article, end: str
-) -> None:
+def test_a_late_save_of_a_check_out_that_has_ended_is_refused(ada: Any, chief: Any, article: Article, end: str) -> None:
     result = check_out(article, ada)
     if end == "expired at":
         expire(result)
@@ -172,9 +170,7 @@ def test_those_who_write_different_records_do_not_wait_for_each_other() -> None:
 
 
 @pytest.mark.parametrize("model", [Author, LongRead])
-def test_a_fence_for_many_passes_over_what_is_gone(
-    ada: Any, author: Author, model: type[Author] | type[LongRead]
-) -> None:
+def test_a_fence_for_many_skips_what_is_deleted(ada: Any, author: Author, model: type[Author] | type[LongRead]) -> None:
     gone, there = (model.objects.create(**({} if model is Author else {"author": author})) for _ in range(2))
     pks = [gone.pk, there.pk]
     gone.delete()

@@ -145,8 +145,7 @@ def test_async_views_are_guarded_too(seat: Seat) -> None:
 class TestBetweenCheckAndWrite:
     @pytest.mark.django_db(transaction=True)
     @pytest.mark.parametrize("kind", KINDS)
-    def test_a_change_is_412(self, kind: str, other: Session) -> None:
-        seat = Seat.objects.create(guest="Ada")
+    def test_a_change_is_412(self, kind: str, seat: Seat, other: Session) -> None:
         ask = partial(put, f"/{kind}/{seat.pk}", **{"If-Match": etag(seat)})
         response = overtaken(other, Gate("UPDATE"), partial(Seat.objects.update, guest="Eve"), ask)
         seat = Seat.objects.get(pk=seat.pk)
@@ -158,9 +157,8 @@ class TestBetweenCheckAndWrite:
 
     @pytest.mark.django_db(transaction=True)
     @pytest.mark.parametrize("kind", ["careless", "generic/careless"])
-    def test_the_request_is_rolled_back(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_request_is_rolled_back(self, kind: str, seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
-        seat = Seat.objects.create(guest="Ada")
         assert put(f"/{kind}/{seat.pk}", **{"If-Match": etag(seat)}).status_code == 412
         assert (OddSeat.objects.count(), Seat.objects.get().guest) == (0, "Ada")
 
@@ -272,16 +270,14 @@ def test_conflicts_have_their_status(error: Exception, status: int) -> None:
     assert told(error)["status"] == status
 
 
-def test_a_generic_view_asks_for_permission_before_it_tells_a_tag() -> None:
-    seat = Seat.objects.create()
+def test_a_generic_view_asks_for_permission_before_it_tells_a_tag(seat: Seat) -> None:
     for headers in ({}, {"If-Match": '"1.99"'}, {"If-None-Match": etag(seat)}):
         for method in ("get", "put", "delete"):
             response = getattr(Client(), method)(f"/generic/staff/{seat.pk}", headers=headers)
             assert (response.status_code, "ETag" in response.headers) == (403, False)
 
 
-def test_a_generic_view_needs_no_tag_to_describe_itself_or_to_refuse_a_body() -> None:
-    seat = Seat.objects.create()
+def test_a_generic_view_needs_no_tag_to_describe_itself_or_to_refuse_a_body(seat: Seat) -> None:
     assert Client().options(f"/generic/{seat.pk}").status_code == 200
     long = {"guest": "x" * 99}
     response = Client().put(f"/generic/{seat.pk}", long, "application/json", headers={"If-Match": etag(seat)})

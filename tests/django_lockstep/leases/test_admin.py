@@ -39,8 +39,7 @@ def test_the_list_and_the_page_say_who_holds_it(handle: LeaseHandle, admin_clien
 def test_states(admin_client: Client) -> None:
     Lease.objects.acquire("free", 60)
     expire("free")
-    kept = acquired("kept", 60, at_least=600)
-    kept.release()
+    acquired("kept", 60, at_least=600).release()
     page = admin_client.get(PATH).content.decode()
     assert ">free<" in page
     assert ">kept after release<" in page

@@ -19,7 +19,7 @@ from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire
 from django_lockstep.stores.terms import Grant, claim
 from tests.django_lockstep.leases.holding import acquired, wait_as_processes
-from tests.django_lockstep.leases.test_waiting import hold, queued
+from tests.django_lockstep.leases.test_waiting import queued
 from tests.support.sessions import Gate, Session, gated, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -91,24 +91,18 @@ def end(pid: int) -> None:
     until(lambda: query(ENDED, pid), "the session's end")
 
 
-def acquire_and_release() -> bool:
-    handle = Lease.objects.acquire("k", 60, wait=20)
-    return handle is not None and handle.release()
-
-
 def test_all_who_queue_get_it_although_their_sessions_were_ended(
-    open_session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+    handle: LeaseHandle, open_session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait_as_processes(monkeypatch)
-    release = hold()
     waiters, answers = [open_session(), open_session()], []
     for number, waiter in enumerate(waiters, start=1):
-        answers.append(waiter.start(acquire_and_release))
+        answers.append(waiter.start(lambda: acquired(wait=20).release()))
         until(lambda expected=number: queued() == expected, "the waiter")  # type: ignore[misc]
     for waiter in waiters:
         end(waiter.pid)
     until(lambda: queued() == 2, "both to queue again")
-    release()
+    handle.release()
     assert [answer.result(20) for answer in answers] == [True, True]
 
 

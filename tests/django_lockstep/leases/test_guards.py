@@ -22,11 +22,6 @@ from tests.testapps.press.models import Note
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def handle(transactional_db: None) -> LeaseHandle:
-    return acquired()
-
-
 def write(handle: LeaseHandle) -> None:
     with transaction.atomic():
         handle.guard()
@@ -111,9 +106,7 @@ def test_a_purge_that_comes_too_late_is_no_loss(open_session: Callable[[], Sessi
     assert Note.objects.get().token == handle.token
 
 
-def test_a_purge_keeps_no_lock_longer_than_a_batch(
-    monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
-) -> None:
+def test_a_purge_locks_no_longer_than_a_batch(monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:
     monkeypatch.setattr(managers, "BATCH", 2)
     for key in "abc":
         acquired(key)
@@ -172,8 +165,7 @@ def test_the_command_names_it_too(guarding: LeaseHandle, capsys: pytest.CaptureF
 
 def test_a_guard_of_one_key_is_none_of_another(guarding: LeaseHandle) -> None:
     assert Lease.objects.acquire("another", 60)
-    holder = holder_of("another")
-    assert not holder.under_guard
+    assert not holder_of("another").under_guard
 
 
 # The time limit of its transaction
@@ -222,9 +214,7 @@ def test_one_that_ends_later_does_not_keep_the_lease(handle: LeaseHandle, limit:
     other.run(connections.close_all)
 
 
-def test_an_older_server_limits_the_time_without_a_statement(
-    handle: LeaseHandle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_server_limits_time_between_statements(handle: LeaseHandle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(vars(connections["default"]), "pg_version", 160000)
     assert limit_after(handle.guard, "idle_in_transaction_session_timeout") == "1min"
 

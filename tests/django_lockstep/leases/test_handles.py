@@ -23,11 +23,6 @@ from tests.support.sessions import Session, is_as_it_was, query, until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def handle(transactional_db: None) -> LeaseHandle:
-    return acquired()
-
-
 def row() -> Lease:
     lease: Lease = Lease.objects.get(key="k")
     return lease
@@ -115,8 +110,7 @@ def test_a_release_inside_a_transaction_stays_an_error(handle: LeaseHandle) -> N
 
 
 def test_remaining_ends_before_the_database_lets_others_in(handle: LeaseHandle) -> None:
-    theirs = holder_of("k")
-    assert handle.remaining < theirs.remaining
+    assert handle.remaining < holder_of("k").remaining
 
 
 def test_check_raises_when_the_own_deadline_has_passed(monkeypatch: pytest.MonkeyPatch, handle: LeaseHandle) -> None:
@@ -175,8 +169,7 @@ def test_the_sessions_own_settings_stay(handle: LeaseHandle) -> None:
 def test_a_session_with_the_right_settings_is_sent_none(limit: str, level: str, is_enough: bool) -> None:
     with session_with(statement_timeout=limit, default_transaction_isolation=level):
         with CaptureQueriesContext(connection) as sent:
-            handle = acquired(ttl=600)
-            assert handle.release()
+            assert acquired(ttl=600).release()
         acquired("other").refresh()
         question, *verbs = (entry["sql"] for entry in sent)
         assert "current_setting" in question
@@ -234,8 +227,7 @@ def test_it_works_with_parameters_bound_by_the_server(monkeypatch: pytest.Monkey
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"server_side_binding": True})
     handle = acquired(data={"percent": "100%"})
     handle.refresh()
-    holder = holder_of("k")
-    assert holder.data == {"percent": "100%"}
+    assert holder_of("k").data == {"percent": "100%"}
     assert handle.release()
     connection.close()
 

@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.leases import postgresql
+from django_lockstep.leases import LeaseHandle, postgresql
 from django_lockstep.leases.lines import lines
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.postgresql import PostgresLeases
@@ -37,13 +37,7 @@ def queued() -> int:
     )
 
 
-def hold() -> Callable[[], bool]:
-    handle = acquired()
-    return handle.release
-
-
-def test_the_leases_expiry_lets_the_waiter_in(other: Session) -> None:
-    hold()
+def test_the_leases_expiry_lets_the_waiter_in(handle: LeaseHandle, other: Session) -> None:
     answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
     until(lambda: queued() == 1, "the waiter")
     expire("k")
@@ -57,12 +51,11 @@ def waiting_here(label: object = ("default", "k")) -> int:
 
 @pytest.mark.parametrize("processes", ["one", "several"])
 def test_waiters_get_it_in_the_order_of_asking(
-    open_session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch, processes: str
+    handle: LeaseHandle, open_session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch, processes: str
 ) -> None:
     if processes == "several":
         wait_as_processes(monkeypatch)
     count = queued if processes == "several" else waiting_here
-    release = hold()
     waiters, answers = [open_session() for _ in range(4)], []
     for number, waiter in enumerate(waiters, start=1):
         answers.append(waiter.start(Lease.objects.acquire, "k", 60, wait=20))
@@ -74,34 +67,36 @@ def test_waiters_get_it_in_the_order_of_asking(
         assert query(idle, [waiter.pid for waiter in waiters[1:]]) == 3
     tokens = []
     for answer in answers:
-        release()
-        handle = answer.result(20)
-        assert handle is not None
-        tokens.append(handle.token)
-        release = handle.release
+        handle.release()
+        successor = answer.result(20)
+        assert successor is not None
+        tokens.append(successor.token)
+        handle = successor
     assert tokens == sorted(tokens)
     assert waiting_here() == 0
 
 
-def test_it_does_not_wait_for_the_holders_of_other_leases(open_session: Callable[[], Session], settings: Any) -> None:
+def test_it_waits_for_no_other_holder(handle: LeaseHandle, open_session: Callable[[], Session], settings: Any) -> None:
     """Where all places are taken it polls: one lease may be what the holder of another one waits for."""
     settings.LOCKSTEP_LEASE_WAITERS = 1
-    release, release_other = hold(), acquired("another").release
+    another = acquired("another")
     first = open_session().start(Lease.objects.acquire, "k", 60, wait=20)
     until(lambda: queued() == 1, "the only place")
     second = open_session().start(Lease.objects.acquire, "another", 60, wait=20)
     until(lambda: waiting_here("default") == 2, "the one without a place")
-    release_other()
+    another.release()
     assert second.result(20) is not None
     assert not first.done()
-    release()
+    handle.release()
     assert first.result(20) is not None
 
 
-def test_places_go_round(open_session: Callable[[], Session], settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_go_round(
+    handle: LeaseHandle, open_session: Callable[[], Session], settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings.LOCKSTEP_LEASE_WAITERS = 1
     monkeypatch.setattr(postgresql, "TURN", 0.01)
-    release, release_other = hold(), acquired("another").release
+    another = acquired("another")
     answers = [open_session().start(Lease.objects.acquire, key, 60, wait=20) for key in ("k", "another")]
     held = (
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
@@ -109,34 +104,30 @@ def test_places_go_round(open_session: Callable[[], Session], settings: Any, mon
     )
     for key in ("k", "another", "k"):
         until(lambda key=key: query(held, key) == 1, key)  # type: ignore[misc]
-    release()
-    release_other()
+    handle.release()
+    another.release()
     assert None not in [answer.result(20) for answer in answers]
 
 
-def test_without_places_all_poll(other: Session, settings: Any) -> None:
+def test_without_places_all_poll(handle: LeaseHandle, other: Session, settings: Any) -> None:
     settings.LOCKSTEP_LEASE_WAITERS = 0
-    release = hold()
     assert Lease.objects.acquire("k", 60, wait=0.05) is None
     answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
     until(lambda: waiting_here("default") == 1, "the waiter")
     assert queued() == 0
-    release()
+    handle.release()
     assert answer.result(20) is not None
 
 
 @pytest.mark.parametrize("most", [-1, 1.5, True, "2", None])
-def test_how_many_places_is_a_number(settings: Any, most: object) -> None:
+def test_how_many_places_is_a_number(handle: LeaseHandle, settings: Any, most: object) -> None:
     settings.LOCKSTEP_LEASE_WAITERS = most
-    hold()
     with pytest.raises(ValueError, match=f"LOCKSTEP_LEASE_WAITERS must be an integer of at least 0, not {most!r}"):
         Lease.objects.acquire("k", 60, wait=20)
     assert waiting_here() == 0
 
 
-def test_who_is_interrupted_leaves_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    release = hold()
-
+def test_who_is_interrupted_leaves_the_line(handle: LeaseHandle, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(event: threading.Event, timeout: float | None = None) -> bool:
         raise KeyboardInterrupt
 
@@ -145,16 +136,15 @@ def test_who_is_interrupted_leaves_the_line(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(KeyboardInterrupt):
             Lease.objects.acquire("k", 60, wait=20)
         assert waiting_here() == 1
-    release()
+    handle.release()
     assert acquired(wait=20)
 
 
-def test_the_wait_ends_in_the_line_too() -> None:
-    release = hold()
+def test_the_wait_ends_in_the_line_too(handle: LeaseHandle) -> None:
     with lines.joined(("default", "k"), places=1):
         assert Lease.objects.acquire("k", 60, wait=0.05) is None
         assert waiting_here() == 1
-    release()
+    handle.release()
 
 
 FORKED = """
@@ -182,39 +172,33 @@ def first_in_the_queue(other: Session) -> Iterator[Session]:
 
 
 def test_for_a_moment_somebody_may_be_faster_than_the_first_in_the_queue(first_in_the_queue: Session) -> None:
-    handle = acquired(wait=0.001)
+    acquired(wait=0.001).release()
+
+
+def test_who_claims_its_turn_is_served_first(handle: LeaseHandle, first_in_the_queue: Session) -> None:
     handle.release()
-
-
-def test_who_waits_does_not_get_it_before_the_first_in_the_queue_that_claims_its_turn(
-    first_in_the_queue: Session,
-) -> None:
-    hold()()
     first_in_the_queue.run(lambda: PostgresLeases("default").claim_turn("k", timeout=20))
     assert Lease.objects.acquire("k", 60, wait=0.001) is None
-    answer = first_in_the_queue.run(lambda: store_on().take_here(claim("k", 60)))
-    assert isinstance(answer, Grant)
+    assert isinstance(first_in_the_queue.run(lambda: store_on().take_here(claim("k", 60))), Grant)
 
 
-def test_the_first_in_the_queue_claims_its_turn_before_long(other: Session) -> None:
-    release = hold()
+def test_the_first_in_the_queue_claims_its_turn_before_long(handle: LeaseHandle, other: Session) -> None:
     first = other.start(Lease.objects.acquire, "k", 60, wait=20)
     locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %s"
     until(lambda: query(locks, other.pid) == 2, "its place in the queue, and the lock that says so")
-    release()
+    handle.release()
     latecomer = Lease.objects.acquire("k", 60, wait=0.001)
     assert first.result(20) is not None
     assert latecomer is None
 
 
-def test_the_wait_ends_in_time() -> None:
-    release = hold()
+def test_the_wait_ends_in_time(handle: LeaseHandle) -> None:
     begun = time.monotonic()
     assert Lease.objects.acquire("k", 60, wait=0.05) is None
     assert time.monotonic() - begun >= 0.05
     assert not connection.in_atomic_block
     assert queued() == 0
-    release()
+    handle.release()
 
 
 @pytest.fixture
@@ -231,14 +215,12 @@ def limited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("limited", ["lock_timeout", "transaction_timeout"], indirect=True)
-def test_limits_of_the_session_do_not_end_the_wait(first_in_the_queue: Session, limited: None) -> None:
-    hold()
+def test_limits_of_the_session_do_not_end_it(handle: LeaseHandle, first_in_the_queue: Session, limited: None) -> None:
     assert Lease.objects.acquire("k", 60, wait=1.2) is None
 
 
 @pytest.mark.parametrize("limited", ["transaction_timeout"], indirect=True)
-def test_nor_that_of_the_first_in_the_queue(limited: None) -> None:
-    hold()
+def test_nor_that_of_the_first_in_the_queue(handle: LeaseHandle, limited: None) -> None:
     assert Lease.objects.acquire("k", 60, wait=1.2) is None
 
 
@@ -250,8 +232,7 @@ def test_a_server_is_not_told_of_a_limit_that_it_does_not_know(monkeypatch: pyte
     assert not any("transaction_timeout" in statement["sql"] for statement in sent)
 
 
-def test_the_wait_ends_in_the_queue_too(other: Session) -> None:
-    hold()
+def test_the_wait_ends_in_the_queue_too(handle: LeaseHandle, other: Session) -> None:
     first = other.start(Lease.objects.acquire, "k", 60, wait=20)
     until(lambda: queued() == 1, "the first in the queue")
     assert Lease.objects.acquire("k", 60, wait=0.05) is None
@@ -259,18 +240,16 @@ def test_the_wait_ends_in_the_queue_too(other: Session) -> None:
     assert first.result(20) is not None
 
 
-def test_a_long_wait_queues_anew_now_and_then(monkeypatch: pytest.MonkeyPatch, other: Session) -> None:
+def test_a_long_wait_queues_anew(handle: LeaseHandle, monkeypatch: pytest.MonkeyPatch, other: Session) -> None:
     monkeypatch.setattr(postgresql, "TURN", 0.01)
-    release = hold()
     answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
     until(lambda: queued() == 1, "the first turn")
     until(lambda: queued() == 0, "its end")
-    release()
+    handle.release()
     assert answer.result(20) is not None
 
 
-def test_it_holds_neither_row_lock_nor_snapshot_while_it_sleeps(other: Session) -> None:
-    release = hold()
+def test_it_holds_neither_row_lock_nor_snapshot_while_it_sleeps(handle: LeaseHandle, other: Session) -> None:
     answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
     sleeping = "SELECT backend_xmin::text FROM pg_stat_activity WHERE pid = %s AND state LIKE 'idle in%%'"
     snapshots: list[str | None] = []
@@ -284,7 +263,7 @@ def test_it_holds_neither_row_lock_nor_snapshot_while_it_sleeps(other: Session) 
     until(lambda: has_slept_through(50), "the first in the queue to sleep")
     assert snapshots == [None] * 50
     assert not query("SELECT count(*) FROM pg_locks WHERE pid = %s AND locktype = 'tuple'", other.pid)
-    release()
+    handle.release()
     assert answer.result(20) is not None
 
 
@@ -300,9 +279,8 @@ def test_pauses_grow_stay_bounded_and_end_at_the_deadline(monkeypatch: pytest.Mo
     assert max(taken) <= protocol.LONGEST_PAUSE
 
 
-def test_tests_need_not_wait(settings: pytest.FixtureRequest) -> None:
+def test_tests_need_not_wait(handle: LeaseHandle, settings: pytest.FixtureRequest) -> None:
     settings.LOCKSTEP_LEASE_WAITS = False  # type: ignore[attr-defined]
-    hold()
     begun = time.monotonic()
     assert Lease.objects.acquire("k", 60, wait=3600) is None
     assert time.monotonic() - begun < 60
@@ -328,7 +306,7 @@ def slow_clock() -> Iterator[str]:
 
 def test_the_first_in_the_queue_does_not_lock_what_somebody_faster_took(other: Session, slow_clock: str) -> None:
     """It found the lease free, and locks the row when that is somebody's already, who did not queue."""
-    hold()()
+    acquired().release()
 
     def look() -> object:
         query(f"SET search_path = {slow_clock}")

@@ -125,9 +125,7 @@ def test_an_update_in_order_has_a_transaction_of_its_own() -> None:
     assert Seat.objects.filter(price=3).count() == 2
 
 
-def test_outside_a_transaction_nothing_is_sent() -> None:
-    seat = Seat.objects.create()
-
+def test_outside_a_transaction_nothing_is_sent(seat: Seat) -> None:
     async def each() -> None:
         for call in (
             alock_row(Seat, seat.pk),
@@ -143,8 +141,7 @@ def test_outside_a_transaction_nothing_is_sent() -> None:
     assert not captured.captured_queries
 
 
-def test_a_part_of_a_coroutine_is_repeated() -> None:
-    seat = Seat.objects.create()
+def test_a_part_of_a_coroutine_is_repeated(seat: Seat) -> None:
     stale = Seat.objects.get(pk=seat.pk)
     seat.guest = stale.guest = "Eve"
     seat.save()

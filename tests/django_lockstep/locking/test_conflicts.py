@@ -167,8 +167,7 @@ def test_after_a_rollback_the_instance_has_to_be_read_again(stale: Any) -> None:
     assert fresh(stale).version == 2
 
 
-def test_another_thread_is_compared(other: Session) -> None:
-    seat = Seat.objects.create()
+def test_another_thread_is_compared(seat: Seat, other: Session) -> None:
     assert fresh(seat).update_if_unchanged(guest="Ada")
     seat.guest = "Bob"
     with ignore_versions(Seat):

@@ -38,15 +38,13 @@ def test_an_update_of_the_query_set_raises_it_once(make: Any) -> None:
     assert version(row) == 2
 
 
-def test_a_bulk_update_raises_it() -> None:
-    seat = Seat.objects.create()
+def test_a_bulk_update_raises_it(seat: Seat) -> None:
     seat.guest = "Ada"
     Seat.objects.bulk_update([seat], ["guest"])
     assert version(seat) == 2
 
 
-def test_a_writer_that_sets_the_version_is_not_counted_twice() -> None:
-    seat = Seat.objects.create()
+def test_a_writer_that_sets_the_version_is_not_counted_twice(seat: Seat) -> None:
     query("UPDATE shop_seat SET guest = 'Ada', version = version + 1 WHERE id = %s", seat.pk)
     assert version(seat) == 2
     assert Seat.objects.get().update_if_unchanged(guest="Bob")
@@ -54,8 +52,7 @@ def test_a_writer_that_sets_the_version_is_not_counted_twice() -> None:
 
 
 @pytest.mark.parametrize("lower", [1, 4])
-def test_a_version_never_falls(lower: int) -> None:
-    seat = Seat.objects.create()
+def test_a_version_never_falls(seat: Seat, lower: int) -> None:
     query("UPDATE shop_seat SET version = 5 WHERE id = %s", seat.pk)
     query("UPDATE shop_seat SET version = %s, guest = 'Ada' WHERE id = %s", lower, seat.pk)
     assert version(seat) == 6
@@ -67,8 +64,7 @@ def test_an_update_that_changes_nothing_changes_nothing() -> None:
     assert version(seat) == 1
 
 
-def test_an_upsert_raises_it() -> None:
-    seat = Seat.objects.create()
+def test_an_upsert_raises_it(seat: Seat) -> None:
     Seat.objects.bulk_create(
         [Seat(pk=seat.pk, guest="Ada")], update_conflicts=True, unique_fields=["id"], update_fields=["guest"]
     )

@@ -71,9 +71,7 @@ def test_it_writes_the_row_as_it_is_after_the_wait(seats: list[Seat], other: Ses
     assert list(Seat.objects.order_by("pk").values_list("price", flat=True)) == [30, 21, 20]
 
 
-def test_a_row_that_a_join_finds_twice_is_one_row_and_the_joined_ones_are_not_locked(
-    seats: list[Seat], other: Session
-) -> None:
+def test_a_row_that_a_join_finds_twice_is_one_and_joined_rows_are_not_locked(seats: list[Seat], other: Session) -> None:
     orders = [Order.objects.create(seat=seats[0], dish="soup") for _ in range(2)]
     served = Seat.objects.filter(order__dish="soup").annotate(twice=F("price") * 2).filter(twice__gt=0)
     with other.holding(lock_rows, Order, [order.pk for order in orders]), transaction.atomic():

@@ -13,12 +13,6 @@ from tests.django_lockstep.locking.looks import fresh
 from tests.support.sessions import Session
 from tests.testapps.shop.models import BoxSeat, OddSeat, PairSeat, Seat, StampedSeat, UuidSeat
 
-
-@pytest.fixture
-def seats(transactional_db: None) -> list[Seat]:
-    return [Seat.objects.create(row=name) for name in "ABC"]
-
-
 # lock
 
 
@@ -162,8 +156,7 @@ def test_batches_in_opposite_order_never_deadlock(seats: list[Seat], open_sessio
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("version", [-1, True, "1", 1.0, None, 2**63 - 1, 2**70])
-def test_what_is_no_version_is_refused_before_any_sql(version: Any) -> None:
-    seat = Seat.objects.create()
+def test_what_is_no_version_is_refused_before_any_sql(seat: Seat, version: Any) -> None:
     writes: list[Callable[[], object]] = [
         lambda: Seat.objects.update_if_unchanged(seat.pk, version, guest="Ada"),
         lambda: Seat.objects.put_if_unchanged(seat.pk, version, guest="Ada"),

@@ -24,8 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 # What goes on: no rollback came between the write and the next one.
 
 
-def test_an_instance_is_written_again_and_again_in_a_transaction_that_goes_on() -> None:
-    seat = Seat.objects.create()
+def test_an_instance_is_written_again_and_again_in_a_transaction_that_goes_on(seat: Seat) -> None:
     with transaction.atomic():
         save_once(seat)
         save_once(seat, "Bob")
@@ -40,8 +39,7 @@ def test_an_instance_is_written_again_and_again_in_a_transaction_that_goes_on() 
     assert (seat.version, fresh(seat).version, fresh(seat).guest) == (7, 7, "Fay")
 
 
-def test_an_instance_is_written_again_after_the_commit() -> None:
-    seat = Seat.objects.create()
+def test_an_instance_is_written_again_after_the_commit(seat: Seat) -> None:
     with transaction.atomic():
         save_once(seat)
     assert statements(lambda: save_once(seat, "Bob")) == ["UPDATE"]
@@ -58,8 +56,7 @@ def test_an_instance_is_written_again_after_the_rollback_of_a_savepoint_that_was
             save_once(other)
             _ = 1 / 0
         assert statements(lambda: save_once(seat, "Bob")) == ["UPDATE"]
-        sid = transaction.savepoint()
-        transaction.savepoint_rollback(sid)
+        transaction.savepoint_rollback(transaction.savepoint())
         assert statements(lambda: save_once(seat, "Cyd")) == ["UPDATE"]
         assert_refused(other)
     assert fresh(seat).guest == "Cyd"
@@ -69,8 +66,7 @@ def test_an_instance_is_written_again_after_the_rollback_of_a_savepoint_that_was
 # What is refused.
 
 
-def test_a_part_that_is_read_again_is_not_enough() -> None:
-    seat = Seat.objects.create()
+def test_a_part_that_is_read_again_is_not_enough(seat: Seat) -> None:
     with transaction.atomic():
         save_once(seat)
         transaction.set_rollback(True)
@@ -79,8 +75,7 @@ def test_a_part_that_is_read_again_is_not_enough() -> None:
         seat.save()
 
 
-def test_what_was_read_again_before_the_rollback_is_refused_after_it() -> None:
-    seat = Seat.objects.create()
+def test_what_was_read_again_before_the_rollback_is_refused_after_it(seat: Seat) -> None:
     with transaction.atomic():
         assert seat.update_if_unchanged(row="B")
         seat.refresh_from_db()
@@ -114,8 +109,7 @@ def test_a_save_that_fails_in_its_second_table_can_be_repeated(is_saved: bool) -
     assert (fresh(seat).guest, fresh(seat).version, seat.version) == ("Ada", before + 1, before + 1)
 
 
-def test_a_save_that_fails_can_be_repeated() -> None:
-    seat = Seat.objects.create()
+def test_a_save_that_fails_can_be_repeated(seat: Seat) -> None:
     with transaction.atomic():
         save_once(seat)
         seat.price = cast("int", None)
@@ -126,17 +120,14 @@ def test_a_save_that_fails_can_be_repeated() -> None:
     assert (fresh(seat).price, fresh(seat).version, seat.version) == (1, 3, 3)
 
 
-def test_a_commit_that_fails_is_a_rollback() -> None:
-    seat = Seat.objects.create()
+def test_a_commit_that_fails_is_a_rollback(seat: Seat) -> None:
     with pytest.raises(IntegrityError), transaction.atomic():
         assert seat.update_if_unchanged(guest="Ada")
         Ticket.objects.create(seat_id=seat.pk + 1)
     assert_refused(seat)
 
 
-def test_a_connection_that_is_lost_at_the_commit_is_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
-    seat = Seat.objects.create()
-
+def test_a_connection_that_is_lost_at_the_commit_is_a_doubt(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
     def commit_and_lose_the_answer() -> None:
         connection.connection.commit()
         raise DatabaseError("the connection was lost")
@@ -184,8 +175,7 @@ def test_no_interleaving_loses_an_update(race: RaceFixture, undo: Callable[[int]
 # Savepoints and transactions by hand.
 
 
-def test_a_savepoint_in_raw_sql_is_noticed_too() -> None:
-    seat = Seat.objects.create()
+def test_a_savepoint_in_raw_sql_is_noticed_too(seat: Seat) -> None:
     with transaction.atomic():
         query("SAVEPOINT mine")
         save_once(seat)
@@ -210,8 +200,7 @@ def test_a_wrapper_of_the_project_is_left_in_its_place() -> None:
     assert len(seen) == count
 
 
-def test_atomic_inside_of_a_savepoint_by_hand_goes_with_it() -> None:
-    seat = Seat.objects.create()
+def test_atomic_inside_of_a_savepoint_by_hand_goes_with_it(seat: Seat) -> None:
     with transaction.atomic():
         sid = transaction.savepoint()
         with transaction.atomic():
@@ -244,8 +233,7 @@ def test_without_autocommit_atomic_and_its_end_are_told_apart(by_hand: None, sav
     assert_refused(seat)
 
 
-def test_without_autocommit_a_commit_stays_one_when_autocommit_is_on_again() -> None:
-    seat = Seat.objects.create()
+def test_without_autocommit_a_commit_stays_one_when_autocommit_is_on_again(seat: Seat) -> None:
     transaction.set_autocommit(False)
     save_once(seat)
     transaction.commit()
@@ -258,8 +246,7 @@ def test_without_autocommit_a_commit_stays_one_when_autocommit_is_on_again() -> 
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_a_callback_before_or_after_ours_may_save(before: bool) -> None:
-    seat = Seat.objects.create()
+def test_a_callback_before_or_after_ours_may_save(seat: Seat, before: bool) -> None:
     with transaction.atomic():
         if before:
             transaction.on_commit(lambda: save_once(seat, "Bob"))
@@ -270,9 +257,7 @@ def test_a_callback_before_or_after_ours_may_save(before: bool) -> None:
     assert (seat.version, fresh(seat).version, fresh(seat).guest) == (4, 4, "Cyd")
 
 
-def test_a_callback_that_saves_in_a_transaction_that_fails_is_refused_afterwards() -> None:
-    seat = Seat.objects.create()
-
+def test_a_callback_that_saves_in_a_transaction_that_fails_is_refused_afterwards(seat: Seat) -> None:
     def save_and_fail() -> None:
         with transaction.atomic():
             save_once(seat, "Bob")
@@ -286,9 +271,7 @@ def test_a_callback_that_saves_in_a_transaction_that_fails_is_refused_afterwards
 
 
 @pytest.mark.parametrize("robust", [True, False])
-def test_a_callback_that_fails_before_ours_undoes_nothing(robust: bool) -> None:
-    seat = Seat.objects.create()
-
+def test_a_callback_that_fails_before_ours_undoes_nothing(seat: Seat, robust: bool) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -302,8 +285,7 @@ def test_a_callback_that_fails_before_ours_undoes_nothing(robust: bool) -> None:
 
 
 @pytest.mark.parametrize("execute", [True, False])
-def test_callbacks_that_a_test_calls_early_are_no_commit(execute: bool) -> None:
-    seat = Seat.objects.create()
+def test_callbacks_that_a_test_calls_early_are_no_commit(seat: Seat, execute: bool) -> None:
     with transaction.atomic():
         with TestCase.captureOnCommitCallbacks(execute=execute):
             transaction.on_commit(lambda: save_once(seat, "Bob"))
@@ -321,8 +303,7 @@ def test_callbacks_that_a_test_calls_early_are_no_commit(execute: bool) -> None:
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_a_copy_shares_the_doubt(duplicate: Callable[[Seat], Seat], is_committed: bool) -> None:
-    seat = Seat.objects.create()
+def test_a_copy_shares_the_doubt(seat: Seat, duplicate: Callable[[Seat], Seat], is_committed: bool) -> None:
     with transaction.atomic():
         save_once(seat)
         double = duplicate(seat)
@@ -335,8 +316,7 @@ def test_a_copy_shares_the_doubt(duplicate: Callable[[Seat], Seat], is_committed
         assert_refused(double)
 
 
-def test_of_a_pickled_one_nothing_is_known() -> None:
-    seat = Seat.objects.create()
+def test_of_a_pickled_one_nothing_is_known(seat: Seat) -> None:
     with transaction.atomic():
         save_once(seat)
         double = pickle.loads(pickle.dumps(seat))  # noqa: S301 - its own
@@ -354,9 +334,7 @@ def test_a_transaction_keeps_no_instance_alive() -> None:
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_another_thread_is_told_the_same(open_session: Callable[[], Session], is_committed: bool) -> None:
-    seat = Seat.objects.create()
-
+def test_another_thread_is_told_the_same(seat: Seat, open_session: Callable[[], Session], is_committed: bool) -> None:
     def write_elsewhere() -> None:
         with transaction.atomic():
             save_once(seat)

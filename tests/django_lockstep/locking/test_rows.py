@@ -18,11 +18,6 @@ from tests.support.sessions import Session, is_as_it_was, query
 from tests.testapps.shop.models import BoxSeat, Seat, Stage, StampedSeat, Ticket
 
 
-@pytest.fixture
-def seats(transactional_db: None) -> list[Seat]:
-    return [Seat.objects.create(row=name) for name in "ABC"]
-
-
 def held(session: Session, *seats: Seat) -> AbstractContextManager[Any]:
     """Lock seats in a transaction of the session for the length of a block."""
     return session.holding(lock_rows, Seat, [seat.pk for seat in seats])
@@ -119,8 +114,7 @@ def test_a_timeout_contradicts_not_waiting(seats: list[Seat], option: str) -> No
 def test_neighbours_that_are_read_along_are_not_locked(seats: list[Seat], other: Session) -> None:
     ticket = Ticket.objects.create(seat=seats[0])
     with held(other, seats[0]), transaction.atomic():
-        locked = lock_row(Ticket.objects.select_related("seat"), ticket.pk, nowait=True)
-        assert locked.seat == seats[0]
+        assert lock_row(Ticket.objects.select_related("seat"), ticket.pk, nowait=True).seat == seats[0]
         with pytest.raises(NotSupportedError, match="nullable side of an outer join"), transaction.atomic():
             lock_row(Ticket.objects.select_related("seat"), ticket.pk, of=("self", "seat"))
 

@@ -21,11 +21,6 @@ from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, PairSeat, Pl
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def seat(db: None) -> Seat:
-    return Seat.objects.create()
-
-
 # Every kind of model
 
 
@@ -255,8 +250,7 @@ def test_an_older_state_made_by_hand_is_stale(seat: Seat) -> None:
 
 
 @pytest.mark.parametrize("how", ["save", "delete"])
-def test_the_second_of_two_waits_and_is_told(other: Session, how: str) -> None:
-    seat = Seat.objects.create()
+def test_the_second_of_two_waits_and_is_told(seat: Seat, other: Session, how: str) -> None:
     late = fresh(seat)
     late.guest = "Bob"
     with transaction.atomic():
@@ -274,9 +268,8 @@ def test_the_second_of_two_waits_and_is_told(other: Session, how: str) -> None:
     ids=["save", "update_if_unchanged", "verify_unchanged"],
 )
 def test_above_read_committed_a_conflict_is_a_serialization_failure(
-    other: Session, write: Callable[[Seat], object]
+    seat: Seat, other: Session, write: Callable[[Seat], object]
 ) -> None:
-    seat = Seat.objects.create()
     with (
         pytest.raises(SerializationFailure) as caught,
         isolated_transaction(isolation_level="repeatable read"),
@@ -356,8 +349,7 @@ def loaded(text: str) -> Any:
     return saved.object
 
 
-def test_a_deserialized_row_keeps_its_version_where_there_is_none() -> None:
-    seat = Seat.objects.create()
+def test_a_deserialized_row_keeps_its_version_where_there_is_none(seat: Seat) -> None:
     seat.guest = "Ada"
     seat.save()
     text = serializers.serialize("json", [seat])

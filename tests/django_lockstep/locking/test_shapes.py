@@ -13,6 +13,7 @@ from inspect import getsource
 from typing import Any
 
 import pytest
+from django.conf import settings as project_settings
 from django.db import connection, connections, models, router, transaction
 from django.db.models import F, Value
 from django.db.models.functions import Now
@@ -194,11 +195,6 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return texts
 
 
-@pytest.fixture
-def seat() -> Seat:
-    return Seat.objects.create()
-
-
 def rows() -> CompiledQuerySet[Seat]:
     return CompiledQuerySet(Seat)
 
@@ -215,17 +211,14 @@ def rows() -> CompiledQuerySet[Seat]:
     ],
     ids=["get", "list", "lock", "lock_row", "lock_row of an instance", "lock_rows"],
 )
-def test_what_was_compiled_is_not_compiled_again(
-    seat: Seat, act: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_compiled_twice(seat: Seat, act: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     first = act(seat.pk)
     texts = compilations(monkeypatch)
     assert act(seat.pk) == first
     assert texts == []
 
 
-def test_locks_outside_of_a_transaction_are_refused_each_time(transactional_db: None) -> None:
-    seat = Seat.objects.create()
+def test_locks_outside_of_a_transaction_are_refused_each_time(seat: Seat, transactional_db: None) -> None:
     with transaction.atomic():
         rows().select_for_update().get(pk=seat.pk)
     for _ in range(2):
@@ -279,8 +272,7 @@ def test_copies_are_whole(seat: Seat, duplicate: Callable[[Any], Any]) -> None:
 
 def test_two_are_combined(seat: Seat) -> None:
     other = Seat.objects.create()
-    either = rows().filter(pk=seat.pk) | rows().filter(pk=other.pk)
-    assert set(either) == {seat, other}
+    assert set(rows().filter(pk=seat.pk) | rows().filter(pk=other.pk)) == {seat, other}
 
 
 def test_a_query_set_that_knows_objects_of_others_gives_them(seat: Seat) -> None:
@@ -355,9 +347,7 @@ def test_wrappers_see_the_statement(seat: Seat) -> None:
 
 
 @pytest.mark.parametrize(("owner", "name"), [(SQLCompiler, "execute_sql"), (models.QuerySet, "_fetch_all")])
-def test_a_package_around_djangos_own_is_asked(
-    seat: Seat, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
-) -> None:
+def test_a_package_around_djangos_is_asked(seat: Seat, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
     rows().get(pk=seat.pk)
     asked: list[Any] = []
     djangos = getattr(owner, name)
@@ -428,9 +418,14 @@ def test_a_table_that_was_renamed_is_asked_by_its_name(seat: Seat, monkeypatch: 
     assert 'FROM "renamed"' in captured[1]["sql"]
 
 
-def test_a_setting_turns_it_off(seat: Seat, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [(project_settings, "LOCKSTEP_STATEMENT_CACHE", False), (connection, "vendor", "other")],
+    ids=["setting", "other database"],
+)
+def test_it_can_be_off(seat: Seat, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, value: object) -> None:
     rows().get(pk=seat.pk)
-    settings.LOCKSTEP_STATEMENT_CACHE = False
+    monkeypatch.setattr(owner, name, value)
     texts = compilations(monkeypatch)
     assert rows().get(pk=seat.pk) == seat
     assert len(texts) == 1
@@ -441,10 +436,3 @@ def test_statements_are_not_kept_without_end(seat: Seat, monkeypatch: pytest.Mon
     for name in ("pk", "id", "row", "guest", "version"):
         list(rows().filter(**{name: getattr(seat, name)}))
     assert len(Table.of(Seat)._statements) <= 2
-
-
-def test_other_databases_are_djangos(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections["default"], "vendor", "other")
-    texts = compilations(monkeypatch)
-    assert rows().get(pk=seat.pk) == seat
-    assert len(texts) == 1

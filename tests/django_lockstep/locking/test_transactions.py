@@ -57,8 +57,7 @@ def test_an_unknown_level_is_refused() -> None:
         pass
 
 
-def test_with_retries_it_is_the_whole_recipe_for_serializable(other: Session) -> None:
-    seat = Seat.objects.create()
+def test_with_retries_it_is_the_whole_recipe_for_serializable(seat: Seat, other: Session) -> None:
     runs: list[str] = []
 
     @retry_on_conflict(attempts=3)

@@ -31,15 +31,13 @@ def sent(seat: Seat, **typed: str) -> dict[str, Any]:
     return {"version": form_of(seat)["version"].value(), **typed}
 
 
-def test_a_form_shows_the_version_hidden_and_signed() -> None:
-    seat = Seat.objects.create()
+def test_a_form_shows_the_version_hidden_and_signed(seat: Seat) -> None:
     html = str(form_of(seat)["version"])
     assert 'type="hidden"' in html
     assert 'value="1:' in html
 
 
-def test_a_form_saves_what_was_not_changed_since_it_was_shown() -> None:
-    seat = Seat.objects.create()
+def test_a_form_saves_what_was_not_changed_since_it_was_shown(seat: Seat) -> None:
     data = sent(seat, guest="Ada")
     form = form_of(fresh(seat), data)
     assert form.changed_data == ["guest"]
@@ -49,8 +47,7 @@ def test_a_form_saves_what_was_not_changed_since_it_was_shown() -> None:
         form_of(fresh(seat), {**data, "guest": "Bob"}).save()
 
 
-def test_a_form_that_is_shown_again_shows_the_version_that_was_sent() -> None:
-    seat = Seat.objects.create()
+def test_a_form_that_is_shown_again_shows_the_version_that_was_sent(seat: Seat) -> None:
     data = sent(seat, guest="A" * 51)
     seat.update_if_unchanged(row="B")
     form = form_of(fresh(seat), data)
@@ -65,8 +62,7 @@ def test_a_form_of_a_new_object_has_no_version() -> None:
 
 
 @pytest.mark.parametrize("version", ["1", "2:{signature}", "None"])
-def test_a_version_of_somebody_elses_making_is_refused(version: str) -> None:
-    seat = Seat.objects.create()
+def test_a_version_of_somebody_elses_making_is_refused(seat: Seat, version: str) -> None:
     signature = sent(seat)["version"].partition(":")[2]
     with pytest.raises(SuspiciousOperation):
         form_of(seat, {"guest": "Ada", "version": version.format(signature=signature)}).is_valid()
@@ -82,8 +78,7 @@ def test_rows_of_a_data_migration_begin_at_one(historical: Any) -> None:
     assert Seat.objects.get().version == 1
 
 
-def test_a_data_migration_never_lowers_a_version(historical: Any) -> None:
-    seat = Seat.objects.create()
+def test_a_data_migration_never_lowers_a_version(seat: Seat, historical: Any) -> None:
     row = historical.objects.get()
     for guest in ("Ada", "Bob"):
         assert seat.update_if_unchanged(guest=guest)
@@ -214,10 +209,6 @@ def test_a_name_that_is_not_a_column_beside_it_is_an_error(name: str) -> None:
 # A row that is deleted and made again under the same key is another row
 
 
-def by_sql() -> None:
-    query("INSERT INTO shop_locker (number, guest) VALUES ('7', 'Ada')")
-
-
 def by_fixture() -> None:
     text = serializers.serialize("json", [Locker(number="7", version=1, guest="Ada")])
     for saved in serializers.deserialize("json", text):
@@ -230,7 +221,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "put_if_unchanged": lambda: Locker.objects.put_if_unchanged("7", 0, guest="Ada"),
     "older state made by hand": lambda: Locker(number="7", version=1, guest="Ada").save(),
     "fixture": by_fixture,
-    "SQL": by_sql,
+    "SQL": lambda: query("INSERT INTO shop_locker (number, guest) VALUES ('7', 'Ada')"),
 }
 every_way = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 

@@ -23,11 +23,6 @@ from tests.testapps.shop.models import BoxSeat, Seat, Stage, StampedSeat, Ticket
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def seat(db: None) -> Seat:
-    return Seat.objects.create()
-
-
 def test_versions_start_at_one_in_bulk(db: None) -> None:
     Seat.objects.bulk_create([Seat(), Seat()])
     assert list(Seat.objects.values_list("version", flat=True)) == [1, 1]
@@ -48,8 +43,7 @@ def test_it_is_one_statement(seat: Seat) -> None:
 
 
 def test_a_changed_row_is_left_alone_and_so_is_the_instance(seat: Seat) -> None:
-    rival = fresh(seat)
-    assert rival.update_if_unchanged(guest="Bob")
+    assert fresh(seat).update_if_unchanged(guest="Bob")
     before = dict(vars(seat))
     assert seat.update_if_unchanged(guest="Ada", price=F("price") + 1) is False
     assert vars(seat) == before
@@ -189,8 +183,7 @@ def test_what_is_gone_is_named(make: Any) -> None:
         verify_unchanged(seat)
 
 
-def test_what_this_transaction_wrote_itself_is_unchanged() -> None:
-    seat = Seat.objects.create()
+def test_what_this_transaction_wrote_itself_is_unchanged(seat: Seat) -> None:
     assert seat.update_if_unchanged(guest="Ada")
     verify_unchanged(seat)
 
@@ -207,8 +200,7 @@ def test_it_is_one_statement_a_table_in_one_order() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_needs_a_transaction() -> None:
-    seat = Seat.objects.create()
+def test_it_needs_a_transaction(seat: Seat) -> None:
     with pytest.raises(TransactionManagementError):
         verify_unchanged(seat)
 
@@ -218,9 +210,7 @@ def test_an_instance_without_its_version_is_refused() -> None:
         verify_unchanged(Seat())
 
 
-def test_readers_do_not_wait_for_each_other(other: Session) -> None:
-    seat = Seat.objects.create()
-
+def test_readers_do_not_wait_for_each_other(seat: Seat, other: Session) -> None:
     def verify() -> str:
         with transaction.atomic():
             verify_unchanged(fresh(seat))

@@ -130,9 +130,7 @@ def test_ones_own_session_is_not_ended(transactional_db: None) -> None:
     assert not end_session(pid, started, ending="terminate", using="default")
 
 
-def test_what_the_server_refuses_is_said(
-    admin_client: Client, waiter: "Future[Any]", monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_refused_is_said(admin_client: Client, waiter: "Future[Any]", monkeypatch: pytest.MonkeyPatch) -> None:
     def as_another_role(*args: Any, **options: Any) -> bool:
         with role("pg_monitor"):
             return end_session(*args, **options)

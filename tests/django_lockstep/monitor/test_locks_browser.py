@@ -51,9 +51,7 @@ def test_it_follows_what_happens_and_keeps_the_focus(
     assert not second.done()
 
 
-def test_without_script_it_loads_itself_again(
-    staff_page: Callable[..., Page], waiting: "Callable[[str], Future[Any]]"
-) -> None:
+def test_without_script_it_reloads(staff_page: Callable[..., Page], waiting: "Callable[[str], Future[Any]]") -> None:
     waiting("first")
     page = staff_page("ada", java_script_enabled=False)
     page.goto(PAGE)

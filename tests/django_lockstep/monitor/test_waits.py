@@ -20,9 +20,7 @@ from tests.testapps.shop.models import Ticket
 # Rows
 
 
-def test_a_row_is_named_and_its_holder_is_reported_with_its_last_statement(
-    group: Group, situation: LockSituation
-) -> None:
+def test_a_row_is_named_and_its_holder_has_its_last_statement(group: Group, situation: LockSituation) -> None:
     holder = situation.hold("web-1", lock, Group, group.pk)
     situation.wait("web-2", lock, Group, group.pk)
     (wait,) = waits()
@@ -115,9 +113,7 @@ def test_of_a_row_that_has_just_changed_hands_the_table_is_reported(group: Group
 # Tables, transactions, advisory locks
 
 
-def test_a_migration_waits_for_a_reader_and_the_next_reader_for_the_migration(
-    group: Group, situation: LockSituation
-) -> None:
+def test_a_migration_waits_for_a_reader_and_the_next_reader_for_it(group: Group, situation: LockSituation) -> None:
     situation.hold("reader", Group.objects.count)
     situation.wait("migrate", execute, "ALTER TABLE auth_group ADD COLUMN n int")
     situation.wait("web", Group.objects.count)
@@ -342,9 +338,7 @@ def test_waiters_stand_to_the_right_of_who_holds_them_up_each_in_a_row() -> None
     ],
     ids=["nothing", "one that waits for two", "a cycle"],
 )
-def test_a_session_has_one_box_and_a_line_for_each_that_it_waits_for(
-    waits: list[Wait], kinds: list[str], paths: int
-) -> None:
+def test_a_session_has_a_box_and_a_line_to_each_it_waits_for(waits: list[Wait], kinds: list[str], paths: int) -> None:
     graph = waits_graph(waits)
     assert ([box.kind for box in graph.boxes], len(graph.lines)) == (kinds, paths)
 

@@ -83,8 +83,7 @@ def faults(dynamodb: DynamoStore, monkeypatch: pytest.MonkeyPatch) -> Callable[.
 def test_an_acquire_is_recognised(dynamodb: DynamoStore, faults: Callable[..., None]) -> None:
     faults(answer_lost, answer_lost)
     assert acquire(dynamodb, owner="ada").token == 1
-    holder = holder_in(dynamodb)
-    assert holder.token == 1
+    assert holder_in(dynamodb).token == 1
 
 
 def test_an_acquire_of_an_earlier_attempt_is_recognised(dynamodb: DynamoStore) -> None:
@@ -191,9 +190,7 @@ def test_what_may_pass_is_tried_again(dynamodb: DynamoStore, faults: Callable[..
     assert dynamodb.transact([Put("i", {})])
 
 
-def test_a_store_that_does_not_answer_is_an_operational_error(
-    dynamodb: DynamoStore, faults: Callable[..., None]
-) -> None:
+def test_a_store_without_an_answer_is_an_operational_error(dynamodb: DynamoStore, faults: Callable[..., None]) -> None:
     faults(*[not_sent] * 1000)
     with pytest.raises(StoreUnavailable, match="did not answer within 0.0 s") as error:
         dynamodb.renew("k", 1, ttl=60, timeout=0.01)
@@ -253,9 +250,7 @@ def test_a_sign_of_life_at_the_last_moment_keeps_it(dynamodb: DynamoStore, fault
 
 
 @pytest.mark.parametrize("skew", [-(10**6), 10**6])
-def test_observers_do_not_look_at_the_wall_clock(
-    dynamodb: DynamoStore, monkeypatch: pytest.MonkeyPatch, skew: int
-) -> None:
+def test_observers_do_not_use_the_wall_clock(dynamodb: DynamoStore, monkeypatch: pytest.MonkeyPatch, skew: int) -> None:
     acquire(dynamodb)
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + skew)
@@ -275,9 +270,7 @@ def age(store: DynamoStore, seconds: int) -> None:
     )
 
 
-def test_a_lease_that_is_long_dead_is_taken_at_once_where_requests_are_signed(
-    dynamodb: DynamoStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signed_requests_take_a_dead_lease_at_once(dynamodb: DynamoStore, monkeypatch: pytest.MonkeyPatch) -> None:
     acquire(dynamodb)
     age(dynamodb, 10 * 365 * 86400)
     assert isinstance(dynamodb.acquire(claim("k", 60)), Holder)

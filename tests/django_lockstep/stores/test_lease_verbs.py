@@ -57,9 +57,7 @@ def test_tokens_only_grow(store: LeaseStore, expire: Callable[[str], None]) -> N
     assert tokens == sorted(set(tokens))
 
 
-def test_an_expired_lease_is_held_again_until_somebody_takes_it(
-    store: LeaseStore, expire: Callable[[str], None]
-) -> None:
+def test_an_expired_lease_is_held_again_until_it_is_taken(store: LeaseStore, expire: Callable[[str], None]) -> None:
     first = acquire(store)
     expire("k")
     assert store.renew("k", first.token, ttl=60)

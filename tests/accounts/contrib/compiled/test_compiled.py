@@ -36,31 +36,27 @@ def sent_by(change: Callable[[], object]) -> list[str]:
     return [entry["sql"] for entry in captured]
 
 
-def test_a_deposit_is_one_statement() -> None:
-    account = AccountFactory.create(balance=100)
+def test_a_deposit_is_one_statement(account: Account) -> None:
     (sql,) = sent_by(lambda: Account.deposit(account.pk, 5))
     assert "FOR NO KEY UPDATE" in sql
     assert "UPDATE" in sql
     assert "INSERT" in sql
 
 
-def test_a_try_is_one_statement_whether_it_works_or_not() -> None:
-    account = AccountFactory.create(balance=100)
+def test_a_try_is_one_statement_whether_it_works_or_not(account: Account) -> None:
     stale = Account.objects.get(pk=account.pk)
     assert len(sent_by(lambda: account.try_deposit(5))) == 1
     # The second one asks whether the row is gone or was changed.
     assert len(sent_by(lambda: stale.try_deposit(5))) == 2
 
 
-def test_in_a_transaction_the_method_runs_between_savepoints() -> None:
-    account = AccountFactory.create(balance=100)
+def test_in_a_transaction_the_method_runs_between_savepoints(account: Account) -> None:
     with transaction.atomic():
         sent = sent_by(lambda: Account.deposit(account.pk, 5))
     assert [sql.split()[0] for sql in sent] == ["SAVEPOINT", "SELECT", "UPDATE", "INSERT", "RELEASE"]
 
 
-def test_where_autocommit_is_off_it_joins_the_open_transaction() -> None:
-    account = AccountFactory.create(balance=100)
+def test_where_autocommit_is_off_it_joins_the_open_transaction(account: Account) -> None:
     connection.set_autocommit(False)
     try:
         Account.deposit(account.pk, 5)
@@ -72,8 +68,7 @@ def test_where_autocommit_is_off_it_joins_the_open_transaction() -> None:
     assert (account.balance, Entry.objects.count()) == (100, 0)
 
 
-def test_a_failed_statement_in_a_transaction_leaves_it_usable(other: Session) -> None:
-    account = AccountFactory.create(balance=100)
+def test_a_failed_statement_in_a_transaction_leaves_it_usable(account: Account, other: Session) -> None:
     with other.holding(Account.objects.lock, account.pk), transaction.atomic():
         with pytest.raises(OperationalError):
             Account.deposit(account.pk, 5, nowait=True)
@@ -112,8 +107,7 @@ def test_the_methods_run_as_they_are_written_unless_a_setting_asks_for_this(sett
     assert [sql.split()[0] for sql in sent] == ["BEGIN", "SELECT", "UPDATE", "INSERT", "COMMIT"]
 
 
-def test_receivers_of_signals_are_called_for_new_entries() -> None:
-    account = AccountFactory.create(balance=100)
+def test_receivers_of_signals_are_called_for_new_entries(account: Account) -> None:
     with heard(post_save, Entry) as messages:
         Account.deposit(account.pk, 5)
         account.refresh_from_db()
@@ -155,9 +149,7 @@ def test_what_is_returned_holds_what_a_query_set_would_give() -> None:
     assert Purse.objects.get().wishes == {"window": True}
 
 
-def test_those_who_wait_are_served_in_the_order_of_arrival(
-    open_session: Callable[[], Session], account: Account
-) -> None:
+def test_those_who_wait_are_served_in_order_of_arrival(open_session: Callable[[], Session], account: Account) -> None:
     holder, waiting = open_session(), [open_session() for _ in range(4)]
     with holder.holding(Account.objects.lock, account.pk):
         ends = []

@@ -128,9 +128,7 @@ class TestAllAccounts:
         remove(account_key("ada"))
         assert all_books() == [("ada", "count", "0", "3")]
 
-    def test_a_large_table_comes_in_pages(
-        self, all_books: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_large_tables_are_paged(self, all_books: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
         booked(), booked("bob")
         remove(account_key("bob"))
         call, pages = Client.call, []

@@ -83,9 +83,7 @@ def test_what_is_an_answer_is_not_logged(editor: Asker, caplog: pytest.LogCaptur
 
 
 @pytest.mark.django_db(transaction=True)
-def test_each_is_a_transaction_of_its_own_also_where_requests_are_one(
-    editor: Asker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_is_a_transaction_also_where_requests_are_one(editor: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
 
     def fails(*args: Any, **kwargs: Any) -> None:
