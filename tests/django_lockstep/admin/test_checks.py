@@ -24,10 +24,10 @@ class SeatForm(ModelForm):  # type: ignore[type-arg]
 
 
 def register(monkeypatch: pytest.MonkeyPatch, base: Any = admin.ModelAdmin, /, **options: Any) -> admin.AdminSite:
-    """Return a site, the only one, with an admin of seats."""
+    """Return a site, the only one, with an admin of seats; it adds itself to what other tests do not see."""
+    monkeypatch.setattr(sites, "all_sites", WeakSet())
     site = admin.AdminSite()
     site.register(Seat, type("SeatAdmin", (base,), options))
-    monkeypatch.setattr(sites, "all_sites", WeakSet([site]))
     return site
 
 

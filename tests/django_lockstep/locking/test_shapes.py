@@ -13,7 +13,6 @@ from inspect import getsource
 from typing import Any
 
 import pytest
-from django.conf import settings as project_settings
 from django.db import connection, connections, models, router, transaction
 from django.db.models import F, Value
 from django.db.models.functions import Now
@@ -418,14 +417,9 @@ def test_a_table_that_was_renamed_is_asked_by_its_name(seat: Seat, monkeypatch: 
     assert 'FROM "renamed"' in captured[1]["sql"]
 
 
-@pytest.mark.parametrize(
-    ("owner", "name", "value"),
-    [(project_settings, "LOCKSTEP_STATEMENT_CACHE", False), (connection, "vendor", "other")],
-    ids=["setting", "other database"],
-)
-def test_it_can_be_off(seat: Seat, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, value: object) -> None:
+def test_a_setting_turns_it_off(seat: Seat, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     rows().get(pk=seat.pk)
-    monkeypatch.setattr(owner, name, value)
+    settings.LOCKSTEP_STATEMENT_CACHE = False
     texts = compilations(monkeypatch)
     assert rows().get(pk=seat.pk) == seat
     assert len(texts) == 1
@@ -436,3 +430,10 @@ def test_statements_are_not_kept_without_end(seat: Seat, monkeypatch: pytest.Mon
     for name in ("pk", "id", "row", "guest", "version"):
         list(rows().filter(**{name: getattr(seat, name)}))
     assert len(Table.of(Seat)._statements) <= 2
+
+
+def test_other_databases_are_djangos(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections["default"], "vendor", "other")
+    texts = compilations(monkeypatch)
+    assert rows().get(pk=seat.pk) == seat
+    assert len(texts) == 1
