@@ -15,7 +15,8 @@ from tests.support.sessions import PATIENCE, until
 
 FILE = "LOCKSTEP_TEST_CLUSTER_FILE"
 """What names `Cluster.file` in the environment of its workers."""
-_PORT = re.compile(r"tcp://127\.0\.0\.1:(\d+)")
+_PORT = re.compile(r"Scheduler at: +tcp://127\.0\.0\.1:(\d+)")
+"""Clients of a scheduler that was there before connect as soon as it is there again, and are in its log, too."""
 
 
 class Cluster:
@@ -31,8 +32,7 @@ class Cluster:
         log = self._folder / "scheduler.log"
         self.scheduler = self._start("scheduler", log, "--port", port)
         until(lambda: _PORT.search(log.read_text()) is not None, "the scheduler", patience=5 * PATIENCE)
-        (port,) = set(_PORT.findall(log.read_text()))
-        return f"tcp://127.0.0.1:{port}"
+        return f"tcp://127.0.0.1:{_PORT.findall(log.read_text())[0]}"
 
     def start_worker(self, **environment: str) -> None:
         log = self._folder / f"worker{len(self.workers)}.log"
