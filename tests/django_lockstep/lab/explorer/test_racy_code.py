@@ -145,7 +145,7 @@ def time_that_was_not_set(rows: Any, *, safe: bool) -> bool:
     return True
 
 
-def tell_and_delete(rows: Any, *, safe: bool) -> bool:
+def tell_and_delete(rows: Any, *, safe: bool) -> Any:
     shop.Message.objects.create(sender_id=rows.user, text="cancelled")
     return row_deleted_twice(rows, safe=safe)
 
