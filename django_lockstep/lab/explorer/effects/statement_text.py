@@ -196,6 +196,11 @@ class StatementText:
         return frozenset(name for name, node in self._assigned if parameter(unwrap(node)) is not None)
 
     @cached_property
+    def given(self) -> frozenset[str]:
+        """Columns that are set to a value that the client has: a parameter, or NULL, which Django writes out."""
+        return self.plain | {name for name, value in self.sets.items() if value == "NULL"}
+
+    @cached_property
     def locking(self) -> str:
         """The row lock that a SELECT asks for, such as ``FOR UPDATE``."""
         return " ".join(map(self._render, self._query.tree.args.get("locks") or ()))

@@ -81,9 +81,7 @@ def _is_wrong(run: Run, column: str) -> bool:
 def _values(write: Step, row: Mapping[str, str]) -> dict[str, str]:
     """Return the values that the write gives to columns of this row, computed outside of the server."""
     summary = summarize(write)
-    # Django writes None into the statement.
-    plain = summary.plain | {name for name, value in summary.sets.items() if value == "NULL"}
-    values = {name: value for name, value in summary.sets.items() if name in plain and name in row}
+    values = {name: value for name, value in summary.sets.items() if name in summary.given and name in row}
     # bulk_update() sends a CASE with a value for each key.
     keys = {row.get(column) for column in summary.keys}
     assigned = summary.assignments.items() if write.arguments else ()

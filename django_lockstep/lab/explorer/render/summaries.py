@@ -60,10 +60,9 @@ def _unchanged(step: Step, run: Run) -> frozenset[str]:
         keys = summary.keys if read.table == summary.table else {}
         for row in source.values:
             if all(row[name] in keys[name] for name in keys.keys() & row):
-                columns = {name for name in summary.sets if name in summary.plain or summary.sets[name] == "NULL"}
                 same = {
                     name
-                    for name in columns & row.keys()
+                    for name in summary.given & row.keys()
                     if ("NULL" if row[name] is None else row[name]) == summary.sets[name]
                 }
                 return frozenset(same if same < summary.sets.keys() else ())

@@ -39,7 +39,7 @@ class Storage:
         self._runs = 0
 
     def close(self) -> None:
-        """Release the snapshot."""
+        """Let the server reuse the places of dead rows again."""
         if self._tables:
             self._release_snapshot()
 
