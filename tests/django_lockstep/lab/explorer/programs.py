@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from math import factorial, prod
 from typing import Any
 from uuid import UUID
 
@@ -97,6 +98,22 @@ def inserting_last(*, most: int) -> st.SearchStrategy[Program]:
     """Draw SERIALIZABLE programs that insert behind at most so many other actions."""
     earlier = st.lists(_plain, min_size=1, max_size=most)
     return st.builds(lambda some, last: ("driver", (*some, last)), earlier, _inserts)
+
+
+def orders_without_waiting(*raced: Program) -> int:
+    """Return in how many orders the programs' steps can be interleaved if none has to wait or is refused."""
+    steps = [_steps(program) for program in raced]
+    return factorial(sum(steps)) // prod(map(factorial, steps))
+
+
+def _steps(program: Program) -> int:
+    level, actions = program
+    savepoints = [action for action in actions if action[0] == "savepoint"]
+    if level == "none":  # a savepoint is a transaction, whose end is a step
+        return len(actions) + len(savepoints)
+    ends = {"atomic": 1, "driver": 1}.get(level, 2)  # COMMIT, and where a level is named the SET TRANSACTION before
+    # SAVEPOINT and RELEASE, and what gives it up is ROLLBACK TO before.
+    return ends + len(actions) + sum(3 if give_up else 2 for _, give_up, _ in savepoints)
 
 
 def perform(action: Action, pks: list[int], register: int) -> int:
