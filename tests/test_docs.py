@@ -28,20 +28,20 @@ def mentioned(pattern: str) -> list[str]:
 
 def described_checks() -> list[str]:
     """Return the checks that have a row of a table, with what is wrong and what to do."""
-    page = (DOCS / "use" / "checks.md").read_text()
+    page = (DOCS / "reference" / "checks.md").read_text()
     return re.findall(r"^\| `([\w.]+)`(?: †)? \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)
 
 
 @pytest.mark.parametrize("setting", mentioned(SETTING))
 def test_every_setting_has_its_section_with_its_default(setting: str) -> None:
-    section = (DOCS / "use" / "settings.md").read_text().partition(f"\n### {setting}\n")[2]
+    section = (DOCS / "reference" / "settings.md").read_text().partition(f"\n### {setting}\n")[2]
     assert section.strip().startswith("Default: ")
     assert f"{setting} = " in section.partition("\n##")[0]  # an example
 
 
 def test_nothing_is_described_that_is_not_there() -> None:
     assert sorted(described_checks()) == mentioned(CHECK)
-    assert sorted(re.findall(r"^### (.*)$", (DOCS / "use" / "settings.md").read_text(), re.MULTILINE)) == mentioned(
+    assert sorted(re.findall(r"^### (.*)$", (DOCS / "reference" / "settings.md").read_text(), re.MULTILINE)) == mentioned(
         SETTING
     )
 
@@ -78,7 +78,7 @@ def test_every_path_of_the_map_exists(name: str) -> None:
 
 def questions() -> list[str]:
     """Return the questions with what follows each."""
-    pages = [(DOCS / "learn" / f"{name}.md").read_text() for name in ("questions", "more-questions")]
+    pages = [(DOCS / f"{name}.md").read_text() for name in ("questions", "more-questions")]
     return [part for page in pages for part in page.split("\n### ")[1:]]
 
 

@@ -36,7 +36,7 @@ from tests.support.pages import ROOT
 from tests.testapps.press.models import Article, Author, Report, Review
 from tests.testapps.shop.models import Seat
 
-PAGE = ROOT / "docs" / "use" / "databases.md"
+PAGE = ROOT / "docs" / "reference" / "databases.md"
 pytestmark = pytest.mark.django_db(transaction=True)
 
 NO_SQL, PLAIN, REFUSED = "no SQL", "plain SQL", "refused"

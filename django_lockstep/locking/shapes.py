@@ -12,7 +12,7 @@ statement, and Django's own code makes the instances. Whatever has no shape goes
 
 The shape is lost with the first look at ``QuerySet.query``: every other method of Django's, and of other packages,
 begins with that, so that none can be misread. PostgreSQL only. SQLAlchemy documents the same idea as "SQL compilation
-caching"; docs/use/speed.md says what it wins.
+caching"; docs/measure/statement-cache.md says what it wins.
 """
 
 from __future__ import annotations

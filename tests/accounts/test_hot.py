@@ -1,4 +1,4 @@
-"""The recipes of docs/use/account.md, as they are printed there, in every interleaving."""
+"""The recipes of docs/measure/hot-accounts.md, as they are printed there, in every interleaving."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from tests.support.pages import ROOT
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-PAGE = ROOT / "docs" / "use" / "account.md"
+PAGE = ROOT / "docs" / "measure" / "hot-accounts.md"
 
 
 @pytest.fixture

@@ -162,7 +162,7 @@ def test_an_account_whose_opening_is_not_known_is_not_accused(entries: list[Entr
 
 
 def test_books_that_are_known_to_be_right_can_be_taken_over(entries: list[Entry]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "use" / "account.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "measure" / "account.md").read_text()
     (take_over,) = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     Account.objects.update(opening_balance=None, entry_count=0)
     query(take_over)

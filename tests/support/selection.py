@@ -16,7 +16,7 @@ PLACES = {
     # Needs a package of an extra, which requirements.txt does not install.
     "extras": (
         "tests/django_lockstep/editing/graphql/",
-        "tests/test_docs_code.py::test_it_runs[docs/use/editing_api-0]",
+        "tests/test_docs_code.py::test_it_runs[docs/reference/editing-api-0]",
         "tests/test_project.py::test_the_commands_of_the_cluster",
     ),
     # Builds the wheels and installs them into other projects.

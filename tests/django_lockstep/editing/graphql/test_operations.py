@@ -37,7 +37,7 @@ def blocks(language: str, text: str) -> list[str]:
 
 
 def test_the_example_of_the_documentation(editor: Asker) -> None:
-    (opening,) = blocks("graphql", (ROOT / "docs" / "use" / "editing_api.md").read_text("utf-8"))
+    (opening,) = blocks("graphql", (ROOT / "docs" / "reference" / "editing-api.md").read_text("utf-8"))
     opened = editor.post(opening).json()["data"]["transition"]
     assert opened.pop("token")
     assert opened == {
