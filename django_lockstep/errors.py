@@ -114,18 +114,18 @@ class ConcurrencyError(LockstepError):
     """A conflict with concurrent work.
 
     Carries, each None where unknown: ``model`` (the class), ``pk`` (one primary key, or a list of them), ``expected``
-    and ``found`` (versions), ``sqlstate``. Without a message the first line of the class's docstring is the message.
+    and ``actual`` (versions), ``sqlstate``. Without a message the first line of the class's docstring is the message.
     Survives pickling, as worker processes need.
     """
 
-    _shown: ClassVar[tuple[str, ...]] = ("pk", "expected", "found", "sqlstate")
+    _shown: ClassVar[tuple[str, ...]] = ("pk", "expected", "actual", "sqlstate")
     """Attributes appended to the message."""
     _carried: ClassVar[tuple[str, ...]] = ()
     """Further attributes that are pickled."""
     model: type[Model] | None = None
     pk: object = None
     expected: int | None = None
-    found: int | None = None
+    actual: int | None = None
     sqlstate: str | None = None
 
     def __init__(self, message: str = "", **details: Any) -> None:
@@ -161,7 +161,7 @@ class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[
     """The row was changed since it was read.
 
     Also a ``RecordModifiedError`` where django-concurrency is installed, for handlers of that error. ``expected`` is
-    the version the writer had seen, ``found`` the one in the database, ``action`` the attempted operation: ``"save"``,
+    the version the writer had seen, ``actual`` the one in the database, ``action`` the attempted operation: ``"save"``,
     ``"delete"``, ``"verify"``, or None. ``target`` is the instance that could not be written, as django-concurrency's
     handlers expect; it is not pickled.
     """
@@ -173,7 +173,7 @@ class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[
     def __str__(self) -> str:
         if self.model is None or self.pk is None or isinstance(self.pk, list) or self.args[0] != _STALE:
             return super().__str__()
-        versions = "" if None in (self.found, self.expected) else f" (version {self.found}, you have {self.expected})"
+        versions = "" if None in (self.actual, self.expected) else f" (version {self.actual}, you have {self.expected})"
         refused = {"save": ": not saved", "delete": ": not deleted"}.get(self.action or "", "")
         return f"{self.model._meta.label} {self.pk} was changed since it was read{versions}{refused}."
 

@@ -44,7 +44,7 @@ class DeletionMixin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Delete the object if it is unchanged since the confirmation; raise `StaleVersionError` otherwise."""
         if hasattr(request, _ATTRIBUTE) and not _covers(getattr(request, _ATTRIBUTE), obj):
             # Compared with the object that Django is about to delete, in its transaction.
-            raise StaleVersionError(model=self.model, pk=obj.pk, found=version_of(obj), target=obj)
+            raise StaleVersionError(model=self.model, pk=obj.pk, actual=version_of(obj), target=obj)
         super().delete_model(request, obj)
 
     def _refuse(self, request: HttpRequest, object_id: str, seen: Seen | None) -> HttpResponse:

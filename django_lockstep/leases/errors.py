@@ -39,7 +39,7 @@ class LeaseLost(LeaseError):
 
 
 class StaleToken(LeaseError):
-    """The row was written with a higher token: ``token`` is the writer's, ``found`` the row's; nothing was written."""
+    """The row was written with a higher token: ``token`` is the writer's, ``actual`` the row's; nothing was written."""
 
     _shown = (*LeaseError._shown, "token")
 

@@ -119,7 +119,7 @@ class FencedModel(models.Model):
                 rows = rows.select_for_update(no_key=features.has_select_for_no_key_update)
             current = rows.values_list("fencing_token", flat=True).first()
         if current is not None and current > seen:
-            raise StaleToken(model=type(self), pk=self.pk, token=seen, found=current)
+            raise StaleToken(model=type(self), pk=self.pk, token=seen, actual=current)
 
     def _writer(self) -> str:
         return router.db_for_write(type(self), instance=self)

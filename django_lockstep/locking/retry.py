@@ -205,7 +205,7 @@ class _Attempts:
         late = self.policy.timeout is not None and elapsed + wait >= self.policy.timeout
         if late or self.count >= self.policy.attempts:
             # Copied, because handlers see only RetriesExhausted, and must still know which row it was.
-            names = ("model", "pk", "expected", "found", "sqlstate") if isinstance(error, ConcurrencyError) else ()
+            names = ("model", "pk", "expected", "actual", "sqlstate") if isinstance(error, ConcurrencyError) else ()
             raise RetriesExhausted(
                 f"Gave up after {self.count} attempts and {elapsed:.3f} s, the last one with {type(error).__name__}",
                 attempts=self.count,

@@ -57,7 +57,7 @@ def _compare(owner: type[models.Model], instances: list[models.Model], *, using:
             raise model.DoesNotExist(f"{model._meta.label} {instance.pk!r} was deleted since it was read")
         if versions[key] != seen:
             raise StaleVersionError(
-                model=model, pk=instance.pk, expected=seen, found=versions[key], target=instance, action="verify"
+                model=model, pk=instance.pk, expected=seen, actual=versions[key], target=instance, action="verify"
             )
 
 

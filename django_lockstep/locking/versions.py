@@ -359,7 +359,7 @@ class VersionedModel(ChecksTable):
     def _conflict(self, seen: int, current: int | None, *, action: str | None = None) -> Exception:
         if current is None:
             return type(self).DoesNotExist(f"{self._meta.label} {self.pk!r} was deleted since it was read")
-        return StaleVersionError(model=type(self), pk=self.pk, expected=seen, found=current, target=self, action=action)
+        return StaleVersionError(model=type(self), pk=self.pk, expected=seen, actual=current, target=self, action=action)
 
 
 def _are_columns(model: type[models.Model], names: Collection[str] | None) -> bool:

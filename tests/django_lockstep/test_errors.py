@@ -70,7 +70,7 @@ def test_every_room_raises_errors_of_the_tree() -> None:
         assert all(issubclass(error, LockstepError) for error in errors)
 
 
-FACTS: dict[str, Any] = {"model": Account, "pk": 7, "expected": 1, "found": 2, "sqlstate": "40001"}
+FACTS: dict[str, Any] = {"model": Account, "pk": 7, "expected": 1, "actual": 2, "sqlstate": "40001"}
 SINCE = datetime(2026, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
 HOLDER = Holder(key="k", owner="ada", token=7, since=SINCE, remaining=3.25, data={"a": [1]}, released=False)
 
@@ -90,7 +90,7 @@ HOLDER = Holder(key="k", owner="ada", token=7, since=SINCE, remaining=3.25, data
         leases.LeaseNotAcquired("told", key="k", holder=HOLDER),
         leases.LeaseLost("told", key="k", token=3),
         leases.LeaseTimedOut(sqlstate="57014"),
-        leases.StaleToken(model=Report, pk=1, token=3, found=4),
+        leases.StaleToken(model=Report, pk=1, token=3, actual=4),
         editing.EditLocked("told", model=Report, holder="ada", since=SINCE, expires=SINCE, locked_by="press.report"),
         editing.EditLockLost("told", model=Report, how="expired", by="ada", at=SINCE),
         http.PreconditionFailed(etag='"1.2"'),
@@ -122,7 +122,7 @@ def test_an_invalid_amount_that_cannot_be_pickled_travels_as_its_text() -> None:
 
 
 def test_the_message_tells_the_facts_that_are_known() -> None:
-    error = StaleVersionError(model=Account, pk=7, expected=1, found=2)
+    error = StaleVersionError(model=Account, pk=7, expected=1, actual=2)
     assert str(error) == "accounts.Account 7 was changed since it was read (version 2, you have 1)."
     assert str(StaleVersionError(expected=1)) == "The row was changed since it was read. (expected=1)"
     failure = SerializationFailure("No", model=Account, pk=7, sqlstate="40001")

@@ -89,7 +89,7 @@ rival.guest = "Eve"
 try:
     rival.save()
 except StaleVersionError as error:
-    print(error.expected, error.found, isinstance(error, DatabaseError))
+    print(error.expected, error.actual, isinstance(error, DatabaseError))
     print(isinstance(error, retry.CONFLICTS))
     print(django_lockstep.http.problems.problem_of(error).status)
 """

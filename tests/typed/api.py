@@ -180,7 +180,7 @@ def errors() -> None:
         with translated_errors(model=Seat, pk=1), isolated_transaction(isolation_level="snapshot"):  # type: ignore[arg-type]
             again(1)
     except StaleVersionError as stale:
-        assert_type((stale.expected, stale.found), tuple[int | None, int | None])
+        assert_type((stale.expected, stale.actual), tuple[int | None, int | None])
     except RetriesExhausted as exhausted:
         assert_type((exhausted.attempts, exhausted.elapsed), tuple[int, float])
     except ConcurrencyError as error:

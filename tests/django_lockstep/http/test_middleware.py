@@ -23,7 +23,7 @@ from django_lockstep.locking import (
 )
 
 ERRORS: dict[str, Exception] = {
-    "stale": StaleVersionError(expected=1, found=2),
+    "stale": StaleVersionError(expected=1, actual=2),
     "theirs": RecordModifiedError("x", target=None),
     "busy": LockNotAvailable(),
     "deadlock": DeadlockDetected(),

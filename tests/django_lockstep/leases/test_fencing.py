@@ -43,7 +43,7 @@ def test_a_save_goes_by_the_instances_token(report: Report) -> None:
     paused.text = "paused"
     with pytest.raises(StaleToken) as caught:
         paused.save()
-    assert (caught.value.token, caught.value.found, caught.value.pk) == (5, 6, report.pk)
+    assert (caught.value.token, caught.value.actual, caught.value.pk) == (5, 6, report.pk)
     assert stored(report) == ("successor", 6)
 
 

@@ -72,11 +72,11 @@ def test_other_errors_are_not_tried_again() -> None:
 
 
 def test_the_last_error_is_the_cause_and_its_facts_are_carried() -> None:
-    errors = [StaleVersionError(pk=1), StaleVersionError(pk=2, expected=3, found=4)]
+    errors = [StaleVersionError(pk=1), StaleVersionError(pk=2, expected=3, actual=4)]
     with pytest.raises(RetriesExhausted, match="2 attempts") as caught:
         retry_on_conflict(attempts=2)(Flaky(*errors))()
     assert caught.value.__cause__ is errors[1]
-    assert (caught.value.attempts, caught.value.pk, caught.value.expected, caught.value.found) == (2, 2, 3, 4)
+    assert (caught.value.attempts, caught.value.pk, caught.value.expected, caught.value.actual) == (2, 2, 3, 4)
 
 
 def test_as_an_iterator_it_repeats_a_part_of_a_function() -> None:

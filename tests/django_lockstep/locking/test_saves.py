@@ -46,7 +46,7 @@ def test_a_stale_save_is_refused_with_both_versions(make: Any, update_fields: An
             stale.save(update_fields=update_fields)
         assert fresh(seat).guest == "Ada"
     error = caught.value
-    assert (error.model, error.pk, error.expected, error.found, error.target) == (type(seat), seat.pk, 1, 2, stale)
+    assert (error.model, error.pk, error.expected, error.actual, error.target) == (type(seat), seat.pk, 1, 2, stale)
     assert (
         str(error)
         == f"{type(seat)._meta.label} {seat.pk} was changed since it was read (version 2, you have 1): not saved."
@@ -240,7 +240,7 @@ def test_an_older_state_made_by_hand_is_stale(seat: Seat) -> None:
         with pytest.raises(StaleVersionError) as caught:
             former.save()
         assert fresh(seat).guest == "Ada"
-    assert (caught.value.expected, caught.value.found) == (1, 2)
+    assert (caught.value.expected, caught.value.actual) == (1, 2)
     former.version = 2
     former.save()
     assert (fresh(seat).guest, fresh(seat).version) == ("Bob", 3)

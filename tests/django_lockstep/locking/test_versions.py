@@ -171,7 +171,7 @@ def test_what_is_unchanged_passes_and_what_changed_is_named(make: Any) -> None:
     with pytest.raises(StaleVersionError) as caught:
         verify_unchanged(seat)
     error = caught.value
-    assert (error.model, error.pk, error.expected, error.found) == (type(seat), seat.pk, 1, 2)
+    assert (error.model, error.pk, error.expected, error.actual) == (type(seat), seat.pk, 1, 2)
     assert (error.target, error.action) == (seat, "verify")
 
 
