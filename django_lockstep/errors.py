@@ -59,7 +59,7 @@ for django-concurrency go on working.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from traceback import walk_tb
 from typing import Any, ClassVar
 
@@ -148,11 +148,9 @@ class ConcurrencyError(LockstepError):
 
 def _rebuild(cls: type[ConcurrencyError], message: str, label: str | None, state: dict[str, Any]) -> ConcurrencyError:
     """Rebuild an unpickled error; its model is pickled by label, because not every model class can be pickled."""
-    try:
-        model = apps.get_model(label) if label else None
-    except LookupError:
-        model = None
-    error = cls(message, model=model) if model else cls(message)
+    error = cls(message)
+    with suppress(LookupError):
+        state |= {"model": apps.get_model(label)} if label else {}
     vars(error).update(state)
     return error
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.options import InlineModelAdmin
-from django.core.checks import CheckMessage
+from django.core.checks import CheckMessage, Error
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
@@ -19,6 +19,7 @@ from django_lockstep.admin.pages import conflict_page, gone_page, replay_inputs
 from django_lockstep.admin.tokens import FIELD, version_name
 from django_lockstep.checks import missing_app
 from django_lockstep.errors import SerializationFailure, StaleVersionError
+from django_lockstep.locking.fields import VersionField
 
 __all__ = ["VersionedInlineMixin", "VersionedModelAdmin", "VersionedStackedInline", "VersionedTabularInline"]
 
@@ -98,9 +99,12 @@ class VersionedModelAdmin(ListMixin, DeletionMixin, ChangeFormMixin):
         js = ("lockstep/seen.js",)
 
     def check(self, **kwargs: object) -> list[CheckMessage]:
-        """Add a check that the app with the templates and the script is installed."""
+        """Add checks that the app with the templates and the script is installed, and that the model has a version."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
         messages: list[CheckMessage] = super().check(**kwargs)
+        if not any(isinstance(field, VersionField) for field in self.model._meta.concrete_fields):
+            text = f"{name} compares versions, and {self.model._meta.label} has none."
+            messages += [Error(text, hint="Derive the model from VersionedModel.", obj=type(self), id="lockstep.E032")]
         return [*messages, *missing_app("django_lockstep", needed_by=name, check_id="lockstep.E030", obj=type(self))]
 
 

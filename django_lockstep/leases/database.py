@@ -18,7 +18,8 @@ from contextlib import ExitStack, suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from django.apps import apps
-from django.db import DatabaseError, InterfaceError, OperationalError, connections, models
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, InterfaceError, OperationalError, ProgrammingError, connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
@@ -49,6 +50,8 @@ TURN = 30.0
 @functools.cache
 def lease_model() -> type[models.Model]:
     """Return the model, which cannot be imported before the apps are loaded; looked up once."""
+    if not apps.is_installed("django_lockstep.leases"):
+        raise ImproperlyConfigured("Leases need their app: add 'django_lockstep.leases' to INSTALLED_APPS, and migrate")
     return apps.get_model("lockstep_leases", "Lease")
 
 
@@ -82,6 +85,10 @@ def on_own_connection(operation: Callable[Concatenate[S, P], R]) -> Callable[Con
                     raise LeaseTimedOut(sqlstate=sqlstate) from error
                 with translated_errors():
                     raise
+            except ProgrammingError as error:
+                if sqlstate_of(error) in ("42883", "42P01"):  # no such function, no such table
+                    error.add_note("Leases need their table and its functions: run manage.py migrate.")
+                raise
         raise AssertionError("the second attempt returns or raises")
 
     return run

@@ -356,10 +356,10 @@ class VersionedModel(ChecksTable):
                 transaction.set_rollback(False, using=using)
             raise self._conflict(seen, current_version(type(self), self.pk, using=using), action="save") from error
 
-    def _conflict(self, seen: int, current: int | None, *, action: str | None = None) -> Exception:
-        if current is None:
+    def _conflict(self, seen: int, actual: int | None, *, action: str | None = None) -> Exception:
+        if actual is None:
             return type(self).DoesNotExist(f"{self._meta.label} {self.pk!r} was deleted since it was read")
-        return StaleVersionError(model=type(self), pk=self.pk, expected=seen, actual=current, target=self, action=action)
+        return StaleVersionError(model=type(self), pk=self.pk, expected=seen, actual=actual, target=self, action=action)
 
 
 def _are_columns(model: type[models.Model], names: Collection[str] | None) -> bool:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.contrib.admin import AdminSite
 from django.core import checks
-from django.db import connection
+from django.core.exceptions import ImproperlyConfigured
+from django.db import ProgrammingError, connection
 from django.urls import include, path
 
 from django_lockstep.admin.versioned import VersionedModelAdmin
@@ -15,9 +16,10 @@ from django_lockstep.checks import check_imported_rooms, check_lab_pages, check_
 from django_lockstep.idempotency import idempotent
 from django_lockstep.leases import lease
 from django_lockstep.leases.checks import check_guards, check_storage
+from django_lockstep.leases.database import lease_model
 from tests.support.sessions import query
 from tests.testapps.press.models import Author
-from tests.testapps.shop.models import Seat
+from tests.testapps.shop.models import Seat, Ticket
 
 MIDDLEWARE = "django_lockstep.editing.writers.EditLockMiddleware"
 
@@ -92,6 +94,20 @@ def test_e020_a_table_without_its_storage(missing: str) -> None:
     assert ids(check_storage(None, databases=["default"])) == []
     query(f"DROP {missing}")
     assert ids(check_storage(None, databases=["default"])) == ["lockstep.E020"]
+
+
+def test_leases_without_their_functions_or_their_app_say_what_to_do(settings: Any) -> None:
+    query("DROP FUNCTION lockstep_leases_lease_acquire")
+    with pytest.raises(ProgrammingError) as caught, lease("nightly", ttl=5):
+        pass
+    assert caught.value.__notes__ == ["Leases need their table and its functions: run manage.py migrate."]
+    without("django_lockstep.leases", settings)
+    with pytest.raises(ImproperlyConfigured, match=r"add 'django_lockstep\.leases' to INSTALLED_APPS"):
+        lease_model.__wrapped__()
+
+
+def test_e032_an_admin_of_a_model_without_a_version() -> None:
+    assert ids(VersionedModelAdmin(Ticket, AdminSite()).check()) == ["lockstep.E032"]
 
 
 def test_no_database_is_asked_unless_it_is_named(django_assert_num_queries: Any) -> None:
