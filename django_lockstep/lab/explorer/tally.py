@@ -15,7 +15,6 @@ from django_lockstep.lab.explorer.oracle import RunResult, describe_error, error
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, RunEnding, Verdict
 from django_lockstep.lab.explorer.search.branches import Schedule
 from django_lockstep.lab.explorer.search.directed import AnySearch
-from django_lockstep.lab.explorer.search.schedules import parse_schedule, serial_order
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.wording import gettext as _
 from django_lockstep.lab.wording import joined, ngettext
@@ -152,12 +151,6 @@ class ExplorationTally:
     ) -> Exploration:
         """Return the verdict; ``failure`` is the simplest wrong run, ``trouble`` what ended the search early."""
         verdict, reason = self._verdict(strategy, failure, trouble)
-        if verdict == "broken" and failure is not None and session.scenario.invariant is not None:
-            order = serial_order(parse_schedule(failure.schedule, actors=len(session.names)))
-            if len(order) > 1:  # no actor interrupts another
-                turns = " then ".join(session.names[actor] for actor in order)
-                why = "the invariant or the set-up is wrong, or no race is needed"
-                reason += f". {turns}, one after the other, ends so: {why}"
         if (self.deadlocks or trouble is not None) and any(actor.cannot_set for actor in session.controller.actors):
             reason = f"{reason.rstrip('.')}. {_CANNOT_SET}"
         outcomes = self._outcomes()

@@ -8,7 +8,7 @@ from textwrap import shorten
 
 from django_lockstep.lab.explorer.tables.final_state import REMOVED
 from django_lockstep.lab.wording import gettext as _
-from django_lockstep.lab.wording import gettext_noop, joined, parts_of
+from django_lockstep.lab.wording import joined, parts_of
 
 CONSEQUENCES = (
     "numbers lost or doubled",
@@ -30,12 +30,6 @@ _GONE = re.compile(r"\w+ returned status [23].* instead of status 4(04|10)\b")
 _MORE, _LESS = "one row more", "one row less"
 _MOST_SHOWN = 100
 """Characters of a row that a sentence shows."""
-_SURPLUS = {
-    "deleted-row-write": gettext_noop("A deleted {model} comes back{row}."),
-    "check-then-insert": gettext_noop("{model} may exist twice{row}."),
-}
-"""What one row more means, by the kind of the candidate."""
-_TOO_MANY = gettext_noop("There is one {model} too many{row}.")
 
 
 def consequence_of(differences: Iterable[str]) -> str:
@@ -111,7 +105,9 @@ def _table_sentence(worst: str, differences: Collection[str], *, kind: str, mode
             return _("One {model} is deleted that should stay{row}.", model=model, row=shown)
         if is_of_change:
             return _("One {model} is changed that should stay as it was{row}.", model=model, row=shown)
-        return _(_SURPLUS.get(kind, _TOO_MANY), model=model, row=shown)
+        if kind == "deleted-row-write":
+            return _("A deleted {model} comes back{row}.", model=model, row=shown)
+        return _("There is one {model} too many{row}.", model=model, row=shown)
     if change == _LESS:
         if is_of_change:
             return _("A change of one {model} is lost{row}.", model=model, row=shown)

@@ -156,10 +156,11 @@ def _vain_write(run: Run) -> _Found:
         else:
             continue
         sentence = _(
-            "{actor} read {rows}, and {other} had changed it when {actor}'s {verb} found no row{steps}; {then}",
+            "{actor} read {rows}, and {other} had {changed} it when {actor}'s {verb} found no row{steps}; {then}",
             actor=write.actor,
             rows=rows_of(source),
             other=between.actor,
+            changed=_("deleted") if summarize(between).verb == "DELETE" else _("changed"),
             verb=summarize(write).verb,
             steps=_at(source, write),
             then=then,
@@ -350,25 +351,32 @@ def _write_skew(run: Run) -> _Found:
 
 
 def _atomicity_violation(run: Run) -> _Found:
-    """Find writes of one actor in two transactions, between which another one's changes of both rows came.
+    """Find writes of one actor in two transactions, between which another one wrote, or read, both rows.
 
     The name is that of S. Lu et al., "Learning from Mistakes", ASPLOS 2008.
     """
     for first, second in pairs(writes(run), same_actor=True):
         if same_transaction(first, second) or summarize(first).same_row(summarize(second)):
             continue
+        rows = {"actor": first.actor, "first": rows_of(first), "second": rows_of(second), "steps": _at(first, second)}
         meanwhile = list(changes_between(run, first, second))
         for theirs in (step for step in meanwhile if summarize(step).same_row(summarize(first))):
             if any(step.actor == theirs.actor and may_see(second, step) for step in meanwhile if step != theirs):
-                sentence = _(
+                text = _(
                     "{actor} wrote {first} and {second} in two transactions, and {other} wrote both in between{steps}",
-                    actor=first.actor,
-                    first=rows_of(first),
-                    second=rows_of(second),
                     other=theirs.actor,
-                    steps=_at(first, second),
+                    **rows,
                 )
-                yield second, sentence
+                yield second, text
+        looks = [look for look in reads(run) if look.actor != first.actor]
+        for after in (look for look in looks if visible_from(run, first) <= look.begun and may_see(look, first)):
+            if any(look.actor == after.actor and misses(run, look, second) for look in looks):
+                text = _(
+                    "{actor} wrote {first} and {second} in two transactions, and {other} read both in between{steps}",
+                    other=after.actor,
+                    **rows,
+                )
+                yield after, text
 
 
 def _at(first: Step, second: Step) -> Sentence:
@@ -404,9 +412,9 @@ ANOMALIES: Sequence[tuple[str, Callable[[Run], _Found]]] = (
     (_("non-repeatable read"), _unrepeatable_read),
     (_("phantom"), _phantom),
     (_("read skew"), _read_skew),
+    (_("stale check"), _vain_write),
     (_("write skew"), _write_skew),
     (_("stale check"), _stale_check),
-    (_("stale check"), _vain_write),
     (_("read skew"), functools.partial(_read_skew, autocommit=True)),
     (_("atomicity violation"), _atomicity_violation),
     (_("out-of-order commit"), _out_of_order),

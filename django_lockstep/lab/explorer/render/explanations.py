@@ -21,7 +21,8 @@ class Explanation:
     """What happened in a run."""
 
     kind: str
-    """The anomaly's name, ``deadlock``, ``constraint violation``, ``unexplained``; empty if the run ended right."""
+    """The anomaly's name, ``deadlock``, ``constraint violation``, ``no race``, ``unexplained``; empty if the run ended
+    right."""
     text: str
     """The sentence, with the name first."""
     step: Step | None = None
@@ -45,6 +46,13 @@ def explain(run: Run) -> str:
 
 def find_explanation(run: Run) -> Explanation:
     """Return what happened, and at which step; see `explain`."""
+    turns = [letter for letter, _moves in itertools.groupby(run.schedule)]
+    if not run.holds and len(turns) == len(set(turns)) > 1:  # no actor interrupts another
+        text = _(
+            "no race is needed: {actors}, one after the other, end so: the invariant, the set-up or the code is wrong",
+            actors=", ".join(dict.fromkeys(step.actor for step in run.steps)),
+        )
+        return Explanation(kind=_("no race"), text=text)
     anomalies = (
         Explanation(kind=kind, text=_("{anomaly}: {sentence}", anomaly=kind, sentence=sentence), step=step)
         for kind, find in (() if run.holds else ANOMALIES)

@@ -37,13 +37,16 @@ from django_lockstep.lab.wording import ngettext
 
 _LOCK = _("lock the row with select_for_update() before it is read, in the transaction that writes it")
 _CONDITION = _("compute and check in the UPDATE itself: filter(pk=..., field__gte=n).update(field=F('field') - n)")
+_CHECK = _(
+    "repeat the check in the write: filter(pk=..., status=...).update(...) or .delete(), and refuse if it finds none"
+)
 _VERSION = _("put the version that was read into the WHERE clause of the write, and refuse or retry if no row is left")
 _UNIQUE = _("a unique constraint, and get_or_create() or an IntegrityError that is handled")
 _FIELDS = _("write only what was changed: save(update_fields=[...]), or filter(pk=...).update(...)")
 _PARENT = _("lock the row that the new ones belong to before they are looked for")
 REMEDIES = {
     "read-modify-write": (_CONDITION, _LOCK, _VERSION),
-    "check-then-act": (_CONDITION, _LOCK, _VERSION),
+    "check-then-act": (_CHECK, _LOCK, _VERSION),
     "check-then-insert": (_UNIQUE, _PARENT),
     "whole-row-write": (_FIELDS, _LOCK, _VERSION),
     "deleted-row-write": (_FIELDS, _LOCK),

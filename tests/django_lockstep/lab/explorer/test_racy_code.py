@@ -162,6 +162,23 @@ def row_deleted_twice(rows: Any, *, safe: bool) -> bool:
     return True
 
 
+def delete_booking(rows: Any, *, safe: bool) -> None:
+    shop.Booking.objects.filter(pk=rows.booking).delete()
+
+
+def is_deleted(rows: Any) -> bool:
+    return not shop.Booking.objects.exists()
+
+
+@pair("stale check", "UPDATE racing_booking", "B had deleted it", is_deleted, beside=delete_booking)
+@transaction.atomic
+def row_saved_after_its_deletion(rows: Any, *, safe: bool) -> None:
+    bookings = shop.Booking.objects.select_for_update() if safe else shop.Booking.objects
+    if (booking := bookings.filter(pk=rows.booking).first()) is not None:
+        booking.seat = "B"
+        booking.save()
+
+
 def two_are_sold(rows: Any) -> bool:
     return {product.stock for product in shop.Product.objects.all()} == {8}
 
@@ -352,6 +369,15 @@ def balances_are_equal(rows: Any) -> bool:
 @pair("atomicity violation", "UPDATE racing_wallet", "in two transactions", balances_are_equal, beside=set_balances)
 def rows_written_one_by_one(rows: Any, *, safe: bool) -> None:
     set_balances(rows, safe=safe, to=2)
+
+
+def equal_balances_were_read(rows: Any, results: Any, errors: Any) -> bool:
+    return len(set(results["A"])) == 1
+
+
+@pair("atomicity violation", "SELECT racing_wallet", "read both", equal_balances_were_read, beside=set_balances)
+def rows_read_while_they_are_written(rows: Any, *, safe: bool) -> list[Any]:
+    return list(shop.Wallet.objects.order_by("pk").values_list("balance", flat=True))
 
 
 @transaction.atomic

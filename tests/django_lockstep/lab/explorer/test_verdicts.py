@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
+from django_lockstep.lab.explorer.render.explanations import explain
 from django_lockstep.lab.explorer.render.reports import RaceReport, as_text
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat
@@ -314,8 +315,10 @@ def test_a_serial_order_that_is_wrong_is_said_to_be_one() -> None:
         Seat.objects.filter(pk=pk).update(price=5)
 
     wrong = Scenario(set_up=stories.one_seat, actors=[overwrite] * 2, invariant=lambda pk: stories.price(pk) == 120)
-    assert explore(wrong).reason.endswith(
-        "A then B, one after the other, ends so: the invariant or the set-up is wrong, or no race is needed"
+    failure = explore(wrong).failure
+    assert failure is not None
+    assert explain(failure) == (
+        "no race is needed: A, B, one after the other, end so: the invariant, the set-up or the code is wrong"
     )
 
 

@@ -47,7 +47,7 @@ def test_each_candidate_has_its_two_sites_its_timeline_and_a_test(shown: Any) ->
     assert text.count('class="verdict confirmed"') == 12  # thirteen candidates, two of which are one race
     assert text.count("<h3>Reads racing_product</h3>") == text.count("<h3>Writes racing_product</h3>") == 1
     assert text.count("A test that fails as long as the race is there") == text.count("</svg>") == 12
-    assert '<h2 dir="auto">racing.Booking may exist twice (seat=A1, guest=Ada, show_id=1).</h2>' in text
+    assert '<h2 dir="auto">There is one racing.Booking too many (seat=A1, guest=Ada, show_id=1).</h2>' in text
     assert "<strong>1</strong> not the request by two users: the request has no user" in text
     assert '<script src="/static/lockstep_lab/found_races.js"></script>' in text
     assert "<script>" not in text
