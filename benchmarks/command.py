@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -53,7 +53,7 @@ def _run(suites: Sequence[Suite], options: Options, settings: Namespace, *, comm
     from benchmarks import render
     from benchmarks.database import describe_machine, scratch_database
 
-    with scratch_database(durable=options.durable, flush_delay=options.flush_delay):
+    with scratch_database(durable=options.durable):
         machine = describe_machine()
         sections: list[Section] = [suite.run(options, say=say) for suite in suites]
     forms = {"table": render.as_text, "json": render.as_json, "markdown": render.as_markdown}
@@ -77,10 +77,11 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--workers", type=_numbers, default=defaults.workers, help="numbers of clients: 1,8,32")
     parser.add_argument("--rounds", type=int, default=defaults.rounds, help="how often everything is measured")
     parser.add_argument("--seconds", type=int, default=defaults.seconds, help="length of one measurement")
-    parser.add_argument("--durable", type=_on_or_off, default=True, help="whether commits wait for the disk")
-    parser.add_argument("--flush-delay", type=float, default=0.0, help="ms to add to each wait for the disk")
-    parser.add_argument("--only", type=_words, default=(), help="patterns of names: 'strategy:*,account:*'")
-    parser.add_argument("--repeat", type=int, default=1, help="explore the ready-made races N times and compare")
+    parser.add_argument(
+        "--durable", action=BooleanOptionalAction, default=True, help="whether COMMIT waits for the disk"
+    )
+    words = "patterns of names: 'strategy:*,account:*'"
+    parser.add_argument("--only", type=lambda text: tuple(text.split(",")), default=(), help=words)
     parser.add_argument("--format", choices=["table", "json", "markdown"], default="table")
     parser.add_argument("--output", type=Path, help="a file; in Markdown only the parts of these suites are replaced")
     return parser
@@ -92,15 +93,5 @@ def _suite(text: str) -> str:
     return text
 
 
-def _on_or_off(text: str) -> bool:
-    if text not in {"on", "off"}:
-        raise ArgumentTypeError(f"must be on or off, not {text!r}")
-    return text == "on"
-
-
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))

@@ -165,5 +165,4 @@ _COLUMNS = (
 
 def _row(name: str, figures: Figures) -> tuple[str | float | None, ...]:
     values = asdict(figures)
-    del values["rounds"]
     return (name, values.pop("verdict"), *values.values())

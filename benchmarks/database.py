@@ -18,21 +18,21 @@ _PATIENCE = 10.0
 
 
 @contextmanager
-def scratch_database(*, durable: bool, flush_delay: float = 0.0) -> Iterator[None]:
+def scratch_database(*, durable: bool) -> Iterator[None]:
     """Create a database with all tables and use it for Django's default connection; drop it after the block.
 
     On the embedded server ``durable`` sets fsync, full_page_writes and synchronous_commit for the whole server; on
-    another one only synchronous_commit, for the sessions of this run. ``flush_delay`` is the number of milliseconds for
-    which a session waits before it flushes the log (commit_delay, which requires a superuser), to simulate a slower
-    disk. Raises ``ImproperlyConfigured`` or ``DatabaseError`` where the server is not available.
+    another one only synchronous_commit, for the sessions of this run. Raises ``ImproperlyConfigured`` or
+    ``DatabaseError`` where the server is not available.
     """
     value = "on" if durable else "off"
-    delay = {"commit_delay": f"{flush_delay * 1000:.0f}", "commit_siblings": "0" if flush_delay else "5"}
     # ALTER SYSTEM would change a server that is not ours.
     if os.environ.get("DATABASE_URL"):
-        _set_for_sessions({"synchronous_commit": value, **(delay if flush_delay else {})})
+        options = connection.settings_dict.setdefault("OPTIONS", {})
+        options["options"] = f"{options.get('options', '')} -c synchronous_commit={value}".strip()
+        connection.close()
     else:
-        _set_for_server({"synchronous_commit": value, "fsync": value, "full_page_writes": value, **delay})
+        _set_for_server({"synchronous_commit": value, "fsync": value, "full_page_writes": value})
     name = connection.settings_dict["NAME"]
     # A database of its own, because tables are emptied; an earlier run's that was killed is dropped.
     connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
@@ -40,13 +40,6 @@ def scratch_database(*, durable: bool, flush_delay: float = 0.0) -> Iterator[Non
         yield
     finally:
         connection.creation.destroy_test_db(name, verbosity=0)
-
-
-def _set_for_sessions(settings: Mapping[str, str]) -> None:
-    options = connection.settings_dict.setdefault("OPTIONS", {})
-    listed = " ".join(f"-c {name}={value}" for name, value in settings.items())
-    options["options"] = f"{options.get('options', '')} {listed}".strip()
-    connection.close()
 
 
 def _set_for_server(settings: Mapping[str, str]) -> None:
@@ -78,8 +71,7 @@ def describe_machine() -> dict[str, Any]:
 
     packages = ("psycopg", "django-concurrency", "django-pglock")
     versions = {name: installed(name) for name in packages}
-    delay = {"commit_delay": _shown("commit_delay")}
-    return {**environment(DEFAULT_DB_ALIAS), **delay, **versions, "load before": round(os.getloadavg()[0], 1)}
+    return {**environment(DEFAULT_DB_ALIAS), **versions, "load before": round(os.getloadavg()[0], 1)}
 
 
 def connect_alone() -> psycopg.Connection[Any]:

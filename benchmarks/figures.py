@@ -63,8 +63,6 @@ class Figures:
     server_us: float | None
     verdict: str
     """``correct`` if it was in every round, otherwise the first error found."""
-    rounds: int
-    """How often it was measured."""
 
 
 _MEDIANS = ("p50_ms", "p95_ms", "p99_ms", "retries", "fairness", "client_us", "server_us")
@@ -97,7 +95,6 @@ def combine(samples: Sequence[Sample], yardstick: Sequence[Sample | None]) -> Fi
         highest=max(numbers, default=None),
         **{name: median_of(getattr(sample, name) for sample in samples) for name in _MEDIANS},
         verdict=wrong[0] if wrong else "correct",
-        rounds=len(samples),
     )
 
 

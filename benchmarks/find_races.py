@@ -25,14 +25,10 @@ _SUITE = 30.0
 """Seconds that one run of the shop's suite may take, with or without recording."""
 _BUDGET = 150.0
 """Seconds for each second of ``--seconds`` that candidates may be tried."""
-_PROCESSES = (1, 2)
-"""How many processes try the candidates."""
-
 _SUMMARY = """\
 `pytest --find-races` on the seeded shop, a project of its own: twelve requests and functions with a race, and their \
 twelve correct twins. Recording is compared with the suite alone, both run in turns, each in a new process that makes \
-its test database; ratios are medians over the rounds. Candidates are tried by one process, and by two with a test \
-database each.\
+its test database; ratios are medians over the rounds.\
 """
 
 
@@ -67,7 +63,7 @@ class FindRaces:
 
     def seconds(self, options: Options) -> float:
         """Return how long everything takes at most."""
-        return 2 * _SUITE * options.rounds + len(_PROCESSES) * (_BUDGET * options.seconds + _SUITE)
+        return 2 * _SUITE * options.rounds + _BUDGET * options.seconds + _SUITE
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Run the suite alone and recorded, then try all candidates."""
@@ -75,26 +71,23 @@ class FindRaces:
         with TemporaryDirectory() as name:
             folder = copy_shop(Path(name))
             alone, recorded = _record(folder, options.rounds, say=say)
-            # Once each: what is confirmed does not depend on chance, and trying takes minutes.
-            trials = {number: _confirm(folder, processes=number, options=options, say=say) for number in _PROCESSES}
-        confirmed = {number: trial.confirmed for number, trial in trials.items()}
+            # Once: what is confirmed does not depend on chance, and trying takes minutes.
+            trial = _confirm(folder, options=options, say=say)
         racing = {unit.name for unit in UNITS if unit.racing}
         twins = {unit.name for unit in UNITS if not unit.racing}
-        say(
-            f"{len(confirmed[1] & racing)} of {len(racing)} races confirmed, {len(confirmed[1] & twins)} of their twins"
-        )
+        say(f"{len(trial.confirmed & racing)} of {len(racing)} races confirmed, {len(trial.confirmed & twins)} twins")
         return Section(
             suite=self.name,
             summary=_SUMMARY,
-            tables=(_recording_table(alone, recorded), _verdict_table(trials[1]), _trial_table(trials)),
+            tables=(_recording_table(alone, recorded), _verdict_table(trial)),
             data={
                 "alone": [*map(asdict, alone)],
                 "recorded": [*map(asdict, recorded)],
-                "seconds": {number: trial.seconds for number, trial in trials.items()},
-                "candidates": trials[1].candidates,
+                "seconds": trial.seconds,
+                "candidates": trial.candidates,
             },
             # Both ways: a race that is missed is wrong, and so is a twin that is accused.
-            sound=all(units == racing for units in confirmed.values()),
+            sound=trial.confirmed == racing,
         )
 
 
@@ -120,14 +113,13 @@ def _cost(folder: Path, *options: str) -> Cost:
     return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def _confirm(folder: Path, *, processes: int, options: Options, say: Say) -> _Trial:
+def _confirm(folder: Path, *, options: Options, say: Say) -> _Trial:
     """Record the suite, and try its candidates."""
     begun = time.monotonic()
     budget = f"--race-budget={_BUDGET * options.seconds:.0f}s"
-    shared = [f"--race-processes={processes}"] if processes > 1 else []
-    _run(folder, "--find-races", budget, "--race-report=races.json", *shared, status=1)
+    _run(folder, "--find-races", budget, "--race-report=races.json", status=1)
     seconds = time.monotonic() - begun
-    say(f"tried in {seconds:.1f} s by {processes} process{'es' if processes > 1 else ''}")
+    say(f"tried in {seconds:.1f} s")
     report = json.loads((folder / "races.json").read_text("utf-8"))
     names = ("kind", "unit", "verdict", "pairing", "schedules", "seconds")
     return _Trial(seconds, tuple({name: candidate[name] for name in names} for candidate in report["candidates"]))
@@ -177,19 +169,10 @@ def _verdict_table(trial: _Trial) -> FigureTable:
             )
             for group, members in sorted(groups.items())
         ),
-        notes=(f"{len(trial.confirmed)} of {len(UNITS)} requests and functions are confirmed to race.",),
-    )
-
-
-def _trial_table(trials: Mapping[int, _Trial]) -> FigureTable:
-    return FigureTable(
-        title="Recording the suite and trying all candidates",
-        columns=("processes", "confirmed", "wall s", "one, to these"),
-        rows=tuple(
-            (number, len(trial.confirmed), trial.seconds, trials[1].seconds / trial.seconds)
-            for number, trial in trials.items()
+        notes=(
+            f"{len(trial.confirmed)} of {len(UNITS)} requests and functions are confirmed to race.",
+            f"Recording the suite and trying all of them took {trial.seconds:.0f} s.",
         ),
-        notes=("With the start of the processes, and with making the test databases; only trying is shared.",),
     )
 
 

@@ -46,12 +46,8 @@ class Options:
     """How long each measurement lasts: whole seconds, as pgbench takes them."""
     durable: bool = True
     """Whether a commit waits until it is on the disk."""
-    flush_delay: float = 0.0
-    """Milliseconds to add to each flush of the log, to simulate network storage; at most 100."""
     only: tuple[str, ...] = ()
     """Patterns of the names that take part; empty for all."""
-    repeat: int = 1
-    """How often `explore` repeats the ready-made set to compare the outcomes."""
 
     def __post_init__(self) -> None:
         for name in ("rows", "workers"):
@@ -59,11 +55,9 @@ class Options:
             if not values or min(values) < 1:
                 raise ValueError(f"--{name} takes whole numbers of at least 1, not {values}")
         # Refused here, before a database is created.
-        for name in ("rounds", "seconds", "repeat"):
+        for name in ("rounds", "seconds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
-        if not 0 <= self.flush_delay <= 100:
-            raise ValueError(f"--flush-delay takes 0 to 100 milliseconds, not {self.flush_delay:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from bank.embedded import binaries
 from benchmarks.contest import Cell
 from benchmarks.cpu import server_seconds
 from benchmarks.deposit.rows import AMOUNT, check, reset_accounts
-from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UNCOUNTED, UPDATE, WRITE, fill_template
+from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UPDATE, WRITE, fill_template
 from benchmarks.figures import Sample, build_sample
 from django_lockstep.lab.simulator.tally import Tally
 
@@ -95,7 +95,6 @@ class Pgbench:
 SCRIPTS = (
     Pgbench(name="pgbench:update", lines=(UPDATE,), with_entries=False),
     Pgbench(name="pgbench:one-statement", lines=(ONE_STATEMENT,)),
-    Pgbench(name="pgbench:uncounted", lines=(UNCOUNTED,)),
     Pgbench(name="pgbench:lock", lines=("BEGIN", LOCK + " \\gset", WRITE, ENTRY, "COMMIT")),
     Pgbench(name="pgbench:batch", lines=(BATCH,), size=BATCH_SIZE),
 )

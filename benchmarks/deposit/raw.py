@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psycopg
-from django.db import connection
-
 from benchmarks.database import connect_alone
-from benchmarks.deposit.methods import Deposit, DepositMethod, DepositWorker, stateless
+from benchmarks.deposit.methods import Deposit, DepositMethod, DepositWorker
 from benchmarks.deposit.pgbench import BATCH_SIZE
 from benchmarks.deposit.rows import AMOUNT
 from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UPDATE, WRITE, fill_template
@@ -59,34 +56,6 @@ def lock_then_write(state: DepositWorker) -> Iterator[Deposit]:
         yield deposit
 
 
-@contextmanager
-def below_django(state: DepositWorker) -> Iterator[Deposit]:
-    """Send the one statement, prepared, by a cursor of psycopg's that shares Django's connection."""
-    sql = _sql(ONE_STATEMENT)
-    connection.ensure_connection()
-    shared = connection.connection
-    before = shared.prepare_threshold
-    # Django's default is None, and then psycopg prepares nothing, whatever a cursor asks for.
-    shared.prepare_threshold = 0
-    try:
-        with psycopg.Cursor(shared) as cursor:
-
-            def deposit(account: int) -> object:
-                cursor.execute(sql, {"account": account, "amount": AMOUNT}, prepare=True)
-                return cursor.fetchone()
-
-            yield deposit
-    finally:
-        shared.prepare_threshold = before
-
-
-def by_djangos_cursor(account: int) -> object:
-    """Send the one statement by Django's cursor: not prepared, with parameters interpolated by the client."""
-    with connection.cursor() as cursor:
-        cursor.execute(_sql(ONE_STATEMENT), {"account": account, "amount": AMOUNT})
-        return cursor.fetchone()
-
-
 METHODS = {
     method.name: method
     for method in (
@@ -94,7 +63,5 @@ METHODS = {
         DepositMethod(name="psycopg:one-statement", open=one_statement(ONE_STATEMENT)),
         DepositMethod(name="psycopg:lock", open=lock_then_write),
         DepositMethod(name="psycopg:batch", open=one_statement(BATCH, "accounts"), size=BATCH_SIZE),
-        DepositMethod(name="django:psycopg-cursor", open=below_django),
-        DepositMethod(name="django:cursor", open=stateless(by_djangos_cursor)),
     )
 }

@@ -27,8 +27,6 @@ SELECT id, {{amount}}::numeric, balance, version FROM changed
 RETURNING balance_after, version_after, id
 """
 """The same with the entry: a deposit in one round trip, and the yardstick."""
-UNCOUNTED = ONE_STATEMENT.replace(" entry_count = entry_count + 1,", "")
-"""The same without counting the entry: shows the cost of finding deleted entries in reconciliation."""
 
 LOCK = "SELECT balance, version FROM {account_table} WHERE id = {account}::bigint FOR NO KEY UPDATE"
 """First of three statements in a transaction."""

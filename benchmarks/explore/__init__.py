@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.explore.cases import THREE, TWO
 from benchmarks.explore.long_code import LONG, measure_long
-from benchmarks.explore.measure import (
-    Repetition,
-    measure_race,
-    price,
-    time_sequential,
-)
+from benchmarks.explore.measure import measure_race, price, time_sequential
 from benchmarks.figures import median_of
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 from django_lockstep.lab.races import Race
 
 __all__ = ["SUITE"]
 
-_TWO, _THREE, _REPEAT = 3.0, 20.0, 15.0
-"""Seconds for each second of ``--seconds``: one race of two actors, one of three, one repetition."""
+_TWO, _THREE = 3.0, 20.0
+"""Seconds for each second of ``--seconds``: one race of two actors, one of three."""
 _LONG = 30.0
 """Seconds for one race of long code, which has no time limit."""
 
@@ -45,8 +39,7 @@ class Explore:
         """Return how long everything takes at most."""
         names = select_names(self.names(), options.only)
         two, three, long = (sum(name in names for name in group) for group in (TWO, THREE, LONG))
-        repetitions = _REPEAT * options.repeat if options.repeat > 1 else 0
-        return (2 * _TWO * two + _THREE * three + repetitions) * options.seconds + _LONG * long
+        return (2 * _TWO * two + _THREE * three) * options.seconds + _LONG * long
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Explore everything."""
@@ -56,15 +49,13 @@ class Explore:
             _reduced([THREE[name] for name in names if name in THREE], limit=_THREE * options.seconds, say=say)
         )
         long = {name: measure_long(LONG[name]) for name in names if name in LONG}
-        repeated = _repeated([TWO[name] for name in names if name in TWO], options, say=say)
-        data = {"two": two, "three": three, "long": long, "repeated": repeated}
-        groups = (_two_table(two), _three_table(three, options), _long_table(long), _repeat_table(repeated))
+        groups = (_two_table(two), _three_table(three, options), _long_table(long))
         return Section(
             suite=self.name,
             summary=_SUMMARY,
             tables=tuple(table for table in groups if table.rows),
-            data=data,
-            sound=_sound(two, three, repeated),
+            data={"two": two, "three": three, "long": long},
+            sound=_sound(two, three),
         )
 
 
@@ -95,26 +86,9 @@ def _reduced(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple
         yield race.name, measurement.data()
 
 
-def _repeated(races: Sequence[Race], options: Options, *, say: Say) -> dict[str, Any] | None:
-    if options.repeat == 1 or not races:
-        return None
-    repetition = Repetition()
-    deadline = time.monotonic() + _REPEAT * options.seconds * options.repeat
-    while repetition.rounds < options.repeat and time.monotonic() < deadline:
-        repetition.again(races)
-        say(f"repetition {repetition.rounds} of {options.repeat}: {len(repetition.differing)} races differ")
-    return {
-        "races": len(races),
-        "rounds": repetition.rounds,
-        "asked": options.repeat,
-        "schedules": repetition.schedules,
-        "differing": sorted(repetition.differing),
-    }
-
-
-def _sound(two: dict[str, Any], three: dict[str, Any], repeated: dict[str, Any] | None) -> bool:
+def _sound(two: dict[str, Any], three: dict[str, Any]) -> bool:
     expected = all(race["reduced"]["expected"] and race["same_ends"] is not False for race in two.values())
-    return expected and not (repeated and repeated["differing"]) and all(race["expected"] for race in three.values())
+    return expected and all(race["expected"] for race in three.values())
 
 
 def _two_table(two: dict[str, Any]) -> FigureTable:
@@ -173,15 +147,6 @@ def _long_table(long: dict[str, Any]) -> FigureTable:
             for name, race in long.items()
         ),
         notes=("Rate and ratio are those of one more schedule, as above.",),
-    )
-
-
-def _repeat_table(repeated: dict[str, Any] | None) -> FigureTable:
-    figures = None if repeated is None else [repeated[key] for key in ("races", "rounds", "asked", "schedules")]
-    return FigureTable(
-        title="Repetitions of the ready-made set",
-        columns=("races", "repetitions", "asked for", "schedules", "races that differed"),
-        rows=((*figures, ", ".join(repeated["differing"]) or "none"),) if repeated and figures else (),
     )
 
 

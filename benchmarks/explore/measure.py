@@ -1,11 +1,10 @@
-"""Measures explorations, and whether repeating them gives the same results."""
+"""Measures explorations, and their functions without the explorer."""
 
 from __future__ import annotations
 
 import math
 import statistics
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -32,8 +31,6 @@ class Measurement:
     """Schedules run."""
     seconds: float
     """Time taken."""
-    deadlocks: int
-    """Schedules with a deadlock."""
     ends: tuple[str, ...]
     """The distinct outcomes, sorted."""
     left: int
@@ -70,7 +67,6 @@ def measure_race(race: Race, *, timeout: float, reduction: Reduction = "dpor", m
         expected=expected,
         schedules=exploration.schedules,
         seconds=exploration.seconds,
-        deadlocks=exploration.deadlocks,
         # Without the number of their schedules.
         ends=tuple(sorted({str((end.holds, end.state, dict(end.errors))) for end in exploration.outcomes})),
         left=exploration.left,
@@ -134,28 +130,3 @@ def _empty() -> None:
     tables = connection.introspection.django_table_names(only_existing=True, include_views=False)
     with connection.cursor() as cursor:
         cursor.execute(f"TRUNCATE {', '.join(map(connection.ops.quote_name, tables))} RESTART IDENTITY CASCADE")
-
-
-class Repetition:
-    """Explores races repeatedly, and records those with differing results."""
-
-    def __init__(self) -> None:
-        self.rounds = 0
-        self.schedules = 0
-        self.differing: set[str] = set()
-        self._first: dict[str, Any] = {}
-
-    def again(self, races: Iterable[Race]) -> None:
-        """Explore each race once more."""
-        for race in races:
-            exploration = explore(race.scenario, database_is_mine=True)
-            self.schedules += exploration.schedules
-            # Without times, and without the values in the failure's statements, which include timestamps.
-            kept = {
-                **exploration.to_dict(),
-                "seconds": None,
-                "failure": exploration.failure and exploration.failure.schedule,
-            }
-            if self._first.setdefault(race.name, kept) != kept:
-                self.differing.add(race.name)
-        self.rounds += 1

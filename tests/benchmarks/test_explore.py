@@ -10,18 +10,17 @@ import pytest
 from accounts.races.ready_made import RACES
 from benchmarks import find_races
 from benchmarks.explore import SUITE
-from benchmarks.explore.measure import Repetition, measure_race
+from benchmarks.explore.measure import measure_race
 from benchmarks.suite import Options, Section
-from django_lockstep.lab.explorer import explore
 from tests.testapps.seeded_shop.units import UNITS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def run(*only: str, repeat: int = 1) -> tuple[dict[str, object], bool, list[str]]:
+def run(*only: str) -> tuple[dict[str, object], bool, list[str]]:
     lines: list[str] = []
     # The seconds limit how long each race may take, on a slow machine too.
-    section = SUITE.run(Options(seconds=100, only=only, repeat=repeat), say=lines.append)
+    section = SUITE.run(Options(seconds=100, only=only), say=lines.append)
     return section.data, section.sound, [table.title for table in section.tables]
 
 
@@ -40,23 +39,6 @@ def test_right_and_wrong_code_show_as_such() -> None:
 def test_out_of_time_leaves_the_rest_without_a_verdict() -> None:
     figures = measure_race(RACES["lost-update:serializable"], timeout=0)
     assert (figures.verdict, figures.complete, figures.expected) == ("incomplete", False, True)
-
-
-def test_repeating_the_ready_made_set_gives_the_same_results() -> None:
-    repetition = Repetition()
-    for _ in range(2):
-        repetition.again([RACES["lost-update:naive"], RACES["queue:skip-locked"]])
-    assert (repetition.rounds, repetition.differing) == (2, set())
-
-
-def test_another_outcome_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    repetition = Repetition()
-    repetition.again([RACES["write-skew:unlocked"]])
-    monkeypatch.setattr(
-        "benchmarks.explore.measure.explore", lambda scenario, **options: explore(RACES["write-skew:locked"].scenario)
-    )
-    repetition.again([RACES["write-skew:unlocked"]])
-    assert repetition.differing == {"write-skew:unlocked"}
 
 
 # The finder's figures: sound only if exactly the races of the seeded shop are confirmed
@@ -97,13 +79,12 @@ def searched(monkeypatch: pytest.MonkeyPatch, confirmed: list[Any], others: list
 def test_twelve_races_and_no_twin_are_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     section = searched(monkeypatch, RACING, TWINS, rounds=3)
 
-    recording, candidates, trials = section.tables
+    recording, candidates = section.tables
     assert section.sound
     assert recording.rows == (("the suite alone", 1.0, 0.5, 1.0, 1.0), ("recorded", 2.0, 0.5, 2.0, 1.0))
     assert len(section.data["alone"]) == len(section.data["recorded"]) == 3
     assert sum(row[2] for row in candidates.rows if isinstance(row[2], int)) == 24
     assert candidates.notes[0] == "12 of 24 requests and functions are confirmed to race."
-    assert [row[:2] for row in trials.rows] == [(1, 12), (2, 12)]
 
 
 @pytest.mark.parametrize(

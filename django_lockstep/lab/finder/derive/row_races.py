@@ -17,7 +17,7 @@ from django_lockstep.lab.wording import gettext_noop
 _NUMBERS = frozenset({"smallint", "integer", "bigint", "numeric", "real", "double precision"})
 _DATES = frozenset({"date", "timestamp with time zone", "timestamp without time zone"})
 RANK_NUMBER, RANK_IN_PLACE, RANK_DATE, RANK_STATE, RANK_LATE, RANK_REREAD, RANK_EDIT = 10, 15, 25, 30, 35, 70, 90
-RANK_DELETED, RANK_UNREAD, RANK_WHOLE, RANK_AGAIN, RANK_DELETED_TWICE = 30, 65, 33, 34, 95
+RANK_DELETED, RANK_UNREAD, RANK_WHOLE, RANK_AGAIN, RANK_DELETED_TWICE = 30, 65, 33, 29, 95
 
 _COMPUTED = gettext_noop(
     "{subject} read{read} without a lock, and written{write} with another value: what another transaction commits in "
