@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import resolve_name
 from textwrap import dedent
 from typing import Any
@@ -73,6 +74,16 @@ def architecture() -> list[str]:
 def test_every_path_of_the_map_exists(name: str) -> None:
     packages = (ROOT / package for package in ("django_lockstep", "accounts", "bank"))
     assert (ROOT / name).exists() or any(path for package in packages for path in package.rglob(name.rstrip("/")))
+
+
+@pytest.mark.parametrize("part", ["learn", "use", "prove", "measure"])
+def test_a_part_has_five_to_seven_pages_beside_its_index(part: str) -> None:
+    assert 5 <= len([*(DOCS / part).glob("*.md")]) - 1 <= 7
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: str(page.relative_to(DOCS)))
+def test_a_page_is_read_in_minutes(page: Path) -> None:
+    assert len(re.findall(r"\S*\w\S*", page.read_text())) <= 900
 
 
 def questions() -> list[str]:
