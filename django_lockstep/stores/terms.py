@@ -80,7 +80,7 @@ class Holder:
     """Whether a transaction guards the lease, even after it expired."""
 
     def __str__(self) -> str:
-        since = f"{self.since:%Y-%m-%d %H:%M:%S}"
+        since = f"{self.since:%Y-%m-%d %H:%M:%S %Z}".rstrip()
         if self.under_guard and not self.remaining:
             ended = "was released" if self.released else "has expired"
             return f"of {self.owner} {ended}, but an open transaction guards its token {self.token}"

@@ -109,7 +109,7 @@ def test_errors_survive_pickling(error: Exception) -> None:
 
 
 def test_a_holder_is_named_to_people() -> None:
-    assert str(HOLDER) == "has been held by ada since 2026-01-01 00:00:00 and expires in 3.2 s"
+    assert str(HOLDER) == "has been held by ada since 2026-01-01 00:00:00 UTC and expires in 3.2 s"
 
 
 # Driver errors become our errors at one edge
