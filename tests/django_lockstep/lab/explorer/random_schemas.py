@@ -112,7 +112,7 @@ STATEMENTS = (
 
 
 class Drawing:
-    """What a seed comes to: a schema, its rows, and two programs."""
+    """What a seed comes to: a schema, its rows, and two programs, or in one of five drawings three short ones."""
 
     tables = ("made_a", "made_b", "made_c", "made_counter")
 
@@ -132,7 +132,8 @@ class Drawing:
             "INSERT INTO made_b (id, v, u, r) VALUES (1, 1, 10, 1), (2, 2, 20, 2)",
             "INSERT INTO made_c (id, v, u, r) VALUES (1, 1, 10, 1), (2, 2, 20, 2)",
         )
-        self.programs = (self._statements(), self._statements())
+        most = 1 if self._random.random() < 0.2 else 2
+        self.programs = [self._statements(most) for _ in range(4 - most)]
 
     @property
     def actors(self) -> list[Callable[[Any], int]]:
@@ -183,9 +184,9 @@ class Drawing:
             f"CREATE {'CONSTRAINT ' if late else ''}TRIGGER t {events} EXECUTE FUNCTION {function}()",
         ]
 
-    def _statements(self) -> list[str]:
+    def _statements(self, most: int) -> list[str]:
         first = self._pick(*["" for _ in range(7)], "SET LOCAL transaction_isolation TO 'repeatable read'")
-        statements = [self._statement() for _ in range(self._pick(1, 2, 2))]
+        statements = [self._statement() for _ in range(self._pick(1, most, most))]
         if self._random.random() < 0.1:
             statements[:1] = ["SAVEPOINT s", statements[0], "ROLLBACK TO SAVEPOINT s"]
         return [*([first] if first else []), *statements]

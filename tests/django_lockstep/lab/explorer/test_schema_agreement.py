@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 FIRST = int(os.environ.get("RACE_SEED", "1"))
 EXAMPLES = int(os.environ.get("RACE_EXAMPLES", "4"))
-MOST = 80
+MOST = 100
 """Interleavings above which programs are left out."""
 
 
