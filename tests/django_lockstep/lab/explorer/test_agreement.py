@@ -37,7 +37,7 @@ from tests.testapps.shop.models import Seat, Ticket
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-MOST = 100 if "RACE_EXAMPLES" in os.environ else 60
+MOST = 110 if "RACE_EXAMPLES" in os.environ else 60
 """Interleavings above which programs are left out."""
 
 serializable = programs_of("serializable", most=2)
