@@ -41,7 +41,7 @@ def require_if_match(lookup: Lookup) -> Callable[[V], V]:
     ``lookup`` gets the view's arguments and returns the versioned object; it returns None or raises ``Http404`` where
     there is none (or none that this user may see). The view finds the object as ``request.matched`` and saves that
     instance: the UPDATE itself then compares the version, so a change between check and write is refused too. Works for
-    async views; for methods of classes use ``method_decorator``, for Django REST framework decorate ``dispatch``.
+    async views; for methods of classes use ``method_decorator``, for Django REST framework the mixin `IfMatchMixin`.
 
     Answers without calling the view: 428 without ``If-Match``, 412 for another version or a weak tag, with the current
     ``ETag``, 400 for a malformed tag; for GET and HEAD 304 if the client has this version. A PUT with ``If-None-Match:
