@@ -197,13 +197,13 @@ DEPENDENCIES = (
     Dependency(
         "a write at SERIALIZABLE",
         "a read at SERIALIZABLE",
-        "if one of them is of more than single rows of the table",
+        "if either covers more of the table than single rows",
         _of_transactions(lambda writer, reader: reader.may_conflict_with(writer)),
     ),
     Dependency(
         "a COMMIT at SERIALIZABLE",
         "a step of a SERIALIZABLE transaction",
-        "if that ends by it, or has written, and has read what the COMMIT publishes",
+        "if that transaction has read what the COMMIT publishes, and has written or ends here",
         _of_transactions(lambda ending, mine: mine.meets_commit_of(ending)),
     ),
     Dependency(

@@ -146,7 +146,7 @@ def test_a_row_that_is_saved_as_a_whole_is_one_with_who_changes_or_deletes_it() 
         return [(item.kind, item.columns, *partners(item)) for item in candidates if "-row-write" in item.kind]
 
     whole, deleted = ("whole-row-write", ("guest",), "POST guest/"), ("deleted-row-write", (), "POST remove/")
-    assert of_rows(saving(), change, remove) == [whole, deleted]
+    assert of_rows(saving(), change, remove) == [deleted, whole]
     # Two that change the same column and write back the others, and one unit beside itself.
     assert of_rows(saving(), saving(name="POST discount/")) == of_rows(saving(), again) == []
     assert of_rows(saving(sql=LOCK), saving(lock_event(), sql=LOCK), change, remove) == []
