@@ -69,7 +69,8 @@ def test_safe_code_is_not_explained_even_if_its_end_is_called_wrong(name: str) -
     doubted = replace(RACES[name].scenario, invariant=lambda fixture: False)
     runs = (replay(doubted, outcome.schedule) for outcome in explored(name).outcomes)
 
-    assert {find_explanation(run).kind for run in runs} <= {"unexplained", "constraint violation", "deadlock", "no race"}
+    kinds = {find_explanation(run).kind for run in runs}
+    assert kinds <= {"unexplained", "constraint violation", "deadlock", "no race"}
 
 
 def test_a_race_that_waits_where_it_should_not_is_not_as_expected() -> None:
