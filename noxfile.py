@@ -84,9 +84,11 @@ def project(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation."""
+    """Build the documentation; check its spelling, and the links between its pages."""
     install(session, "docs")
+    session.run("codespell", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs")
     session.run("sphinx-build", "-q", "-W", "-b", "html", "docs", "docs/_build")
+    session.run("sphinx-build", "-q", "-W", "-b", "linkcheck", "docs", "docs/_build/links")
 
 
 @nox.session

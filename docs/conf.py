@@ -35,6 +35,7 @@ intersphinx_mapping = {
     "django": ("https://docs.djangoproject.com/en/stable/", "https://docs.djangoproject.com/en/stable/_objects/"),
 }
 html_show_copyright = False
+linkcheck_ignore = ["https?://"]  # others' pages come and go; ours are files
 
 
 def _keep_builtins(app: Sphinx, doctree: nodes.document) -> None:
