@@ -46,13 +46,6 @@ def explain(run: Run) -> str:
 
 def find_explanation(run: Run) -> Explanation:
     """Return what happened, and at which step; see `explain`."""
-    turns = [letter for letter, _moves in itertools.groupby(run.schedule)]
-    if not run.holds and len(turns) == len(set(turns)) > 1:  # no actor interrupts another
-        text = _(
-            "no race is needed: {actors}, one after the other, end so: the invariant, the set-up or the code is wrong",
-            actors=", ".join(dict.fromkeys(step.actor for step in run.steps)),
-        )
-        return Explanation(kind=_("no race"), text=text)
     anomalies = (
         Explanation(kind=kind, text=_("{anomaly}: {sentence}", anomaly=kind, sentence=sentence), step=step)
         for kind, find in (() if run.holds else ANOMALIES)
@@ -65,6 +58,13 @@ def find_explanation(run: Run) -> Explanation:
         return next((it for it in compared if it.step and summarize(it.step).table in tables), first)
     for deadlock in run.deadlocks:
         return _deadlock(run, deadlock)
+    turns = [letter for letter, _moves in itertools.groupby(run.schedule)]
+    if not run.holds and len(turns) == len(set(turns)) > 1:  # no actor interrupts another
+        text = _(
+            "no race is needed: {actors}, one after the other, end so: the invariant, the set-up or the code is wrong",
+            actors=", ".join(dict.fromkeys(step.actor for step in run.steps)),
+        )
+        return Explanation(kind=_("no race"), text=text)
     for step in [] if run.holds else [step for step in run.steps if step.constraint]:
         change = f"{summarize(step).verb} {summarize(step).table}".rstrip()
         text = _(
