@@ -102,7 +102,11 @@ def inserting_last(*, most: int) -> st.SearchStrategy[Program]:
 
 def orders_without_waiting(*raced: Program) -> int:
     """Return in how many orders the programs' steps can be interleaved if none has to wait or is refused."""
-    steps = [_steps(program) for program in raced]
+    return orders(*map(_steps, raced))
+
+
+def orders(*steps: int) -> int:
+    """Return in how many orders actors can make so many steps each."""
     return factorial(sum(steps)) // prod(map(factorial, steps))
 
 
