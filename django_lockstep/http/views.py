@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError, IntegrityError, connections, models, transaction
 from django.http import Http404, HttpRequest, HttpResponse
@@ -53,7 +52,7 @@ def require_if_match(lookup: Lookup) -> Callable[[V], V]:
     """
 
     def decorate(view: V) -> V:
-        if inspect.iscoroutinefunction(view):
+        if iscoroutinefunction(view):
             return cast("V", _around_coroutine(view, lookup))
 
         @wraps(view)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ParamSpec
 
+from asgiref.sync import iscoroutinefunction
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import IntegrityError, connections, models, router, transaction
 from django.db.models import Case, Q, Value, When
@@ -91,7 +92,7 @@ class idempotent(AbstractContextManager[Once]):  # noqa: N801 - used as a functi
     def __call__(self, function: Callable[P, Any]) -> Callable[P, Any]:
         """Return a function that does its work once for a key. Raises ``TypeError`` for coroutines and generators."""
         refuse_generator(function, decorator="idempotent")
-        if inspect.iscoroutinefunction(function):
+        if iscoroutinefunction(function):
             raise TypeError(
                 f"@idempotent cannot decorate the coroutine function {function.__qualname__}(): transactions are "
                 "synchronous; decorate a function that is called by sync_to_async()"

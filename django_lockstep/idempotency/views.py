@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import inspect
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
+from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.translation import gettext as _
@@ -47,7 +47,7 @@ def idempotent_view(
     """
 
     def decorate(view: V) -> V:
-        if inspect.iscoroutinefunction(view):
+        if iscoroutinefunction(view):
             raise TypeError(f"@idempotent_view() cannot decorate the async view {view.__qualname__}()")
 
         @wraps(view)

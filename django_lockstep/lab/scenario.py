@@ -12,6 +12,8 @@ from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
+
 from django_lockstep.lab.wording import gettext as _
 
 ActorFunction = Callable[..., Any]
@@ -111,7 +113,7 @@ def _without_fixture(function: Any) -> Any:
     """Return the function with one parameter more, which it is not given."""
     if function is None:
         return None
-    if inspect.iscoroutinefunction(function):
+    if iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def acall(fixture: object) -> Any:

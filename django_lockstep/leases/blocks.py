@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import iscoroutinefunction, sync_to_async
 
 from django_lockstep.leases.errors import LeaseNotAcquired
 from django_lockstep.leases.handles import Callback, LeaseHandle, aacquire_from, acquire_from
@@ -151,7 +151,7 @@ def exclusive(key: str, ttl: Duration, *, skip: bool = False, **options: Unpack[
             call.apply_defaults()
             return lease(key.format(**call.arguments), ttl, **options)
 
-        wrap = _around_coroutine if inspect.iscoroutinefunction(function) else _around
+        wrap = _around_coroutine if iscoroutinefunction(function) else _around
         return wrap(function, block, skip=skip)
 
     return cast("Decorator", decorate)

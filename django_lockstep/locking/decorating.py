@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import _GeneratorContextManager
 from typing import Any, ParamSpec, TypeVar
 
+from asgiref.sync import iscoroutinefunction
+
 P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,7 +30,7 @@ class Block(_GeneratorContextManager[None]):
         """Decorate a function. Raises ``TypeError`` for one whose body would run after the block has ended."""
         name = self.func.__name__
         refuse_generator(function, decorator=name)
-        if inspect.iscoroutinefunction(function):
+        if iscoroutinefunction(function):
             raise TypeError(
                 f"@{name} cannot decorate the coroutine function {function.__qualname__}(), whose body runs when "
                 "it is awaited: open the block inside"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 import random
 import time
@@ -16,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.db import connections
 from django.db.transaction import TransactionManagementError
 from django.dispatch import Signal
@@ -76,7 +75,7 @@ class Retry:
                     return function(*args, **kwargs)
             raise AssertionError("an attempt either returns or raises")
 
-        retried = self._around_coroutine(function) if inspect.iscoroutinefunction(function) else call
+        retried = self._around_coroutine(function) if iscoroutinefunction(function) else call
         vars(retried)["retry_policy"] = self
         return retried
 

@@ -127,10 +127,11 @@ class TestDelete:
         assert "ETag" not in done.headers
 
 
-def test_async_views_are_guarded_too(seat: Seat) -> None:
+@pytest.mark.parametrize("kind", ["async", "async-class"])
+def test_async_views_are_guarded_too(kind: str, seat: Seat) -> None:
     async def ask(tag: str) -> Any:
         return await AsyncClient().put(
-            f"/async/{seat.pk}",
+            f"/{kind}/{seat.pk}",
             json.dumps({"guest": "Bob"}),
             content_type="application/json",
             headers={"If-Match": tag},

@@ -1,6 +1,7 @@
 """Conflicts that no view handled: honest answers in place of a 500."""
 
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -154,6 +155,6 @@ def test_every_other_error_is_not(error: Any) -> None:
 
 
 def test_a_table_that_sqlite_does_not_have_is_no_outage() -> None:
-    with pytest.raises(sqlite3.OperationalError) as missing, sqlite3.connect(":memory:") as file:
+    with pytest.raises(sqlite3.OperationalError) as missing, closing(sqlite3.connect(":memory:")) as file:
         file.execute("SELECT 1 FROM nothing")
     assert not is_outage(raised(OperationalError(*missing.value.args), missing.value))

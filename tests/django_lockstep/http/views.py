@@ -56,6 +56,11 @@ async def plain_async(request: Any, pk: int) -> HttpResponse:
     return JsonResponse(body(request.matched))
 
 
+class AsyncClassBased(View):
+    async def put(self, request: Any, pk: int) -> HttpResponse:
+        return await plain_async.__wrapped__(request, pk)  # type: ignore[attr-defined,no-any-return]
+
+
 @method_decorator(require_if_match(find), name="dispatch")
 class ClassBased(View):
     def get(self, request: Any, pk: int) -> HttpResponse:
@@ -149,6 +154,7 @@ def put_seat(request: Any, response: HttpResponse, pk: int) -> dict[str, Any]:
 urlpatterns = [
     path("plain/<int:pk>", plain),
     path("async/<int:pk>", plain_async),
+    path("async-class/<int:pk>", require_if_match(find)(AsyncClassBased.as_view())),
     path("class/<int:pk>", ClassBased.as_view()),
     path("rest/<int:pk>", Rest.as_view()),
     path("problems/<int:pk>", RestWithProblems.as_view()),

@@ -8,7 +8,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
+from asgiref.sync import async_to_sync, sync_to_async
 from concurrency.exceptions import RecordModifiedError
 from django.db import OperationalError, connection, connections, transaction
 from django.db.transaction import TransactionManagementError
@@ -170,7 +170,7 @@ def test_without_autocommit_nothing_is_run(using: str | None) -> None:
         with pytest.raises(TransactionManagementError, match="autocommit is off on database 'default'"):
             retry_on_conflict(using=using)(work)()
         with pytest.raises(TransactionManagementError, match="autocommit is off on database 'default'"):
-            asyncio.run(retry_on_conflict(using=using)(sync_to_async(work))())
+            async_to_sync(retry_on_conflict(using=using)(sync_to_async(work)))()
     finally:
         connection.rollback()
         connection.set_autocommit(True)
@@ -206,6 +206,12 @@ def test_coroutines_are_repeated_and_give_up_too() -> None:
     work.errors += [StaleVersionError(), StaleVersionError()]
     with pytest.raises(RetriesExhausted):
         asyncio.run(book("value"))
+
+
+def test_what_sync_to_async_returns_is_repeated() -> None:
+    work = Flaky(StaleVersionError())
+    assert asyncio.run(retry_on_conflict()(sync_to_async(work))()) == "done"
+    assert work.calls == 2
 
 
 @pytest.mark.parametrize("attempts", [0, -1, 1.5, True, "3"])

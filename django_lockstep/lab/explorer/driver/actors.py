@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 import traceback
@@ -11,7 +10,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
@@ -137,7 +136,7 @@ class Actor(Gate):
         try:
             # An ``async def``, also as a method, a partial, or ``__call__``: Django's asynchronous ORM then comes back
             # to this thread, and so to its connections.
-            is_async = any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None))))  # noqa: B004
+            is_async = any(map(iscoroutinefunction, (function, getattr(function, "__call__", None))))  # noqa: B004
             called = async_to_sync(function) if is_async else function
             with without_retry_waits():  # the schedule decides which actor goes first
                 self.result = called(argument)
