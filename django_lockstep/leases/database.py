@@ -142,7 +142,7 @@ class DatabaseLeases(LeaseStore, ABC):
         reach the database.
         """
         # The process's clock: it bounds this process's wait. What has expired, only the database's clock decides.
-        until = time.monotonic() + (wait if lease_waits() else 0.0)
+        until = time.monotonic() + (wait if wait and lease_waits() else 0.0)
         has_warned = False
         is_first: Callable[[float], bool] | None = None
         with ExitStack() as stack:

@@ -12,6 +12,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from django.db import OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import ClientCursor
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.leases.database import TURN, DatabaseLeases, lease_model, on_own_connection, own_grant
@@ -191,32 +193,19 @@ class PostgresLeases(DatabaseLeases):
 
         ``params`` are all but the last, the time limit.
         """
-        limit = math.ceil(timeout * 1000)
+        limit, connection = math.ceil(timeout * 1000), self.connection
         # Not in a transaction: there a prepared statement keeps its snapshot until the next one, which delays VACUUM.
-        if not self.connection.in_atomic_block and 0 < self._own_limit() <= limit:
+        if not connection.in_atomic_block and 0 < _own_limit(connection) <= limit:
             named = _named(sql, self.name, lease_model()._meta.db_table)
-            row = fetch(self.connection, named, [*params, limit])[0]
+            row = fetch(connection, named, [*params, limit])[0]
             if row[0] is not None:
                 return row
             # Nothing was done: the settings were changed, or a pooler gave this connection another session.
-            _own_limits[self.connection.connection] = 0
+            _own_limits[connection.connection] = 0
         return self._row(sql, [*params, None], timeout=timeout)
 
     def _has_transaction_timeout(self) -> bool:
         return bool(self.connection.pg_version >= _ITS_VERSION)  # type: ignore[attr-defined]
-
-    def _own_limit(self) -> int:
-        """Return the session's own statement_timeout in milliseconds, read once for each connection.
-
-        0 without a limit, and at another level than READ COMMITTED.
-        """
-        self.connection.ensure_connection()
-        session = self.connection.connection
-        if session not in _own_limits:
-            with self.connection.cursor() as cursor:
-                cursor.execute(OWN_LIMIT)
-                _own_limits[session] = cursor.fetchone()[0]
-        return _own_limits[session]
 
     def _row(self, sql: str, params: Mapping[str, Any] | list[Any], *, timeout: float) -> Any:
         with self._executed(sql, params, timeout=timeout) as cursor:
@@ -234,11 +223,9 @@ class PostgresLeases(DatabaseLeases):
         if begins or not self.connection.in_atomic_block:
             sql = SETTINGS.format(milliseconds=math.ceil(timeout * 1000)) + sql
         with self.connection.cursor() as cursor:
-            if self.connection.settings_dict["OPTIONS"].get("server_side_binding"):
-                # Server-side binding allows only one statement with parameters.
-                cursor.execute(self.connection.ops.compose_sql(sql, params))  # type: ignore[attr-defined]
-            else:
-                cursor.execute(sql, params)
+            if self.connection.settings_dict["OPTIONS"].get("server_side_binding"):  # allows one statement only
+                cursor.cursor = ClientCursor(self.connection.connection)
+            cursor.execute(sql, params)
             while cursor.nextset():
                 pass
             yield cursor
@@ -246,6 +233,19 @@ class PostgresLeases(DatabaseLeases):
 
 _own_limits: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 """By the driver's connection: the result of ``OWN_LIMIT``."""
+
+
+def _own_limit(connection: BaseDatabaseWrapper) -> int:
+    """Return the session's own statement_timeout in milliseconds, read once for each connection.
+
+    0 without a limit, and at another level than READ COMMITTED.
+    """
+    connection.ensure_connection()
+    if (session := connection.connection) not in _own_limits:
+        with connection.cursor() as cursor:
+            cursor.execute(OWN_LIMIT)
+            _own_limits[session] = cursor.fetchone()[0]
+    return _own_limits[session]
 
 
 @functools.cache  # bounded by the number of statements and databases

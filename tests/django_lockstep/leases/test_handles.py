@@ -224,7 +224,8 @@ def test_only_the_commit_of_a_release_is_not_waited_for(handle: LeaseHandle) -> 
 
 def test_it_works_with_parameters_bound_by_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     connection.close()
-    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"server_side_binding": True})
+    options = {"server_side_binding": True, "prepare_threshold": 0}
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", connection.settings_dict["OPTIONS"] | options)
     handle = acquired(data={"percent": "100%"})
     handle.refresh()
     assert holder_of("k").data == {"percent": "100%"}
