@@ -29,6 +29,7 @@ if DATABASES["default"]["ENGINE"] == "bank.embedded":
     DATABASES["default"]["USER"] = "postgres"
 LOCKSTEP_LAB_LIVE_FOLDER = BASE_DIR / ".bank" / f"live-{worker or 'main'}"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}  # Django 6.1 and later
 # Walks beside each of thousands of explorations would take minutes; the tests of the audit ask for it.
 LOCKSTEP_LAB_AUDIT = 0
 SECURE_SSL_REDIRECT = False

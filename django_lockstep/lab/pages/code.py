@@ -122,6 +122,8 @@ def source_lines(function: Callable[..., Any]) -> tuple[CodeLine, ...]:
     """Return the function's lines as they stand in its file, without the docstring. Raises ``OSError`` without one."""
     function = inspect.unwrap(function)
     path = Path(inspect.getfile(function))
+    if not path.is_file():  # Python 3.13 takes the source of `python -c` for that of all code without a file
+        raise OSError(f"{function.__qualname__} is in no file")
     place = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     if function.__name__ == "<lambda>":
         body = [(number, f"{line}\n") for number, line in enumerate(_lambda_source(function, path))]

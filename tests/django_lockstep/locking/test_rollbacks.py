@@ -19,6 +19,7 @@ from tests.django_lockstep.locking.test_versions import WRITES, make_counter, no
 from tests.support.sessions import Session, query
 from tests.testapps.shop.models import BoxSeat, Seat, Ticket
 
+savepoint = getattr(transaction, "savepoint_create", None) or transaction.savepoint  # Django 6.1, and before
 pytestmark = pytest.mark.django_db(transaction=True)
 
 # What goes on: no rollback came between the write and the next one.
@@ -32,7 +33,7 @@ def test_an_instance_is_written_again_and_again_in_a_transaction_that_goes_on(se
             save_once(seat, "Cyd")
             with transaction.atomic(savepoint=False):
                 assert seat.update_if_unchanged(row="B")
-        sid = transaction.savepoint()
+        sid = savepoint()
         save_once(seat, "Eve")
         transaction.savepoint_commit(sid)
         save_once(seat, "Fay")
@@ -56,7 +57,7 @@ def test_an_instance_is_written_again_after_the_rollback_of_a_savepoint_that_was
             save_once(other)
             _ = 1 / 0
         assert statements(lambda: save_once(seat, "Bob")) == ["UPDATE"]
-        transaction.savepoint_rollback(transaction.savepoint())
+        transaction.savepoint_rollback(savepoint())
         assert statements(lambda: save_once(seat, "Cyd")) == ["UPDATE"]
         assert_refused(other)
     assert fresh(seat).guest == "Cyd"
@@ -146,7 +147,7 @@ def write_after_a_savepoint(pk: int) -> None:
     """Write, undo it by a savepoint made by hand, and write again, with a ticket for a write that passes."""
     seat = Seat.objects.get(pk=pk)
     with transaction.atomic():
-        sid = transaction.savepoint()
+        sid = savepoint()
         seat.price += 1
         seat.save()
         transaction.savepoint_rollback(sid)
@@ -202,7 +203,7 @@ def test_a_wrapper_of_the_project_is_left_in_its_place() -> None:
 
 def test_atomic_inside_of_a_savepoint_by_hand_goes_with_it(seat: Seat) -> None:
     with transaction.atomic():
-        sid = transaction.savepoint()
+        sid = savepoint()
         with transaction.atomic():
             save_once(seat)
         transaction.savepoint_rollback(sid)

@@ -157,7 +157,7 @@ def test_variables_of_each_frame_of_a_failure_can_be_read(
 
     passing_on, *_, original = [entry.frame.f_locals for entry in failure.traceback if entry.name == function.__name__]
     assert passing_on == {"args": args, "kwargs": {}, "called": passing_on["called"], **cells}
-    assert cells.items() <= original.items()
+    assert cells.items() <= dict(original).items()
 
 
 def test_calls_of_other_threads_are_not_the_tests() -> None:
