@@ -181,6 +181,9 @@ class Run(RunEnding, Data):
     held: tuple[HeldLock, ...] = ()
     """Which locks are held after each move, where that was asked for; not those of rows that are not committed yet."""
 
+    def __hash__(self) -> int:
+        return hash(self.schedule)  # its other parts have no hash; what is told of a run is worked out once
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(RunEnding):

@@ -16,7 +16,7 @@ from django_lockstep.lab.explorer.effects.statement_text import StatementText
 from django_lockstep.lab.explorer.render.summaries import is_time, relevant_columns, summarize
 from django_lockstep.lab.explorer.render.visibility import (
     changes_between,
-    is_same_search,
+    looks_at,
     looks_before,
     may_see,
     misses,
@@ -25,6 +25,7 @@ from django_lockstep.lab.explorer.render.visibility import (
     read_twice,
     reads,
     same_transaction,
+    search_of,
     visible_from,
     writes,
 )
@@ -248,10 +249,11 @@ def _single(step: Step) -> bool:
 
 def _duplicate_insert(run: Run) -> _Found:
     """Find two actors that searched for the same row, found none, and both inserted it."""
-    for earlier, later in pairs(writes(run, "INSERT")):
-        # An UPDATE that unsets the current row looks for it, and may find an older one.
-        searches = [looks_before(run, insert, summarize(insert).table)[-1:] for insert in (earlier, later)]
-        for first, search in zip(*searches, strict=False):
+    inserts = writes(run, "INSERT")
+    # An UPDATE that unsets the current row looks for it, and may find an older one.
+    searches = {insert.begun: looks_before(run, insert, summarize(insert).table)[-1:] for insert in inserts}
+    for earlier, later in pairs(inserts):
+        for first, search in zip(searches[earlier.begun], searches[later.begun], strict=False):
             keys = {name: value for name, (value, *more) in _sorted_keys(summarize(search)) if not more}
             twice = keys and all(summarize(insert).sets.items() >= keys.items() for insert in (earlier, later))
             blind = all(_found_none(step) for step in (first, search) if summarize(step).verb == "SELECT")
@@ -283,12 +285,17 @@ def _found_none(step: Step) -> bool:
 
 def _read_skew(run: Run, *, autocommit: bool = False) -> _Found:
     """Find an actor that read one row before and another row after a change of both (A5A)."""
+    # The same search again is another attempt. Of hundreds of reads few are of what another actor changes later.
+    last = {search_of(step): step for step in reads(run)}.values()
+    stale = {
+        step.begun for step in last if any(may_see(step, it) for it in changes_between(run, step, len(run.schedule)))
+    }
     for first, second in pairs(reads(run), same_actor=True):
-        again = any(is_same_search(first, step) for step in reads(run) if step.begun > first.begun)
-        # One row read twice would be a non-repeatable read; the same search again is another attempt.
-        if again or summarize(first).may_touch(summarize(second)) or autocommit is same_transaction(first, second):
+        if first.begun not in stale or autocommit is same_transaction(first, second):
             continue
-        meanwhile = list(changes_between(run, first, second))
+        if summarize(first).may_touch(summarize(second)):
+            continue  # one row that is read twice would be a non-repeatable read
+        meanwhile = list(changes_between(run, first, second.ended))
         for before in (step for step in meanwhile if may_see(first, step)):
             if any(may_see(second, after) and before.actor == after.actor for after in meanwhile):
                 sentence = _(
@@ -326,6 +333,7 @@ def _out_of_order(run: Run) -> _Found:
 
 def _write_skew(run: Run) -> _Found:
     """Find two actors that each read what the other one then wrote, in different rows (A5B)."""
+    looks = {write.begun: {look.begun for look in looks_before(run, write)} for write in writes(run)}
     for first, second in pairs(writes(run)):
         # Both wrote one row: that would be a lost update.
         if summarize(first).same_row(summarize(second)):
@@ -333,7 +341,7 @@ def _write_skew(run: Run) -> _Found:
         missed = [
             look
             for write, change in ((first, second), (second, first))
-            for look in [look for look in looks_before(run, write) if may_see(look, change)][-1:]
+            for look in [look for look in looks_at(run, change) if look.begun in looks[write.begun]][-1:]
             if misses(run, look, change)
         ]
         if len(missed) == 2:
@@ -359,7 +367,7 @@ def _atomicity_violation(run: Run) -> _Found:
         if same_transaction(first, second) or summarize(first).same_row(summarize(second)):
             continue
         rows = {"actor": first.actor, "first": rows_of(first), "second": rows_of(second), "steps": _at(first, second)}
-        meanwhile = list(changes_between(run, first, second))
+        meanwhile = list(changes_between(run, first, second.ended))
         for theirs in (step for step in meanwhile if summarize(step).same_row(summarize(first))):
             if any(step.actor == theirs.actor and may_see(second, step) for step in meanwhile if step != theirs):
                 text = _(
@@ -368,9 +376,11 @@ def _atomicity_violation(run: Run) -> _Found:
                     **rows,
                 )
                 yield second, text
-        looks = [look for look in reads(run) if look.actor != first.actor]
-        for after in (look for look in looks if visible_from(run, first) <= look.begun and may_see(look, first)):
-            if any(look.actor == after.actor and misses(run, look, second) for look in looks):
+        before, after_first = (
+            [look for look in looks_at(run, change) if summarize(look).verb == "SELECT"] for change in (second, first)
+        )
+        for after in (look for look in after_first if visible_from(run, first) <= look.begun):
+            if any(look.actor == after.actor and misses(run, look, second) for look in before):
                 text = _(
                     "{actor} wrote {first} and {second} in two transactions, and {other} read both in between{steps}",
                     other=after.actor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ def explain(run: Run) -> str:
     return find_explanation(run).text
 
 
+@functools.lru_cache(maxsize=4)
 def find_explanation(run: Run) -> Explanation:
     """Return what happened, and at which step; see `explain`."""
     anomalies = (

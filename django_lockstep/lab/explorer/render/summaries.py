@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -23,7 +24,12 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 
 def summarize(step: Step) -> StatementText:
     """Return what the step's statement says; of several parts the first one that writes."""
-    parts = read_parts(step.sql, step.arguments)
+    return _main_part(step.sql, step.arguments)
+
+
+@functools.lru_cache(maxsize=8192)
+def _main_part(sql: str, arguments: tuple[str, ...]) -> StatementText:
+    parts = read_parts(sql, arguments)
     return next((part for part in parts if part.verb != "SELECT"), parts[0])
 
 
@@ -101,20 +107,19 @@ def relevant_columns(row: Mapping[str, str | None], step: Step, run: Run | None)
     """Return the columns of a row that matter in the run: those that an actor writes or searches by."""
     columns = {name: value for name, value in row.items() if not is_time(value)}
     fixed = {name for name, values in summarize(step).keys.items() if len(values) == 1}
-    relevant = {name: value for name, value in columns.items() if name in _written(step, run) - fixed}
-    return relevant or dict(list(columns.items())[:_FEW])
+    written = _written(run).get(summarize(step).table, set()) - fixed if run else set()
+    return {name: columns[name] for name in columns if name in written} or dict(list(columns.items())[:_FEW])
 
 
-def _written(step: Step, run: Run | None) -> set[str]:
-    """Return the columns that writes to the same table set or compare."""
-    if run is None:
-        return set()
-    writes = [sent for sent in run.steps if summarize(sent).sets and summarize(sent).table == summarize(step).table]
-    return {
-        name
-        for write in writes
-        for name in (*(summarize(write).sets.keys() - _unchanged(write, run)), *summarize(write).keys)
-    }
+@functools.lru_cache(maxsize=4)
+def _written(run: Run) -> Mapping[str, set[str]]:
+    """Return by table the columns that writes to it set or compare."""
+    columns: dict[str, set[str]] = {}
+    for write in run.steps:
+        if (summary := summarize(write)).sets:
+            names = summary.sets.keys() - _unchanged(write, run)
+            columns.setdefault(summary.table, set()).update(names, summary.keys)
+    return columns
 
 
 def _listed(columns: Mapping[str, str | None]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from django_lockstep.lab.explorer.render.summaries import summarize
 from django_lockstep.lab.explorer.results import Run, Step
@@ -11,15 +12,33 @@ from django_lockstep.lab.explorer.results import Run, Step
 Triples = Iterator[tuple[Step, Step, Step]]
 _LOCKING = re.compile(r" FOR (?:NO KEY |KEY )?(?:UPDATE|SHARE)\b.*$", re.IGNORECASE)
 
+_LOOKS = {"SELECT", "UPDATE", "DELETE"}
 
+
+# Each is asked for every pair of hundreds of steps.
+
+
+@functools.lru_cache(maxsize=4)
 def reads(run: Run) -> list[Step]:
     return [step for step in run.steps if summarize(step).verb == "SELECT" and step.sqlstate is None]
 
 
+@functools.lru_cache(maxsize=16)
 def writes(run: Run, *verbs: str) -> list[Step]:
     """Return the writes, by default of all kinds, that changed something and were not rolled back."""
     kinds = verbs or ("UPDATE", "INSERT", "DELETE")
     return [step for step in run.steps if summarize(step).verb in kinds and step.rows != 0 and not undone(run, step)]
+
+
+@functools.lru_cache(maxsize=4)
+def _transactions(run: Run) -> Mapping[tuple[str, int | None], tuple[int, int]]:
+    """Return the move with which each transaction ends, and that of its last rollback, to a savepoint or whole."""
+    moves: dict[tuple[str, int | None], tuple[int, int]] = {}
+    for step in run.steps:
+        ended, rolled_back = moves.get((step.actor, step.transaction), (0, -1))
+        rolled_back = step.begun if step.sql.startswith("ROLLBACK") else rolled_back
+        moves[step.actor, step.transaction] = max(ended, step.ended), rolled_back
+    return moves
 
 
 def pairs(steps: list[Step], *, same_actor: bool = False) -> Iterator[tuple[Step, Step]]:
@@ -40,7 +59,7 @@ def looks_before(run: Run, step: Step, table: str = "") -> list[Step]:
         if look.actor == step.actor
         and look.ended < step.begun
         and look.sqlstate is None
-        and summarize(look).verb in {"SELECT", "UPDATE", "DELETE"}
+        and summarize(look).verb in _LOOKS
         and table in {"", summarize(look).table, *summarize(look).tables}
         # Not those of transactions that failed and were run again.
         and (same_transaction(look, step) or not undone(run, look))
@@ -56,7 +75,7 @@ def overtaken(run: Run, steps: list[Step], relevant: Callable[[Step, Step], bool
         near = [look for look in looks if summarize(look).table != table or summarize(look).may_touch(summarize(step))]
         # What was read last counts: an earlier attempt may have read, failed, and begun again.
         for source in [look for look in near if relevant(look, step)][-1:]:
-            for change in changes_between(run, source, step):
+            for change in changes_between(run, source, step.ended):
                 if summarize(change).same_row(summarize(step)):
                     yield source, change, step
 
@@ -64,19 +83,19 @@ def overtaken(run: Run, steps: list[Step], relevant: Callable[[Step, Step], bool
 def read_twice(run: Run) -> Triples:
     """Yield equal reads of one transaction with different results, and the change by another actor between them."""
     for first, second in pairs(reads(run), same_actor=True):
-        if not (same_transaction(first, second) and is_same_search(first, second)):
+        if not (same_transaction(first, second) and search_of(first) == search_of(second)):
             continue
         # Its own writes explain a difference as well: a transaction sees them at every level.
         own = any(first.begun < step.begun < second.begun and step.actor == first.actor for step in writes(run))
         if not own and (first.rows, first.values) != (second.rows, second.values):
-            meanwhile = changes_between(run, first, second)
+            meanwhile = changes_between(run, first, second.ended)
             yield from ((first, second, between) for between in meanwhile if may_see(first, between))
 
 
-def changes_between(run: Run, first: Step, last: Step) -> Iterator[Step]:
-    """Yield other actors' changes that became visible after the first step and no later than the last."""
+def changes_between(run: Run, first: Step, last: int) -> Iterator[Step]:
+    """Yield other actors' changes that became visible after the first step and no later than with the last move."""
     for step in writes(run):
-        if step.actor != first.actor and first.ended < visible_from(run, step) <= last.ended:
+        if step.actor != first.actor and first.ended < visible_from(run, step) <= last:
             yield step
 
 
@@ -86,9 +105,26 @@ def may_see(look: Step, change: Step) -> bool:
     if changed.verb == "INSERT":
         keys = {name: values for name, values in summary.keys.items() if name in changed.plain}
         return summary.table == changed.table and all(changed.sets[name] in values for name, values in keys.items())
-    names = {*re.findall(r"\w+", look.sql), *(name for row in look.values for name in row)}
     # A condition by another column than the change's may match the row.
-    return summary.may_touch(changed) and (changed.verb == "DELETE" or not names.isdisjoint(changed.sets))
+    if not summary.may_touch(changed):
+        return False
+    names = {*re.findall(r"\w+", look.sql), *(name for row in look.values for name in row)}
+    return changed.verb == "DELETE" or not names.isdisjoint(changed.sets)
+
+
+@functools.lru_cache(maxsize=4)
+def _looks(run: Run) -> Mapping[int, list[Step]]:
+    # Once for each change: a finder asks it for each pair of them.
+    looks = [step for step in run.steps if step.sqlstate is None and summarize(step).verb in _LOOKS]
+    return {
+        change.begun: [look for look in looks if look.actor != change.actor and may_see(look, change)]
+        for change in writes(run)
+    }
+
+
+def looks_at(run: Run, change: Step) -> list[Step]:
+    """Return other actors' reads, UPDATEs and DELETEs that may be about what a write changed, at any time."""
+    return _looks(run)[change.begun]
 
 
 def misses(run: Run, look: Step, change: Step) -> bool:
@@ -101,18 +137,20 @@ def misses(run: Run, look: Step, change: Step) -> bool:
 
 def visible_from(run: Run, step: Step) -> int:
     """Return the move at which the step's change became visible."""
-    return max((later.ended for later in run.steps if same_transaction(step, later)), default=step.ended)
+    return step.ended if step.transaction is None else _transactions(run)[step.actor, step.transaction][0]
 
 
 def undone(run: Run, step: Step) -> bool:
     """Whether the step failed, or its transaction was later rolled back, completely or to a savepoint."""
-    return step.sqlstate is not None or any(
-        later.sql.startswith("ROLLBACK") and later.begun > step.begun and same_transaction(step, later)
-        for later in run.steps
-    )
+    rolled_back = step.transaction is not None and step.begun < _transactions(run)[step.actor, step.transaction][1]
+    return step.sqlstate is not None or rolled_back
 
 
-def is_same_search(first: Step, second: Step) -> bool:
-    same = (first.actor, first.arguments) == (second.actor, second.arguments)
-    # Whether its rows are locked or not.
-    return same and _LOCKING.sub("", first.sql) == _LOCKING.sub("", second.sql)
+def search_of(step: Step) -> tuple[str, tuple[str, ...], str]:
+    """Return who looks for what, whether the rows are locked or not."""
+    return step.actor, step.arguments, _without_lock(step.sql)
+
+
+@functools.lru_cache(maxsize=1024)
+def _without_lock(sql: str) -> str:
+    return _LOCKING.sub("", sql)

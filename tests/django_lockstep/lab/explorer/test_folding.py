@@ -114,3 +114,15 @@ def test_a_long_race_is_folded() -> None:
 
     assert "12 more statements: SELECT shop_plainseat" in timeline(run, width=60)
     assert "30 more statements: INSERT shop_turnstile" in timeline(run, width=60)
+
+
+def test_what_was_wrong_is_looked_for_in_hundreds_of_steps() -> None:
+    read, write = "SELECT price FROM shop_{} WHERE id = %s", "UPDATE shop_{} SET price = 1 WHERE id = %s"
+    run = long_run(steps=480, actors="A" * 120 + "B" * 120)
+    steps = [
+        replace(step, sql=(read, read, write)[number % 3].format(step.actor), arguments=(str(number),), transaction=0)
+        for number, step in enumerate(run.steps)
+    ]
+
+    # Within the limit of every test: each pair of them is looked at.
+    assert timeline(replace(run, steps=tuple(steps), holds=False)).endswith("unexplained")
