@@ -4,7 +4,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from tests.django_lockstep.lab.explorer.programs import orders
 from tests.django_lockstep.lab.explorer.schemas import program
 
 ACTIONS = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
@@ -140,11 +139,6 @@ class Drawing:
     def actors(self) -> list[Callable[[Any], int]]:
         """The programs, to be run."""
         return [program(*statements) for statements in self.programs]
-
-    @property
-    def orders(self) -> int:
-        """In how many orders they can be run if none has to wait: each ends with a COMMIT."""
-        return orders(*(len(statements) + 1 for statements in self.programs))
 
     def __repr__(self) -> str:
         return "\n".join(
