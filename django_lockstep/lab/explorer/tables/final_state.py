@@ -178,7 +178,7 @@ Makers = Mapping[int, Mapping[str, str]]
 """The actor that made a row, by the table's OID and the key as text."""
 Labels = Mapping[str, str]
 """What stands for the key of a new row, by the key as text."""
-_INTEGER = re.compile(r"(?<![\d.])(\d{6,})(?!\d|\.\d)")
+_INTEGER = re.compile(r"(?<!\d)(?<!\d\.)(\d{6,})(?!\d|\.\d)")
 
 
 def label_keys(keys: Iterable[int], makers: Mapping[str, str]) -> dict[str, str]:

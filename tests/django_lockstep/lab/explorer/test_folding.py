@@ -123,6 +123,5 @@ def test_what_was_wrong_is_looked_for_in_hundreds_of_steps() -> None:
         replace(step, sql=(read, read, write)[number % 3].format(step.actor), arguments=(str(number),), transaction=0)
         for number, step in enumerate(run.steps)
     ]
-
     # Within the limit of every test: each pair of them is looked at.
     assert timeline(replace(run, steps=tuple(steps), holds=False)).endswith("unexplained")

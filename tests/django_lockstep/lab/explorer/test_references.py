@@ -8,6 +8,7 @@ from django.contrib.auth.models import Group, User
 from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Scenario, explore
+from django_lockstep.lab.explorer.tables.final_state import label_text
 from tests.testapps.press.models import Article, Author, Comment, Country
 from tests.testapps.shop.models import Seat, Turnstile
 
@@ -113,6 +114,12 @@ def test_nor_does_it_in_a_table_of_which_only_written_rows_are_put_back() -> Non
     result = explore(Scenario(set_up=lambda: None, actors=[publishes("Ada"), publishes("Bob")]), directed=True)
 
     assert result.verdict == "nothing found", result.reason
+
+
+def test_a_key_stands_in_a_path_and_not_in_a_number() -> None:
+    assert (
+        label_text("seats.700001.price, 1.700001, 700001.5", {"700001": "#1"}) == "seats.#1.price, 1.700001, 700001.5"
+    )
 
 
 def in_a_text(seat: Seat) -> None:

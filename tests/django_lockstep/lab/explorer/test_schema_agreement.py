@@ -42,8 +42,7 @@ def explored_whole(drawing: Drawing) -> tuple[Exploration, Exploration] | None:
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + EXAMPLES))
 def test_reduced_and_full_search_agree_on_random_schemas(seed: int) -> None:
-    all_drawings = (Drawing(1000 * seed + number) for number in count())
-    drawings = (drawing for drawing in all_drawings if len(drawing.programs) >= ACTORS)
+    drawings = (it for number in count() if len((it := Drawing(1000 * seed + number)).programs) >= ACTORS)
     drawing, explorations = next((candidate, both) for candidate in drawings if (both := explored_whole(candidate)))
     full, reduced = explorations
 
