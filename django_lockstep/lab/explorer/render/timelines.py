@@ -174,7 +174,7 @@ def _cell(run: Run, actor: str, *, move: int, why: Explanation, fold: Fold | Non
         if step.begun < move < step.ended:
             yield "┆"
         result = describe_result(step, run) if step.ended == move else ""
-        mark = why.mark if step.ended == move and step is why.step else ""
+        mark = why.mark if step.ended == move and step == why.step else ""
         yield from (f"{sign} {text}" for sign, text in (("→", result), ("▲", mark)) if text)
 
 
@@ -241,7 +241,7 @@ def find_folds(run: Run) -> Mapping[int, Fold]:
 
     def is_foldable(step: Step) -> bool:
         plain = not (step.shared or step.waited_for or step.sqlstate)
-        return plain and step is not why.step and not woken & {step.begun, step.ended}
+        return plain and step != why.step and not woken & {step.begun, step.ended}
 
     folds = (
         Fold(tuple(steps))

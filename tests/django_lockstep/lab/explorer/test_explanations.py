@@ -1,5 +1,6 @@
 """What went wrong in a run, in a sentence; each from a real run."""
 
+import pickle
 import uuid
 from datetime import UTC, datetime
 from typing import Any
@@ -35,11 +36,12 @@ def write_half(pk: int) -> None:
 
 
 def test_a_lost_update_names_the_writer_the_value_and_its_source() -> None:
-    result = explain(replay(race(stories.naive, write_half), "ABBBAA"))
+    run = replay(race(stories.naive, write_half), "ABBBAA")
 
-    assert result.removesuffix(" (steps 1 and 5)") == (
+    assert explain(run).removesuffix(" (steps 1 and 5)") == (
         "lost update: A wrote price 110.00 computed from 100.00, which B had changed to 50.00 in between"
     )
+    assert "▲ here it breaks" in timeline(pickle.loads(pickle.dumps(run)))  # noqa: S301 - a copy, as pages have it
 
 
 def test_nothing_is_computed_to_null() -> None:

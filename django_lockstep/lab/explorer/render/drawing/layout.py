@@ -168,11 +168,11 @@ class Layout:
             lines = [(line, "faint") for line in wrap(localized(fold.text), self._columns, most=3)]
             return Bar(step=step, classes="step other", lines=lines, folded=fold.steps)
         kind = _KINDS.get(summarize(step).verb, "other")
-        classes = f"step {kind}{' error' if step.sqlstate else ''}{' breaking' if step is why.step else ''}"
+        classes = f"step {kind}{' error' if step.sqlstate else ''}{' breaking' if step == why.step else ''}"
         begun, end = self._wrapped(describe_step(step, self.run), "said"), list[Line]()
         if result := describe_result(step, self.run):
             end += self._wrapped(f"→ {localized(result)}", "result")
-        if step is why.step:
+        if step == why.step:
             end.append((truncate(f"▲ {localized(why.mark)}", self._columns), "verdict"))
         if step.ended == step.begun:
             return Bar(step=step, classes=classes, lines=[*begun, *end])
