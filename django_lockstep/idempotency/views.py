@@ -119,14 +119,17 @@ def _kept(response: Any) -> dict[str, Any]:
     if not isinstance(response, HttpResponseBase):  # django-ninja: a value, or a Status with one
         status, value = getattr(response, "status_code", None), getattr(response, "value", response)
         return {"status": status, "value": value.model_dump(mode="json") if hasattr(value, "model_dump") else value}
-    if hasattr(response, "data") and not hasattr(response, "accepted_renderer"):  # inside of a REST framework view
-        return {"status": response.status_code, "headers": dict(response.headers), "data": response.data}
     if response.streaming:
         raise TypeError("a streaming response cannot be kept for an idempotency key")
-    if not getattr(response, "is_rendered", True):
-        cast("Any", response).render()
-    body = base64.b64encode(cast("HttpResponse", response).content).decode()
-    return {"status": response.status_code, "headers": dict(response.headers), "body": body}
+    made: Any = response
+    if hasattr(response, "data") and not hasattr(response, "accepted_renderer"):  # inside of a REST framework view
+        content = {"data": made.data}
+    else:
+        if not getattr(response, "is_rendered", True):
+            made.render()
+        content = {"body": base64.b64encode(made.content).decode()}
+    cookies = [cookie.OutputString() for cookie in response.cookies.values()]
+    return {"status": response.status_code, "headers": dict(response.headers), "cookies": cookies, **content}
 
 
 def _restored(kept: dict[str, Any]) -> Any:
@@ -141,5 +144,9 @@ def _restored(kept: dict[str, Any]) -> Any:
     if "data" in kept:
         from rest_framework.response import Response
 
-        return Response(kept["data"], status=kept["status"], headers=headers)
-    return HttpResponse(base64.b64decode(kept["body"]), status=kept["status"], headers=headers)
+        response: Any = Response(kept["data"], status=kept["status"], headers=headers)
+    else:
+        response = HttpResponse(base64.b64decode(kept["body"]), status=kept["status"], headers=headers)
+    for cookie in kept.get("cookies", ()):
+        response.cookies.load(cookie)
+    return response

@@ -33,7 +33,10 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__
 def plain(request: HttpRequest) -> HttpResponse:
     seat = Seat.objects.create(guest=request.POST.get("guest", ""))
     status = int(request.GET.get("status", 201))
-    return JsonResponse({"seat": seat.pk}, status=status, headers={"Location": f"/seats/{seat.pk}"})
+    response = JsonResponse({"seat": seat.pk}, status=status, headers={"Location": f"/seats/{seat.pk}"})
+    response.set_cookie("seat", "one, two; three", httponly=True, samesite="Lax")
+    response.set_cookie("row", str(seat.pk), max_age=60)
+    return response
 
 
 @csrf_exempt
@@ -130,8 +133,9 @@ def test_a_repetition_gets_the_first_response(client: Client, name: str) -> None
     assert Seat.objects.count() == 2
 
 
-def test_it_says_so_and_keeps_headers(client: Client) -> None:
+def test_it_says_so_and_keeps_headers_and_cookies(client: Client) -> None:
     first, second = (post(client, "/plain", key=key) for key in ('"a"', "a"))
+    assert second.cookies.output() == first.cookies.output()
     assert "Idempotent-Replayed" not in first.headers
     assert (second.headers["Location"], second.headers["Idempotent-Replayed"]) == (first.headers["Location"], "true")
 
