@@ -16,7 +16,7 @@ Row = tuple[str, str]
 _SNAPSHOT = frozenset({"repeatable read", "serializable"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class UnitStep:
     """A statement of a unit: its place there, and what its text says."""
 
@@ -40,7 +40,7 @@ class UnitStep:
         chosen = (result for of_key, result in value.cases if params[of_key] == key)
         return Value(params=(number,)) if (number := next(chosen, None)) is not None else value
 
-    @property
+    @cached_property
     def sees_many(self) -> bool:
         """Whether it looks at more than a single row; what is read of one and then written is of `row_races`."""
         looks_at_all = self.template.looks in {"aggregate", "exists"}
@@ -115,6 +115,16 @@ class History:
             # By its columns: projects have session models of their own.
             and not self.table(step.template.table).types.keys() >= {"session_key", "session_data"}
         )
+
+    @cached_property
+    def looks(self) -> Collection[UnitStep]:
+        """The SELECTs; of one that a transaction sends again, and that finds as much, the first, which least guards."""
+        first: dict[tuple[Any, ...], UnitStep] = {}
+        for step in self.steps:
+            if step.template.is_select:
+                sent = step.statement
+                first.setdefault((sent.sql, sent.params, sent.rows, sent.transaction, sent.alias), step)
+        return first.values()
 
     def key_of(self, step: UnitStep, row: RowRead) -> str:
         """Return the row's key, also where only the condition names it."""

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.record.recording import Unit
@@ -70,17 +71,21 @@ def _partners(skew: _Skew, by_table: dict[str, dict[tuple[str, str], _Skew]]) ->
 
 
 def _skews(history: History) -> Iterator[_Skew]:
+    # Of a look and a write that are sent again and again, the first ones that nothing guards.
+    shown: set[tuple[Any, ...]] = set()
     for write in history.writes("UPDATE", "DELETE", "INSERT"):
         # What the unit has made itself, no other transaction has read.
         if write.template.verb != "INSERT" and history.changed_rows(write) & history.inserted_rows:
             continue
-        for read in history.steps[: write.place]:
+        for read in history.looks:
+            pair = read.statement.sql, write.statement.sql, write.statement.site, read.sees_many
+            if read.place > write.place or pair in shown or read.statement.alias != write.statement.alias:
+                continue
             # A row of the same table that is read and then written is for `row_races`.
             is_look = read.sees_many or any(row.table != write.template.table for row in read.statement.read)
-            if is_look and read.template.is_select and read.statement.alias == write.statement.alias:
-                seen = _unguarded(history, read, write)
-                if seen:
-                    yield _Skew(history, read, seen, write)
+            if is_look and (seen := _unguarded(history, read, write)):
+                shown.add(pair)
+                yield _Skew(history, read, seen, write)
 
 
 def _unguarded(history: History, read: UnitStep, write: UnitStep) -> frozenset[tuple[str, str]]:
@@ -101,8 +106,9 @@ def _unguarded(history: History, read: UnitStep, write: UnitStep) -> frozenset[t
 
 def _is_unique(history: History, table: str, seen: frozenset[tuple[str, str]], write: UnitStep) -> bool:
     """Whether a unique index refuses what the look was to prevent."""
-    columns = {column for name, column in seen if name == table}
-    written = set(write.template.assignments) if write.template.table == table else set()
+    if write.template.table != table:
+        return False
+    columns, written = {column for name, column in seen if name == table}, write.template.assignments.keys()
     indexes = history.table(table).unique
     return any(written & set(index.columns) and columns >= {*index.columns, *index.predicate} for index in indexes)
 

@@ -6,6 +6,7 @@ form first.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ NULL = "NULL"
 _OPEN = frozenset({NULL, "True", "False"})
 """What is no secret, and is compared with literals in SQL."""
 _MOST_ELEMENTS = 200
+_MOST_REMEMBERED = 16384
 _FIRST_OWN_TYPE = 16384
 """The first OID that is not PostgreSQL's own: enumerations and types of extensions, whose text is taken."""
 
@@ -32,6 +34,8 @@ class Fingerprints:
 
     def __init__(self, key: bytes | None) -> None:
         self._key = key
+        # A test reads the same few rows again and again.
+        self.of_column = functools.lru_cache(_MOST_REMEMBERED)(self._of_column)
 
     def of(self, value: object) -> str:
         """Return the fingerprint of a parameter; of a list, those of its elements."""
@@ -39,7 +43,7 @@ class Fingerprints:
             return f"[{'|'.join(self.of(element) for element in list(value)[:_MOST_ELEMENTS])}]"
         return self._of_text(_canonical(value))
 
-    def of_column(self, value: bytes | None, type_oid: int) -> str:
+    def _of_column(self, value: bytes | None, type_oid: int) -> str:
         """Return the fingerprint of a value that the server sent as text."""
         if value is None:
             return NULL

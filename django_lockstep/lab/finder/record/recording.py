@@ -6,7 +6,8 @@ import functools
 import hashlib
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -130,20 +131,24 @@ class Recording:
         return tuple(unit for unit in self.units if unit.statements)
 
 
-_VERSION = 2
+_VERSION = 3
+_MOST_NUMBERED = 20_000
+"""Templates, sites or rows that are written once; what a test has made is gone after it, so that few come again."""
 
 
 class RecordingWriter:
     """Writes a recording, one JSON object a line, appended while the tests run; threads may share it.
 
-    A killed run leaves a file that can be read, less its last line. Templates and sites are written once, before the
-    unit that is the first to use them, and are numbered in their order.
+    A killed run leaves a file that can be read, less its last line. Templates, sites and rows are written once, before
+    the unit that is the first to use them, and are numbered in their order: a suite has few, and each of them very
+    often.
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._numbers: dict[str, dict[str | Site, int]] = {"sql": {}, "site": {}}
+        self._numbers: dict[str, dict[Hashable, int]] = defaultdict(dict)
+        self._counts = Counter[str]()
         self._file = path.open("w", encoding="utf-8")
         self._write({"recording": _VERSION})
 
@@ -168,19 +173,27 @@ class RecordingWriter:
             self._write({"end": {"tests": tests, "notes": as_data(list(notes))}})
 
     def _statement(self, statement: RecordedStatement) -> dict[str, Any]:
-        short = {**_set_fields(statement), "sql": self._number("sql", statement.sql, statement.sql)}
-        if statement.site is not None:
-            short["site"] = self._number("site", statement.site, asdict(statement.site))
+        site = statement.site
+        short = {**_set_fields(statement), "sql": self._number("sql", statement.sql, lambda: statement.sql)}
+        if site is not None:
+            short["site"] = self._number("site", site, lambda: asdict(site))
         if statement.read:
-            short["read"] = [_set_fields(row) for row in statement.read]
+            short["read"] = [self._row(row) for row in statement.read]
         return short
 
-    def _number(self, kind: str, value: str | Site, data: object) -> int:
-        """Return the number of a template or a site, written once: a suite sends few, but each of them very often."""
+    def _row(self, row: RowRead) -> int:
+        # The values are not in its hash.
+        return self._number("row", (row, *row.values.values()), lambda: _set_fields(row))
+
+    def _number(self, kind: str, value: Hashable, data: Callable[[], object]) -> int:
+        """Return the number of a template, a site or a row; write it if it is new."""
         numbers = self._numbers[kind]
         if value not in numbers:
-            numbers[value] = len(numbers)
-            self._write({kind: data})
+            if len(numbers) == _MOST_NUMBERED:
+                numbers.clear()
+            numbers[value] = self._counts[kind]
+            self._counts[kind] += 1
+            self._write({kind: data()})
         return numbers[value]
 
     def _write(self, record: dict[str, Any]) -> None:
@@ -204,17 +217,13 @@ def read_recording(path: Path) -> Recording:
     units: list[Unit] = []
     notes: dict[str, None] = {}
     tests = 0
-    templates, sites = list[str](), list[Site]()
+    numbered: dict[str, list[Any]] = defaultdict(list)
     for record in _records(path):
         match record:
-            case {"recording": _}:  # of another process: templates and sites are numbered anew
-                templates, sites = [], []
-            case {"sql": text}:
-                templates.append(text)
-            case {"site": site}:
-                sites.append(Site(**site))
+            case {"recording": _}:  # of another process: all is numbered anew
+                numbered.clear()
             case {"unit": unit}:
-                units.append(_unit(unit, templates, sites))
+                units.append(_unit(unit, numbered))
             case {"table": table}:
                 unique = tuple(map(UniqueIndex.parse, table["unique"]))
                 keys = tuple(ForeignKey(parent=key["table"], columns=(key["column"],)) for key in table["foreign_keys"])
@@ -223,6 +232,9 @@ def read_recording(path: Path) -> Recording:
             case {"end": end}:
                 tests += end["tests"]
                 notes |= dict.fromkeys(from_data(end["notes"]))
+            case _:
+                ((kind, data),) = record.items()
+                numbered[kind].append(_NUMBERED[kind](data))
     return Recording(tables=tables, units=tuple(units), tests=tests, notes=tuple(notes))
 
 
@@ -241,16 +253,24 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
         raise FinderError(f"{path} is not a recording of version {_VERSION}: record the tests again with --find-races")
 
 
-def _unit(value: dict[str, Any], templates: Sequence[str], sites: Sequence[Site]) -> Unit:
+_NUMBERED: Mapping[str, Callable[[Any], Any]] = {
+    "sql": str,
+    "site": lambda data: Site(**data),
+    "row": lambda data: RowRead(**data),
+}
+"""How what is numbered is read."""
+
+
+def _unit(value: dict[str, Any], numbered: Mapping[str, Sequence[Any]]) -> Unit:
     statements = tuple(
         RecordedStatement(
             **{
                 **statement,
-                "sql": templates[statement["sql"]],
-                "site": sites[statement["site"]] if "site" in statement else None,
+                "sql": numbered["sql"][statement["sql"]],
+                "site": numbered["site"][statement["site"]] if "site" in statement else None,
                 "params": tuple(statement.get("params", ())),
                 "types": tuple(statement.get("types", ())),
-                "read": tuple(RowRead(**row) for row in statement.get("read", ())),
+                "read": tuple([numbered["row"][number] for number in statement.get("read", ())]),
             }
         )
         for statement in value["statements"]

@@ -1,15 +1,19 @@
 """Candidates of each kind, and beside each what keeps it from being one."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES
+from django_lockstep.lab.finder.derive.history import History
+from django_lockstep.lab.finder.derive.pair_races import write_skews
 from django_lockstep.lab.finder.record.recording import RecordedStatement, Unit
 from tests.django_lockstep.lab.finder.builders import (
     ADVISORY,
     SEAT,
+    TABLES,
     derive,
     insert,
     kinds,
@@ -199,6 +203,17 @@ def test_a_count_and_then_a_change_of_one_of_the_rows_is_a_write_skew() -> None:
     (candidate,) = derive(unit(sent(ON_SALE, 3, rows=1), sent(SELL, True, 7)))
 
     assert (candidate.kind, candidate.columns) == ("write-skew", ("sold",))
+
+
+def test_a_loop_has_as_many_skews_as_its_statements_have_texts() -> None:
+    """Not as many as pairs of them: a request of a large project sends hundreds of each."""
+    at: Any = {"site": site(9)}
+    turns = [(sent(ON_SALE, event, rows=1, **at), sent(SELL, True, event, **at)) for event in range(3, 13)]
+    loop = unit(lock_event(), *itertools.chain(*turns), *itertools.chain(*turns))
+
+    (skew,) = write_skews([History(loop, TABLES)])
+    # Of the first event nothing is shown: it is locked.
+    assert (skew.read.statement.params, skew.write.statement.params) == (("=4",), ("True", "=4"))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from django_lockstep.lab.finder.errors import FinderError
+from django_lockstep.lab.finder.record import recording
 from django_lockstep.lab.finder.record.recording import (
     Recording,
     RecordingWriter,
@@ -41,6 +42,19 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert path.read_text().count("UPDATE") == 1
 
 
+@pytest.mark.parametrize("most", [1, 100])
+def test_a_row_is_written_once_in_each_of_its_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(recording, "_MOST_NUMBERED", most)
+    rows = [row("seat", 7, price=10), row("seat", 7, price=20), row("seat", 7, version=10), row("seat", 8, price=10)]
+    reads = unit(*(sent(SELL.statements[0].sql, 7, read=read) for read in ([*rows, *rows], rows[:2], rows)))
+    path = write(tmp_path / "recording.jsonl", reads, reads)
+
+    assert read_recording(path).units == (reads, reads)
+    assert path.read_text().count('{"row":') == (len(rows) if most > 1 else 2 * 14)
+
+
 def test_the_last_line_of_a_killed_run_is_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "recording.jsonl", SELL)
     lines = path.read_text().splitlines()
@@ -55,7 +69,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.txt"
     path.write_text(text)
 
-    with pytest.raises(FinderError, match=r"other.txt is not a recording of version 2: record the tests again"):
+    with pytest.raises(FinderError, match=r"other.txt is not a recording of version 3: record the tests again"):
         read_recording(path)
 
 
