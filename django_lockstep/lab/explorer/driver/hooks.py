@@ -159,10 +159,13 @@ class Hooks:
             operation.numbered = tuple(key.decode(errors="replace") for key in keys if key)
             operation.numbered_in = result.ftable(0)
         if self._gate.detailed and result is not None:
-            names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
+            places: dict[str, int] = {}
+            for column in range(result.nfields):
+                # Of columns with one name the first: those of joined rows come later.
+                places.setdefault((result.fname(column) or b"").decode(), column)
             texts = _Texts(self.driver, result)
             operation.values = tuple(
-                {name: texts.of(row, column) for column, name in enumerate(names)}
+                {name: texts.of(row, column) for name, column in places.items()}
                 for row in range(min(result.ntuples, _MOST_VALUES))
             )
 

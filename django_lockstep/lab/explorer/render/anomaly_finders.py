@@ -333,8 +333,9 @@ def _out_of_order(run: Run) -> _Found:
 
 def _write_skew(run: Run) -> _Found:
     """Find two actors that each read what the other one then wrote, in different rows (A5B)."""
-    looks = {write.begun: {look.begun for look in looks_before(run, write)} for write in writes(run)}
-    for first, second in pairs(writes(run)):
+    written = _own_writes(run)
+    looks = {write.begun: {look.begun for look in looks_before(run, write)} for write in written}
+    for first, second in pairs(written):
         # Both wrote one row: that would be a lost update.
         if summarize(first).same_row(summarize(second)):
             continue
@@ -363,7 +364,7 @@ def _atomicity_violation(run: Run) -> _Found:
 
     The name is that of S. Lu et al., "Learning from Mistakes", ASPLOS 2008.
     """
-    for first, second in pairs(writes(run), same_actor=True):
+    for first, second in pairs(_own_writes(run), same_actor=True):
         if same_transaction(first, second) or summarize(first).same_row(summarize(second)):
             continue
         rows = {"actor": first.actor, "first": rows_of(first), "second": rows_of(second), "steps": _at(first, second)}
@@ -387,6 +388,11 @@ def _atomicity_violation(run: Run) -> _Found:
                     **rows,
                 )
                 yield after, text
+
+
+def _own_writes(run: Run) -> list[Step]:
+    """Return the writes but those of sessions, which a middleware makes at the end, whatever the request was about."""
+    return [step for step in writes(run) if "session_data" not in summarize(step).sets]
 
 
 def _at(first: Step, second: Step) -> Sentence:
@@ -430,3 +436,5 @@ ANOMALIES: Sequence[tuple[str, Callable[[Run], _Found]]] = (
     (_("out-of-order commit"), _out_of_order),
 )
 """The finders of anomalies; the more specific anomalies come first, and those that a text tells least surely last."""
+UNSURE = {_("atomicity violation"), _("out-of-order commit")}
+"""Those that another one in the same run explains, if there is one."""

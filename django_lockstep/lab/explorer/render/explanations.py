@@ -7,7 +7,7 @@ import itertools
 import re
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.render.anomaly_finders import ANOMALIES, rows_of
+from django_lockstep.lab.explorer.render.anomaly_finders import ANOMALIES, UNSURE, rows_of
 from django_lockstep.lab.explorer.render.summaries import summarize
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
 from django_lockstep.lab.explorer.tables.final_state import REMOVED
@@ -57,7 +57,8 @@ def find_explanation(run: Run) -> Explanation:
         # That of a table which differs, before what happened beside it, such as to a session that is not compared.
         tables = {difference.partition(":")[0].removesuffix(REMOVED) for difference in run.differences}
         compared = itertools.chain([first], anomalies) if tables else ()
-        return next((it for it in compared if it.step and summarize(it.step).table in tables), first)
+        chosen = next((it for it in compared if it.step and summarize(it.step).table in tables), first)
+        return first if chosen.kind in UNSURE else chosen
     for deadlock in run.deadlocks:
         return _deadlock(run, deadlock)
     turns = [letter for letter, _moves in itertools.groupby(run.schedule)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -131,7 +132,14 @@ def _table_difference(rows: Sequence[StateRow], expected: Sequence[StateRow]) ->
 
 
 def _filled(row: StateRow) -> str:
-    return _row({name: value for name, value in row.items() if value not in (None, "")} or row)
+    filled = {name: value for name, value in row.items() if value not in (None, "")} or row
+    return _row(dict(itertools.islice(filled.items(), _MOST_COLUMNS))) + (
+        ", ..." if len(filled) > _MOST_COLUMNS else ""
+    )
+
+
+_MOST_COLUMNS = 8
+"""Of a whole row in a difference."""
 
 
 def _only_in(rows: Sequence[StateRow], others: Sequence[StateRow]) -> list[StateRow]:

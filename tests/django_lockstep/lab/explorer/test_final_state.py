@@ -47,6 +47,11 @@ def test_removed_rows_have_the_columns_of_their_table() -> None:
         ({"seat": [ADA, BOB]}, {"seat": [ADA]}, ["seat: one row more, name=Bob, price=2, token=y"]),
         ({"seat": [ADA]}, {"seat": [ADA, BOB]}, ["seat: one row less, name=Bob, price=2, token=y"]),
         ({}, {"seat": [ADA]}, ["seat: one row less, name=Ada, price=1, token=x"]),
+        (
+            {},
+            {"t": [dict.fromkeys("abcdefghijk", 1)]},
+            ["t: one row less, a=1, b=1, c=1, d=1, e=1, f=1, g=1, h=1, ..."],
+        ),
     ],
 )
 def test_a_difference_names_the_columns(state: FinalState, expected: FinalState, words: list[str]) -> None:

@@ -416,3 +416,10 @@ def test_coroutines_race_like_anything_else() -> None:
 
     assert result.failure is not None
     assert (result.verdict, result.failure.state) == ("broken", "110.00")
+
+
+def test_of_columns_with_one_name_the_first_is_kept_which_is_that_of_the_rows_looked_for() -> None:
+    sql = "SELECT main.id, main.price, joined.id, joined.price FROM shop_seat main LEFT JOIN shop_seat joined ON false"
+    (step,) = alone(lambda pk: query(sql)).steps
+
+    assert step.values[0]["price"] is not None

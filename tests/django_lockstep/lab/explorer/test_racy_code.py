@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models import F, Sum
 
@@ -70,6 +71,9 @@ def rows_of_a_shop() -> SimpleNamespace:
         basket=shop.Basket.objects.create().pk,
         expense=shop.Expense.objects.create().pk,
         seat=BoxSeat.objects.create().pk,
+        session=Session.objects.create(
+            session_key="k", session_data=Session.objects.encode({}), expire_date=datetime(2100, 1, 1, tzinfo=UTC)
+        ).pk,
         show=show,
         stamped=StampedSeat.objects.create().pk,
         booking=booking,
@@ -378,6 +382,19 @@ def equal_balances_were_read(rows: Any, results: Any, errors: Any) -> bool:
 @pair("atomicity violation", "SELECT racing_wallet", "read both", equal_balances_were_read, beside=set_balances)
 def rows_read_while_they_are_written(rows: Any, *, safe: bool) -> list[Any]:
     return list(shop.Wallet.objects.order_by("pk").values_list("balance", flat=True))
+
+
+@pair("lost update", "UPDATE django_session", "session_data", None)
+def session_says_whether_it_was_done(rows: Any, *, safe: bool) -> None:
+    """The session is written by itself, as its middleware does."""
+    with transaction.atomic() if safe else nullcontext():
+        session = read(Session, rows.session, lock=safe)
+        if session.get_decoded().get("order"):
+            return
+        order = shop.Order.objects.create(product_id=rows.product, customer_id=rows.user, quantity=1)
+        shop.Order.objects.filter(customer_id=rows.user).count()
+        session.session_data = Session.objects.encode({"order": order.pk})
+        session.save()
 
 
 @transaction.atomic
