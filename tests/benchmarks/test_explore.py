@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from accounts.models import Account
 from accounts.races.ready_made import RACES
 from benchmarks import find_races
 from benchmarks.explore import SUITE
@@ -34,6 +35,11 @@ def test_right_and_wrong_code_show_as_such() -> None:
     assert all(figures["same_ends"] for figures in two.values())
     assert sound
     assert titles[0] == "Two actors"
+
+
+def test_what_another_suite_has_left_is_not_counted(account: Account) -> None:
+    data, sound, _ = run("lost-update:pessimistic")
+    assert sound, data
 
 
 def test_out_of_time_leaves_the_rest_without_a_verdict() -> None:

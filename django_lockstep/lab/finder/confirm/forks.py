@@ -13,6 +13,10 @@ from itertools import count
 from typing import Any
 from unittest import mock
 
+from django.apps import apps
+from django.conf import settings
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.core import mail
 from django.core.signals import got_request_exception
 from django.db import connections
@@ -27,8 +31,13 @@ from django_lockstep.lab.finder.record.interception import Call, CallNext, buffe
 from django_lockstep.lab.wording import gettext as _
 from django_lockstep.lab.wording import joined
 
-IGNORED = ("django_session.*", "django_admin_log.*", "auth_user.last_login")
-"""Tables and columns that every request may write, and whose rows nobody counts."""
+
+def not_compared() -> tuple[str, ...]:
+    """Return the columns that every request may write: of sessions, the admin's log, Django's caches and last logins."""
+    tables = [model._meta.db_table for model in apps.get_models() if issubclass(model, AbstractBaseSession)]
+    tables += [cache["LOCATION"] for cache in settings.CACHES.values() if cache["BACKEND"].endswith("DatabaseCache")]
+    users = [model._meta.db_table for model in apps.get_models() if issubclass(model, AbstractBaseUser)]
+    return *(f"{table}.*" for table in ("django_admin_log", *tables)), *(f"{table}.last_login" for table in users)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +145,7 @@ class Fork:
                 timeout=seconds,
                 stop_on_first=stop,
                 warm_up=before is None,
-                ignore=(*IGNORED, *before.not_compared) if before else IGNORED,
+                ignore=(*not_compared(), *(before.not_compared if before else ())),
                 # A deadlock is a failed request, also where the data are right afterwards.
                 no_deadlock=True,
             )
@@ -144,7 +153,7 @@ class Fork:
     def replay(self, schedule: str) -> Run:
         """Run one schedule again, with the values read. Raises as `replay` does."""
         with apart_from_the_test():
-            return replay(self._scenario(), schedule, ignore=IGNORED, no_deadlock=True)
+            return replay(self._scenario(), schedule, ignore=not_compared(), no_deadlock=True)
 
     def _scenario(self) -> Scenario:
         # Nothing to set up: what the test has committed is put back before each schedule.

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.core import mail
 from django.core.mail import send_mail
 from django.core.signals import got_request_exception, request_finished, request_started
@@ -13,10 +16,11 @@ from django.http import HttpRequest, HttpResponse
 from django.template import Context, Template
 from django.test import Client, RequestFactory, override_settings
 from django.test.signals import template_rendered
+from django.test.utils import isolate_apps
 from django.urls import path
 
 from django_lockstep.lab.explorer import Exploration, NotExplorable
-from django_lockstep.lab.finder.confirm.forks import Fork, RequestActor
+from django_lockstep.lab.finder.confirm.forks import Fork, RequestActor, not_compared
 from django_lockstep.lab.finder.record.interception import intercept
 from tests.testapps.seeded_shop.racing.models import Product
 
@@ -156,3 +160,24 @@ def test_an_actor_is_named_by_method_and_path_without_texts() -> None:
         assert title("POST", "/users/ada/seats/7/") == "POST /users/…/seats/7/"
         assert title("POST", "/users/ada/seats/7/", is_copy=True) == "POST /users/…/seats/7/ by another user"
         assert title("GET", "/nowhere/") == "GET /nowhere/"
+
+
+@isolate_apps("tests.testapps.shop")
+def test_what_every_request_may_write_is_not_compared_in_models_of_the_project_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Visit(AbstractBaseSession):
+        class Meta:
+            app_label, db_table = "shop", "visits"
+
+    class Person(AbstractBaseUser):
+        class Meta:
+            app_label, db_table = "shop", "people"
+
+    columns = {"django_session.*", "django_admin_log.*", "auth_user.last_login"}
+    assert set(not_compared()) == columns
+    models = SimpleNamespace(get_models=lambda: [Visit, Person, Product])
+    monkeypatch.setattr("django_lockstep.lab.finder.confirm.forks.apps", models)
+    cache = {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "cached"}
+    with override_settings(CACHES={"default": cache}):
+        assert set(not_compared()) == {"visits.*", "cached.*", "django_admin_log.*", "people.last_login"}
