@@ -33,7 +33,7 @@ from django_lockstep.lab.wording import joined
 
 
 def not_compared() -> tuple[str, ...]:
-    """Return the columns that every request may write: of sessions, the admin's log, Django's caches and last logins."""
+    """Return what every request may write: sessions, the log of the admin, Django's caches, last logins."""
     tables = [model._meta.db_table for model in apps.get_models() if issubclass(model, AbstractBaseSession)]
     tables += [cache["LOCATION"] for cache in settings.CACHES.values() if cache["BACKEND"].endswith("DatabaseCache")]
     users = [model._meta.db_table for model in apps.get_models() if issubclass(model, AbstractBaseUser)]
