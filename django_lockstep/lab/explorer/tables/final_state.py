@@ -133,9 +133,8 @@ def _table_difference(rows: Sequence[StateRow], expected: Sequence[StateRow]) ->
 
 def _filled(row: StateRow) -> str:
     filled = {name: value for name, value in row.items() if value not in (None, "")} or row
-    return _row(dict(itertools.islice(filled.items(), _MOST_COLUMNS))) + (
-        ", ..." if len(filled) > _MOST_COLUMNS else ""
-    )
+    shown = dict(itertools.islice(filled.items(), _MOST_COLUMNS))
+    return _row(shown) + (", ..." if len(shown) < len(filled) else "")
 
 
 _MOST_COLUMNS = 8
