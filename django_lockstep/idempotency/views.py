@@ -121,15 +121,17 @@ def _kept(response: Any) -> dict[str, Any]:
         return {"status": status, "value": value.model_dump(mode="json") if hasattr(value, "model_dump") else value}
     if response.streaming:
         raise TypeError("a streaming response cannot be kept for an idempotency key")
-    made: Any = response
-    if hasattr(response, "data") and not hasattr(response, "accepted_renderer"):  # inside of a REST framework view
-        content = {"data": made.data}
-    else:
-        if not getattr(response, "is_rendered", True):
-            made.render()
-        content = {"body": base64.b64encode(made.content).decode()}
+    content = _content_of(response)  # first, because rendering may add headers
     cookies = [cookie.OutputString() for cookie in response.cookies.values()]
     return {"status": response.status_code, "headers": dict(response.headers), "cookies": cookies, **content}
+
+
+def _content_of(response: Any) -> dict[str, Any]:
+    if hasattr(response, "data") and not hasattr(response, "accepted_renderer"):  # inside of a REST framework view
+        return {"data": response.data}
+    if not getattr(response, "is_rendered", True):
+        response.render()
+    return {"body": base64.b64encode(response.content).decode()}
 
 
 def _restored(kept: dict[str, Any]) -> Any:
