@@ -116,9 +116,16 @@ class History:
             and not self.table(step.template.table).types.keys() >= {"session_key", "session_data"}
         )
 
+    def looks_before(self, write: UnitStep) -> Iterator[UnitStep]:
+        """Yield the SELECTs before a write, on its database.
+
+        Of one that a transaction sends again, and that finds as much, the first, which least guards.
+        """
+        before = (step for step in self._looks if step.place < write.place)
+        return (step for step in before if step.statement.alias == write.statement.alias)
+
     @cached_property
-    def looks(self) -> Collection[UnitStep]:
-        """The SELECTs; of one that a transaction sends again, and that finds as much, the first, which least guards."""
+    def _looks(self) -> Collection[UnitStep]:
         first: dict[tuple[Any, ...], UnitStep] = {}
         for step in self.steps:
             if step.template.is_select:

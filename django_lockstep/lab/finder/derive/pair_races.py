@@ -77,9 +77,9 @@ def _skews(history: History) -> Iterator[_Skew]:
         # What the unit has made itself, no other transaction has read.
         if write.template.verb != "INSERT" and history.changed_rows(write) & history.inserted_rows:
             continue
-        for read in history.looks:
+        for read in history.looks_before(write):
             pair = read.statement.sql, write.statement.sql, write.statement.site, read.sees_many
-            if read.place > write.place or pair in shown or read.statement.alias != write.statement.alias:
+            if pair in shown:
                 continue
             # A row of the same table that is read and then written is for `row_races`.
             is_look = read.sees_many or any(row.table != write.template.table for row in read.statement.read)

@@ -261,7 +261,7 @@ def insert_races(history: History) -> Iterator[Hit]:
         # ON CONFLICT says itself what is to happen with a row that is there.
         if write.template.upsert or not write.template.table:
             continue
-        hits = [hit for read in history.looks if (hit := _insert_hit(history, read, write)) is not None]
+        hits = [hit for read in history.looks_before(write) if (hit := _insert_hit(history, read, write)) is not None]
         if hits:
             yield min(hits, key=lambda hit: hit.rank)
 
@@ -269,7 +269,7 @@ def insert_races(history: History) -> Iterator[Hit]:
 def _insert_hit(history: History, read: UnitStep, write: UnitStep) -> Hit | None:
     table = write.template.table
     looked = read.template
-    if read.place > write.place or table not in looked.tables or read.statement.alias != write.statement.alias:
+    if table not in looked.tables:
         return None
     rank, sentence = _insert_consequence(read)
     if not rank or not _would_match(history, read, write) or history.has_snapshot(read, write, "serializable"):
