@@ -333,9 +333,8 @@ def _out_of_order(run: Run) -> _Found:
 
 def _write_skew(run: Run) -> _Found:
     """Find two actors that each read what the other one then wrote, in different rows (A5B)."""
-    written = _own_writes(run)
-    looks = {write.begun: {look.begun for look in looks_before(run, write)} for write in written}
-    for first, second in pairs(written):
+    looks = {write.begun: {look.begun for look in looks_before(run, write)} for write in writes(run)}
+    for first, second in pairs(writes(run)):
         # Both wrote one row: that would be a lost update.
         if summarize(first).same_row(summarize(second)):
             continue
@@ -364,7 +363,7 @@ def _atomicity_violation(run: Run) -> _Found:
 
     The name is that of S. Lu et al., "Learning from Mistakes", ASPLOS 2008.
     """
-    for first, second in pairs(_own_writes(run), same_actor=True):
+    for first, second in pairs(writes(run), same_actor=True):
         if same_transaction(first, second) or summarize(first).same_row(summarize(second)):
             continue
         rows = {"actor": first.actor, "first": rows_of(first), "second": rows_of(second), "steps": _at(first, second)}
@@ -388,11 +387,6 @@ def _atomicity_violation(run: Run) -> _Found:
                     **rows,
                 )
                 yield after, text
-
-
-def _own_writes(run: Run) -> list[Step]:
-    """Return the writes but those of sessions, which a middleware makes at the end, whatever the request was about."""
-    return [step for step in writes(run) if "session_data" not in summarize(step).sets]
 
 
 def _at(first: Step, second: Step) -> Sentence:
