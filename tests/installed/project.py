@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,9 @@ _SET_UP = """import django
 from django.apps import apps
 from django.core.management import call_command
 django.setup()"""
+
+# What this environment has beside pytest-django and ours: a reader has none of it, and to load it takes two seconds.
+_OTHERS = {plugin.name for plugin in entry_points(group="pytest11")} - {"django", "race"}
 
 _PYTEST = """#!{python}
 import sys
@@ -174,4 +178,5 @@ class Project:
         ours = ("PYTHON", "DJANGO", "DATABASE_URL", "PIP", "PYTEST", "BANK_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         env = {**kept, "PYTHONWARNINGS": "error", "DJANGO_SETTINGS_MODULE": "site_of_others.settings"}
+        env["PYTEST_ADDOPTS"] = " ".join(f"-p no:{plugin}" for plugin in _OTHERS)
         return run([str(self.python), *arguments], cwd=self.folder, env={**env, **environment})

@@ -47,9 +47,7 @@ def project(start_project_with_lab: Projects, make_database: Databases) -> Proje
 def follow(project: Project, command: pages.Command, page: str) -> None:
     """Run the command; it prints what the page says, and fails only where the page says that something failed."""
     program, *arguments = shlex.split(command.line)
-    # A reader's project has no plugin that shuffles the tests.
-    plain = ["-p", "no:cacheprovider", "-p", "no:randomly"]
-    python = arguments if program == "python" else ["-m", program, *plain, *arguments]
+    python = arguments if program == "python" else ["-m", program, "-p", "no:cacheprovider", *arguments]
     done: subprocess.CompletedProcess[str] = project.run(*python, COLUMNS="200")
     printed = done.stdout + done.stderr
     assert not pages.missing(command, printed), f"{page}: $ {command.line}\n{printed}"
