@@ -1,8 +1,7 @@
 """The statements of a model's table, compiled by Django once and sent with other parameters from then on.
 
 `Table` decides what it takes: columns of one table, compared with or set to plain values, on PostgreSQL. It returns a
-compiler of Django's that has nothing left to compile, or None for what is for Django to do, errors included. Used by
-`django_lockstep.locking.shapes`.
+statement to send, or None for what is for Django to do, errors included. Used by `django_lockstep.locking.shapes`.
 """
 
 from __future__ import annotations
@@ -141,29 +140,55 @@ _MARK = "(%s )"
 
 
 class Statement:
-    """A compiler of Django's that has done its work."""
+    """A statement as Django's compiler has made it, and what that does with the values of its rows."""
 
     def __init__(self, compiler: Any) -> None:
-        self._class: Any = type(compiler)
-        self._is_insert = issubclass(self._class, compilers.SQLInsertCompiler)
         built = compiler.as_sql()
-        text, places = built[0] if self._is_insert else built
-        self._text = text.replace(_MARK, "%s")
+        text, places = built[0] if isinstance(compiler, compilers.SQLInsertCompiler) else built
+        self.text = text.replace(_MARK, "%s")
         self._places = [(place.value, None) if isinstance(place, Parameter) else (None, place) for place in places]
-        # Not the connection, which is that of the thread that compiled: it must not outlive the thread.
-        self._state = {name: value for name, value in vars(compiler).items() if name != "connection"}
-        if compiler.select:
-            # What the fields do with values from the driver depends on the fields alone, too.
-            converters = compiler.get_converters([selected[0] for selected in compiler.select])
-            self._state["get_converters"] = lambda expressions: converters
+        # Not the compiler, which has the connection of the thread that compiled: it must not outlive the thread.
+        self.select, self.klass_info = compiler.select, compiler.klass_info
+        table, returned = compiler.query.model._meta.db_table, getattr(compiler, "returning_fields", None)
+        columns = [field.get_col(table) for field in returned or ()] or [selected[0] for selected in self.select or ()]
+        self.converters = compiler.get_converters(columns)
 
-    def compiler(self, connection: BaseDatabaseWrapper, params: Sequence[Any]) -> Any:
-        """Return a compiler that has nothing left to compile."""
-        compiler = self._class.__new__(self._class)
-        vars(compiler).update(self._state, connection=connection, using=connection.alias)
-        built = self._text, tuple([constant if at is None else params[at] for at, constant in self._places])
-        compiler.as_sql = lambda: [built] if self._is_insert else built
-        return compiler
+    def with_values(self, connection: Any, params: Sequence[Any]) -> BoundStatement:
+        """Return it with these values in place of its parameters."""
+        return BoundStatement(self, connection, tuple([c if at is None else params[at] for at, c in self._places]))
+
+
+class BoundStatement:
+    """A statement to send; `ModelIterable` takes it for the compiler."""
+
+    __slots__ = ("_params", "_statement", "annotation_col_map", "connection", "klass_info", "select")
+
+    def __init__(self, statement: Statement, connection: Any, params: tuple[Any, ...]) -> None:
+        self._statement, self.connection, self._params = statement, connection, params
+        self.select, self.klass_info, self.annotation_col_map = statement.select, statement.klass_info, None
+
+    def count(self) -> int:
+        """Send it; return how many rows it has written."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(self._statement.text, self._params)
+            count: int = cursor.rowcount
+            return count
+
+    def rows(self) -> Sequence[Sequence[Any]]:
+        """Send it; return its rows."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(self._statement.text, self._params)
+            rows: list[Any] = cursor.fetchall()
+        converters: Any = self._statement.converters
+        return list(compilers.SQLCompiler.apply_converters(self, rows, converters)) if converters else rows  # type: ignore[arg-type]
+
+    def execute_sql(self, **options: object) -> Sequence[Sequence[Any]]:
+        """Send it, as a compiler does."""
+        return self.rows()
+
+    def results_iter(self, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+        """Return the rows, whose values are converted already."""
+        return rows
 
 
 class Table:
@@ -208,8 +233,8 @@ class Table:
         columns = [None if name == "pk" else self._columns.get(name) for name in names]
         return None if None in columns else columns or None  # type: ignore[return-value]
 
-    def reading(self, connection: Any, shape: Shape, values: Sequence[Any], *, is_get: bool) -> Any:
-        """Return the compiler of ``get()`` or of an iteration; None where that is for Django to do."""
+    def reading(self, connection: Any, shape: Shape, values: Sequence[Any], *, is_get: bool) -> BoundStatement | None:
+        """Return the SELECT of ``get()`` or of an iteration; None where that is for Django to do."""
         # Django refuses a lock outside of a transaction while it compiles.
         if not _takes(connection) or (shape.lock is not None and connection.get_autocommit()):
             return None
@@ -226,7 +251,7 @@ class Table:
             params = self._compared(connection, shape, values)
         except ForDjango:
             return None
-        return self._statement(connection, (is_get, shape), build).compiler(connection, params)
+        return self._statement(connection, (is_get, shape), build).with_values(connection, params)
 
     def updating(
         self,
@@ -237,8 +262,8 @@ class Table:
         columns: Sequence[Column],
         written: Sequence[Any],
         returning: Any,
-    ) -> Any:
-        """Return the compiler of an UPDATE; None where that is for Django to do."""
+    ) -> BoundStatement | None:
+        """Return the UPDATE; None where that is for Django to do."""
         if not _takes(connection):
             return None
         try:
@@ -259,10 +284,12 @@ class Table:
             return _returning(update.get_compiler(connection.alias), returning)
 
         key = ("update", tuple(columns), nulls, shape, _names(returning))
-        return self._statement(connection, key, build).compiler(connection, [*params, *compared])
+        return self._statement(connection, key, build).with_values(connection, [*params, *compared])
 
-    def inserting(self, connection: Any, columns: Sequence[Column], *, written: Sequence[Any], returning: Any) -> Any:
-        """Return the compiler of an INSERT of one row; None where that is for Django to do."""
+    def inserting(
+        self, connection: Any, columns: Sequence[Column], *, written: Sequence[Any], returning: Any
+    ) -> BoundStatement | None:
+        """Return the INSERT of one row; None where that is for Django to do."""
         defaults = tuple([isinstance(value, DatabaseDefault) for value in written])
         places = list(zip(columns, written, defaults, strict=True))
         if not _takes(connection):
@@ -279,7 +306,7 @@ class Table:
             return _returning(insert.get_compiler(connection.alias), returning)
 
         key = ("insert", tuple(columns), defaults, _names(returning))
-        return self._statement(connection, key, build).compiler(connection, params)
+        return self._statement(connection, key, build).with_values(connection, params)
 
     def _compared(self, connection: BaseDatabaseWrapper, shape: Shape, values: Sequence[Any]) -> list[Any]:
         columns = self._columns
