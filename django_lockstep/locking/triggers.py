@@ -14,6 +14,7 @@ from django.db import router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.backends.utils import truncate_name
+from django.db.migrations.operations import RemoveField
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 from django.db.models import Model
@@ -133,7 +134,9 @@ def _table(model: type[Model], connection: BaseDatabaseWrapper) -> str:
 def restore_triggers(plan: Any = None, **kwargs: object) -> None:
     """Let each migration of the plan end with `_Restore`; a receiver of ``pre_migrate``, as contenttypes has one."""
     for migration, backwards in plan or ():
-        operations = migration.operations
+        operations: list[Operation] = []
+        for operation in migration.operations:
+            operations += [_DropGuard(operation), operation] if isinstance(operation, RemoveField) else [operation]
         if any(isinstance(operation, _Restore) for operation in operations):
             continue  # the signal is sent for every app that has models
         # Backwards, the operations run from the last to the first.
@@ -257,3 +260,19 @@ class AddVersionGuard(RowTrigger):
 
     def describe(self) -> str:
         return f"Guard the version of {self.model_name}"
+
+
+class _DropGuard(AddVersionGuard):
+    """Drop the guard of a version that the next operation removes: from Django 6.1 on, that would be refused."""
+
+    def __init__(self, removal: RemoveField) -> None:
+        super().__init__(removal.model_name)
+        self._field = removal.name
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        field = from_state.models[app_label, self.model_name.lower()].fields[self._field]
+        if isinstance(field, VersionField):
+            self._change(self.remove, app_label, schema_editor, from_state)
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        """Do nothing: whoever wants a guard for the version again has a migration for it."""
