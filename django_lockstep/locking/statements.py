@@ -174,7 +174,7 @@ class BoundStatement:
             count: int = cursor.rowcount
             return count
 
-    def rows(self) -> Sequence[Sequence[Any]]:
+    def rows(self, **options: object) -> Sequence[Sequence[Any]]:
         """Send it; return its rows."""
         with self.connection.cursor() as cursor:
             cursor.execute(self._statement.text, self._params)
@@ -182,9 +182,7 @@ class BoundStatement:
         converters: Any = self._statement.converters
         return list(compilers.SQLCompiler.apply_converters(self, rows, converters)) if converters else rows  # type: ignore[arg-type]
 
-    def execute_sql(self, **options: object) -> Sequence[Sequence[Any]]:
-        """Send it, as a compiler does."""
-        return self.rows()
+    execute_sql = rows
 
     def results_iter(self, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
         """Return the rows, whose values are converted already."""

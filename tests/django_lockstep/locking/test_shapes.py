@@ -269,6 +269,13 @@ def test_copies_are_whole(seat: Seat, duplicate: Callable[[Any], Any]) -> None:
     assert list(duplicate(rows().filter(pk=seat.pk))) == [seat]
 
 
+@pytest.mark.parametrize("kind", [CompiledQuerySet, models.QuerySet])
+def test_what_was_noted_on_a_query_set_is_not_in_its_clones(kind: Any) -> None:
+    noted = kind(Seat)
+    noted.note = "of this one"
+    assert not any(hasattr(rows, "note") for rows in (noted.all(), noted.filter(pk=1), noted.using("default")))
+
+
 def test_two_are_combined(seat: Seat) -> None:
     other = Seat.objects.create()
     assert set(rows().filter(pk=seat.pk) | rows().filter(pk=other.pk)) == {seat, other}
