@@ -191,10 +191,9 @@ class CompiledQuerySet(QuerySet[M]):
 
     def _copy(self, shape: Shape, kind: Any = None) -> Any:
         """Return what ``_clone()`` would, but with a shape instead of a query; of another class if one is given."""
-        kind = kind or type(self)
-        copy: Any = kind.__new__(kind)
-        kept = {"model": self.model, "_db": self._db, "_hints": self._hints, "_for_write": self._for_write}
-        vars(copy).update(_NEW, **kept, _known_related_objects={}, _shape=shape, _compared=self._compared)
+        copy: Any = (kind or type(self))(self.model, using=self._db, hints=self._hints)
+        copy._shape, copy._compared = shape, self._compared
+        copy._for_write = self._for_write
         if hasattr(self, "_fetch_mode"):  # Django 6.1
             copy._fetch_mode = self._fetch_mode
         return copy
@@ -230,8 +229,6 @@ class CompiledQuerySet(QuerySet[M]):
         )
 
 
-_NEW = dict(vars(CompiledQuerySet()))
-"""The attributes of a new query set: to copy them costs a third of computing them."""
 CompiledManager = models.Manager.from_queryset(CompiledQuerySet, "CompiledManager")
 """A manager for any model; a project's own manager derives from it or from ``CompiledQuerySet``."""
 
