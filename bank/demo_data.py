@@ -26,7 +26,7 @@ def create_superuser() -> str | None:
     without being stored.
     """
     users = get_user_model()._default_manager
-    password = salted_hmac("bank.demo_data", SUPERUSER).hexdigest()[:16]
+    password = salted_hmac("bank.demo_data", SUPERUSER, algorithm="sha256").hexdigest()[:16]
     user = users.filter(username=SUPERUSER).first() or users.create_superuser(SUPERUSER, password=password)
     return password if user.check_password(password) else None
 

@@ -172,7 +172,9 @@ def _create_template(cursor: Any, aliases: Sequence[str], *, project: str, templ
     """Migrate a new database, and only then rename it to the template: no template is half migrated."""
     name = _lock_new_name(cursor, project)
     with _redirected(aliases, name):
-        connections[aliases[0]].creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+        # Before Django 6.0 it would read all rows by default.
+        options: Any = {"serialize": False} if django.VERSION < (6,) else {}
+        connections[aliases[0]].creation.create_test_db(verbosity=0, autoclobber=True, **options)
     # A template cannot be copied while a session is connected to it.
     cursor.execute(f"ALTER DATABASE {quote_name(name)} ALLOW_CONNECTIONS false")
     cursor.execute(f"ALTER DATABASE {quote_name(name)} RENAME TO {quote_name(template)}")

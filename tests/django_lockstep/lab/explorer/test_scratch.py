@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -153,13 +154,19 @@ def lock(name: str, session: ExitStack) -> None:
 # What is refused
 
 
-def test_databases_without_a_scratch_database_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = {**connection.settings_dict, "ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:", "OPTIONS": {}}
+def test_databases_without_a_scratch_database_are_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    values = {
+        **connection.settings_dict,
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": tmp_path / "db",
+        "OPTIONS": {},
+    }
     monkeypatch.setitem(connections.databases, "files", values)
     try:
         with scratch_databases(), pytest.raises(NotExplorable, match=r"no scratch database for 'files' \(sqlite\)"):
             connections["files"].connect()
     finally:
+        connections["files"].close()
         del connections["files"]
 
 
