@@ -12,7 +12,7 @@ from django.db.models.expressions import RawSQL
 
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.fields import tables_of
-from django_lockstep.locking.rows import lock_rows, row_lock, rows_to_write, to_lock
+from django_lockstep.locking.rows import lock_rows, locking, row_lock, rows_to_write
 
 M = TypeVar("M", bound=models.Model)
 
@@ -41,8 +41,7 @@ def claim(
     if count < 1:
         raise ValueError(f"count must be at least 1, not {count!r}")
     order = (by,) if isinstance(by, str) else by or queryset.query.order_by
-    rows = to_lock(rows_to_write(queryset, using), no_key=no_key, of=of, skip_locked=True)
-    with translated_errors(model=rows.model):
+    with locking(rows_to_write(queryset, using), None, no_key=no_key, of=of, skip_locked=True) as rows:
         return list(rows.order_by(*order, "pk")[:count])
 
 

@@ -75,12 +75,7 @@ def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) 
         raise ValueError(f"{label} {target.pk!r} has unsaved changes of {', '.join(dirty)}: save or reload it first")
     rest: Any = options
     using = rest.pop("using", None) or router.db_for_write(type(target), instance=target)
-    timeout = rest.pop("timeout", None)
-    rows = to_lock(compiled_rows(type(target)._base_manager, using), **rest)
-    with (
-        translated_errors(model=type(target), pk=target.pk),
-        lock_timeout(timeout, using=using, never_waits=rest.get("nowait", False)),
-    ):
+    with locking(compiled_rows(type(target)._base_manager, using), target.pk, **rest) as rows:
         try:
             # Read by the locking query: a read before the lock could be stale, one after it would cost a round trip.
             target.refresh_from_db(using=rows.db, from_queryset=rows)
@@ -125,10 +120,7 @@ def lock_rows(
     keys: list[Any] | None = None if pks is None else sorted({primary_key(queryset.model, pk) for pk in pks})
     if keys is None and (not isinstance(target, QuerySet) or target.query.is_sliced):
         raise TypeError(f"lock_rows() needs the keys of the rows of {target!r}, or a query set that was not sliced")
-    rows = to_lock(queryset, no_key=no_key, of=of, nowait=nowait, skip_locked=skip_locked)
-    never_waits = nowait or skip_locked
-    bounded = nullcontext() if timeout is None else lock_timeout(timeout, using=rows.db, never_waits=never_waits)
-    with translated_errors(model=rows.model, pk=keys), bounded:
+    with locking(queryset, keys, no_key=no_key, of=of, nowait=nowait, skip_locked=skip_locked, timeout=timeout) as rows:
         if keys is not None and len(keys) == 1:
             locked = list(rows.filter(pk=keys[0]))
         else:
@@ -172,22 +164,29 @@ def rows_to_write(target: type[M] | QuerySet[M] | Manager[M], using: str | None 
     return rows  # type: ignore[no-any-return]
 
 
-def to_lock(
-    rows: QuerySet[M],
+@contextmanager
+def locking(
+    queryset: QuerySet[M],
+    pk: object,
     *,
     no_key: bool = True,
     of: Sequence[str] | None = None,
     nowait: bool = False,
     skip_locked: bool = False,
-) -> QuerySet[M]:
-    """Return these rows, which are those of `rows_to_write`, as ones that are locked when they are read.
+    timeout: Duration | None = None,
+) -> Iterator[QuerySet[M]]:
+    """Yield the query set that locks what is read from it inside the block; arguments are those of `lock_rows`.
 
-    Arguments are those of `lock_rows`. Raises ``TransactionManagementError`` outside a transaction.
+    It is one of `rows_to_write`.
     """
+    model, using = queryset.model, queryset.db
     # Checked before any SQL: in autocommit the lock would end with its own statement.
-    require_transaction(connections[rows.db], rows.model)
-    options = row_lock(rows.model, using=rows.db, no_key=no_key, of=of, nowait=nowait)
-    return rows.select_for_update(skip_locked=skip_locked, **options)
+    require_transaction(connections[using], model)
+    options = row_lock(model, using=using, no_key=no_key, of=of, nowait=nowait)
+    never_waits = nowait or skip_locked
+    bounded = nullcontext() if timeout is None else lock_timeout(timeout, using=using, never_waits=never_waits)
+    with translated_errors(model=model, pk=pk), bounded:
+        yield queryset.select_for_update(skip_locked=skip_locked, **options)
 
 
 def require_transaction(connection: BaseDatabaseWrapper, model: type[Model]) -> None:
