@@ -161,11 +161,13 @@ class Statement:
 class BoundStatement:
     """A statement to send; `ModelIterable` takes it for the compiler."""
 
-    __slots__ = ("_params", "_statement", "annotation_col_map", "connection", "klass_info", "select")
+    __slots__ = ("_params", "_statement", "connection", "klass_info", "select")
+
+    annotation_col_map = None
 
     def __init__(self, statement: Statement, connection: Any, params: tuple[Any, ...]) -> None:
         self._statement, self.connection, self._params = statement, connection, params
-        self.select, self.klass_info, self.annotation_col_map = statement.select, statement.klass_info, None
+        self.select, self.klass_info = statement.select, statement.klass_info
 
     def count(self) -> int:
         """Send it; return how many rows it has written."""

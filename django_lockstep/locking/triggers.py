@@ -134,11 +134,11 @@ def _table(model: type[Model], connection: BaseDatabaseWrapper) -> str:
 def restore_triggers(plan: Any = None, **kwargs: object) -> None:
     """Let each migration of the plan end with `_Restore`; a receiver of ``pre_migrate``, as contenttypes has one."""
     for migration, backwards in plan or ():
+        if any(isinstance(operation, _Restore) for operation in migration.operations):
+            continue  # the signal is sent for every app that has models
         operations: list[Operation] = []
         for operation in migration.operations:
             operations += [_DropGuard(operation), operation] if isinstance(operation, RemoveField) else [operation]
-        if any(isinstance(operation, _Restore) for operation in operations):
-            continue  # the signal is sent for every app that has models
         # Backwards, the operations run from the last to the first.
         migration.operations = [_Restore(), *operations] if backwards else [*operations, _Restore()]
 
@@ -275,4 +275,4 @@ class _DropGuard(AddVersionGuard):
             self._change(self.remove, app_label, schema_editor, from_state)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        """Do nothing: whoever wants a guard for the version again has a migration for it."""
+        """Do nothing: another migration installed the trigger, and one can install it again."""
