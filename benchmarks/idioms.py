@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import statistics
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from statistics import median
 from typing import Any
 
 from django.db import connection, models, transaction
@@ -29,7 +29,7 @@ Make = Callable[[type[models.Model]], Call]
 LOADED = 10_000
 """How many instances are loaded at once."""
 _SLICE = 0.1
-"""Seconds that one of the two runs before the other one's turn."""
+"""Seconds that one of them runs before the next one's turn."""
 _SUMMARY = f"""\
 Microseconds of CPU time that the client spends on a call, medians of slices of {_SLICE:g} s; they take turns. Ratios \
 are to Django in neighbouring slices: the median, the lowest and the highest. Both models have the same table, and the \
@@ -121,20 +121,18 @@ IDIOMS: Mapping[str, Make] = {
 
 def sent_alone(call: Call) -> Call:
     """Return a call that only sends what this one sends, in a transaction if it does."""
-    sent: list[tuple[str, Any]] = []
-    transactions: set[bool] = set()
+    sent: list[tuple[str, Any, bool]] = []
 
     def note(execute: Callable[..., Any], text: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        sent.append((text, params))
-        transactions.add(connection.in_atomic_block)
+        sent.append((text, params, connection.in_atomic_block))
         return execute(text, params, many, context)
 
     with connection.execute_wrapper(note):
         call()
 
     def again() -> None:
-        with transaction.atomic() if True in transactions else nullcontext():
-            for text, params in sent:
+        with transaction.atomic() if sent[0][2] else nullcontext():
+            for text, params, _ in sent:
                 with connection.cursor() as cursor:
                     cursor.execute(text, params)
                     if cursor.description:
@@ -220,9 +218,8 @@ _COLUMNS = ("call", "Django, us", "here, us", "ratio", "lowest", "highest", "sen
 
 def _row(name: str, slices: list[tuple[float, float, float]]) -> tuple[str | float, ...]:
     ratios, floors = [ours / stock for stock, ours, _ in slices], [alone / stock for stock, _, alone in slices]
-    stock, ours, alone = (statistics.median(column) * 1e6 for column in zip(*slices, strict=True))
-    middle = statistics.median
-    return name, stock, ours, middle(ratios), min(ratios), max(ratios), alone, middle(floors)
+    stock, ours, alone = (median(column) * 1e6 for column in zip(*slices, strict=True))
+    return name, stock, ours, median(ratios), min(ratios), max(ratios), alone, median(floors)
 
 
 SUITE = Idioms()
