@@ -98,14 +98,19 @@ class LeaveTests(TestCase):
 """
 INTERRUPTED = """
     def try_begins(self):
-        if Path("interrupted").exists():
+        if not Path("interrupting").exists():
             return
-        Path("interrupted").touch()
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing)
-        os.kill(os.getppid(), signal.SIGINT)
-        os.read(reading, 1)  # until the interrupt is here
+        try:  # both processes come here: the first one has both interrupted
+            Path("interrupted").touch(exist_ok=False)
+        except FileExistsError:
+            pass
+        else:
+            os.kill(os.getppid(), signal.SIGINT)
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            os.read(reading, 1)  # until the interrupt is here
         signal.set_wakeup_fd(-1)
         if Path("impatient").exists():
             signal.raise_signal(signal.SIGINT)
@@ -151,6 +156,7 @@ def test_an_interrupted_search_drops_its_databases_and_can_be_continued(
     project: Project, processes: int, is_impatient: bool
 ) -> None:
     add_leave(project, LEAVES + INTERRUPTED)
+    (project.folder / "interrupting").touch()
     if is_impatient:  # a second interrupt ends the test in hand
         (project.folder / "impatient").touch()
     status, shown = run(project, "--record=races.jsonl", f"--processes={processes}", terminal=False)
@@ -159,6 +165,7 @@ def test_an_interrupted_search_drops_its_databases_and_can_be_continued(
     assert "cinema.services.leave" not in verdicts(project, "races.jsonl")
     assert databases(project) == []
 
+    (project.folder / "interrupting").unlink()
     status, shown = run(project, "--confirm=races.jsonl", terminal=False)
     assert status == 1, shown
     assert set(verdicts(project, "races.jsonl").values()) == {"confirmed"}
