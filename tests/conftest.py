@@ -53,6 +53,11 @@ def quick_flush() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _explorers_sessions(_race_sessions: None) -> None:
+    """Keep the explorer's sessions for the next test, also where it is called without the fixture ``race``."""
+
+
 @pytest.fixture(autouse=True)
 def _empty_cache() -> Iterator[None]:
     """Forget what a test has cached: a race that fails says what was there when it began."""

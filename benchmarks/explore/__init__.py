@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from benchmarks.explore.long_code import LONG, measure_long
 from benchmarks.explore.measure import empty_tables, measure_race, price, time_sequential
 from benchmarks.figures import median_of
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
+from django_lockstep.lab.explorer.tables.control_session import kept_sessions
 from django_lockstep.lab.races import Race
 
 __all__ = ["SUITE"]
@@ -45,6 +46,10 @@ class Explore:
         """Explore everything."""
         names = select_names(self.names(), options.only)
         empty_tables()  # of what another suite has left
+        with kept_sessions():  # as in a session of pytest
+            return self._measure(names, options, say)
+
+    def _measure(self, names: Collection[str], options: Options, say: Say) -> Section:
         two = dict(_both_ways([TWO[name] for name in names if name in TWO], limit=_TWO * options.seconds, say=say))
         three = dict(
             _reduced([THREE[name] for name in names if name in THREE], limit=_THREE * options.seconds, say=say)

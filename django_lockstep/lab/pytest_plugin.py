@@ -305,6 +305,15 @@ def _fail_on_refusal(run: Callable[[], _Result]) -> _Result:
     pytest.fail(refusal, pytrace=False)
 
 
+@pytest.fixture(scope="session")
+def _race_sessions(django_db_setup: None) -> Iterator[None]:
+    """Keep the explorer's sessions until the test databases are dropped."""
+    from django_lockstep.lab.explorer.tables.control_session import kept_sessions
+
+    with kept_sessions():
+        yield
+
+
 @pytest.fixture
 def race(request: pytest.FixtureRequest) -> RaceFixture:
     """Race callables against each other on committed data: ``race(a, b, invariant=...)``."""
@@ -318,6 +327,7 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
         )
     # Not a parameter of the fixture, so that the messages above come before errors of a fixture that is missing.
     request.getfixturevalue("transactional_db")
+    request.getfixturevalue("_race_sessions")
     option, in_ci = request.config.getoption, bool(os.environ.get("CI"))
     reads_output = any(name.startswith(("capsys", "capfd")) for name in request.fixturenames)
     return RaceFixture(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from django_lockstep.lab.explorer.tables.control_session import kept_sessions
 from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.confirmation import Confirmation
 from django_lockstep.lab.finder.confirm.witnesses import TestPlace
@@ -211,6 +212,7 @@ class ConfirmPlugin:
         self._confirmation = Confirmation(findings, budget=budget, values=config.getoption("--race-values"))
         self._report = partial(write_report, config, findings, suppressions)
         self._session = ExitStack()
+        self._sessions = ExitStack()
         self._close_copies: Callable[[], None] = lambda: None
 
     @pytest.hookimpl(trylast=True)  # after plugins that sort or shuffle
@@ -226,6 +228,7 @@ class ConfirmPlugin:
         before = signal.signal(signal.SIGINT, lambda number, frame: self._stop(session))
         self._session.callback(signal.signal, signal.SIGINT, before)
         # To the session's end: an interrupted test is torn down after the loop.
+        self._sessions.enter_context(kept_sessions())
         self._close_copies = self._session.enter_context(committed_tests())
         if session.testsfailed:
             return None  # pytest says what it could not collect
@@ -276,6 +279,7 @@ class ConfirmPlugin:
             self._confirmation.mark_running("")  # an interrupted test is not finished
             self._close_copies()
             self._report()
+        self._sessions.close()  # pytest-django drops the databases now
         yield
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

@@ -5,8 +5,9 @@ One asks which actors wait, and puts tables back; the other one, opened when it 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from contextlib import suppress
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any
 
 from django.db import connections
@@ -51,6 +52,24 @@ SELECT has_parameter_privilege('session_replication_role', 'SET'),
 _INTERRUPTED = (TransactionStatus.ACTIVE, TransactionStatus.INERROR)
 
 
+_Drivers = Iterable[Any]
+_kept: list[dict[Hashable, list[_Drivers]]] = []
+"""For each block of `kept_sessions`, by database, the driver's connections of sessions that have been closed."""
+
+
+@contextmanager
+def kept_sessions() -> Iterator[None]:
+    """Keep sessions that are closed in this block for the next ones on the same database, as a pool does: reset.
+
+    Opening them is a third of what a short exploration takes. A database can be dropped only behind the block.
+    """
+    _kept.append({})
+    try:
+        yield
+    finally:
+        _close(chain.from_iterable(chain.from_iterable(_kept.pop().values())))
+
+
 class ControlSession:
     """The two sessions, until `close`."""
 
@@ -59,14 +78,31 @@ class ControlSession:
         self.key = alias, repr(connections[alias].get_connection_params())
         # A copy: the thread's own connection may be inside a transaction, closed, or replaced by the code under test.
         self._wrapper: BaseDatabaseWrapper = connections[alias].copy()
-        self._snapshot_holder: BaseDatabaseWrapper | None = None
-        self.driver: Any = _connect(self._wrapper)
-        try:
-            self._read_rights()
-        except NotExplorable:
-            self._wrapper.close()
-            raise
         self.pooled = "pool" in self._wrapper.settings_dict["OPTIONS"]
+        self._opened: list[BaseDatabaseWrapper] = []
+        drivers = _take(self.key)
+        try:
+            for driver in drivers or (None,):
+                self._open(driver)
+            self._read_rights()
+        except BaseException:
+            self._end()
+            _close(drivers)
+            raise
+
+    def _open(self, kept: Any = None) -> Any:
+        """Open one of the sessions, or take one that was kept, and return the driver's connection."""
+        wrapper: Any = self._wrapper.copy()
+        if kept is not None:  # all else as if it were new: Django connects to one of a pool so, too
+            wrapper.get_new_connection = lambda params: kept
+        _connect(wrapper)
+        self._opened.append(wrapper)  # not before: Ctrl-C may end the attempt
+        return wrapper.connection
+
+    @property
+    def driver(self) -> Any:
+        """The driver's connection that asks and writes."""
+        return self._opened[0].connection
 
     def _read_rights(self) -> None:
         """Note whether the session may put rows back without triggers.
@@ -96,11 +132,7 @@ class ControlSession:
     @property
     def snapshot_holder(self) -> Any:
         """The driver's connection that may hold a snapshot."""
-        if self._snapshot_holder is None:
-            holder = self._wrapper.copy()
-            _connect(holder)
-            self._snapshot_holder = holder  # not before: Ctrl-C may end the attempt
-        return self._snapshot_holder.connection
+        return self._opened[1].connection if self._opened[1:] else self._open()
 
     def end_interrupted(self) -> None:
         """End the statements in which Ctrl-C has interrupted the driver, and their transactions."""
@@ -110,24 +142,47 @@ class ControlSession:
             if wrapper.connection.info.transaction_status in _INTERRUPTED:
                 wrapper.connection.pgconn.exec_(b"ROLLBACK")
 
-    @property
-    def _opened(self) -> list[BaseDatabaseWrapper]:
-        return [wrapper for wrapper in (self._wrapper, self._snapshot_holder) if wrapper is not None]
-
     def close(self) -> None:
-        """End the sessions, of which a pool keeps the connections: without the temporary tables."""
-        with suppress(DriverError):  # the server may be gone
-            self.driver.execute("DISCARD TEMP")
+        """End the sessions; a pool keeps its own without temporary tables, `kept_sessions` as if they were new."""
+        drivers = [wrapper.connection for wrapper in self._opened]
+        with suppress(DriverError):  # the server may be gone, or Ctrl-C has interrupted a statement
+            if self.pooled:
+                self.driver.execute("DISCARD TEMP")
+            elif _kept:
+                for driver in drivers:
+                    driver.execute("DISCARD ALL")
+                _kept[-1].setdefault(self.key, []).append(drivers)
+                for wrapper in self._opened:
+                    wrapper.connection = None
+        self._end()
+
+    def _end(self) -> None:
         for wrapper in self._opened:
             wrapper.close()
 
 
-def _connect(wrapper: BaseDatabaseWrapper) -> Any:
-    """Open one of the sessions, and return the driver's connection."""
+def _connect(wrapper: BaseDatabaseWrapper) -> None:
     wrapper.ensure_connection()
     # While other processes explore, both stand idle for as long as that takes, one of them inside a transaction.
     wrapper.connection.execute(_WITHOUT_LIMITS)
-    return wrapper.connection
+
+
+def _take(key: Hashable) -> _Drivers:
+    """Return the driver's connections of sessions that were kept and still live, one or two; none if there are none."""
+    kept = _kept[-1].get(key, []) if _kept else []
+    while kept:
+        drivers = kept.pop()
+        with suppress(DriverError):
+            for driver in drivers:
+                driver.execute("")
+            return drivers
+        _close(drivers)
+    return ()
+
+
+def _close(drivers: _Drivers) -> None:
+    for driver in drivers:
+        driver.close()
 
 
 _catalogs: dict[Hashable, tuple[Any, Catalog]] = {}

@@ -31,6 +31,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from django_lockstep.lab.explorer.effects.catalog import quote_name
 from django_lockstep.lab.explorer.errors import NotExplorable
+from django_lockstep.lab.explorer.tables.control_session import kept_sessions
 from django_lockstep.lab.explorer.tables.databases import SCRATCH_PREFIX, is_scratch
 
 _RUN = "_run_"
@@ -64,6 +65,7 @@ def scratch_databases() -> Iterator[None]:
             for aliases in groups:
                 (name,) = stack.enter_context(_copies(aliases, 1))
                 stack.enter_context(_redirected(aliases, name))
+            stack.enter_context(kept_sessions())
             yield
     finally:
         connection_created.disconnect(_refuse)

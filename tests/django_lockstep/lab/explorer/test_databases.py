@@ -6,10 +6,10 @@ import pytest
 from django.db import connection
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Scenario, explore, replay, write_spec
-from django_lockstep.lab.explorer.tables.control_session import ControlSession
+from django_lockstep.lab.explorer.tables.control_session import ControlSession, kept_sessions
 from django_lockstep.lab.explorer.tables.databases import _CLAIM, is_test_database
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import ADVISORY_LOCKS, Session, query
+from tests.support.sessions import ADVISORY_LOCKS, Session, query, until
 from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -89,6 +89,73 @@ def test_they_outlast_whatever_limits_the_project_sets(monkeypatch: pytest.Monke
     finally:
         session.close()
     assert shown == {"0"}
+
+
+# Kept for the next exploration
+
+
+def _pids(session: ControlSession) -> list[int]:
+    return [driver.info.backend_pid for driver in (session.driver, session.snapshot_holder)]
+
+
+def _is_open(pid: int) -> bool:
+    return bool(query("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", pid))
+
+
+def test_what_is_kept_comes_back_as_if_it_were_new_and_ends_with_the_block() -> None:
+    with kept_sessions():
+        session = ControlSession("default")
+        pids = _pids(session)
+        session.driver.execute("SET search_path = pg_catalog; CREATE TEMP TABLE copied (n int)")
+        session.driver.execute("SELECT pg_advisory_lock(4711)")
+        session.close()
+        assert query(f"SELECT count(*) FROM {ADVISORY_LOCKS} AND objid = 4711") == 0
+
+        session = ControlSession("default")
+        further = ControlSession("default")
+        assert _pids(session) == pids
+        assert not set(_pids(further)) & set(pids)
+        assert session.query("SELECT to_regclass('copied')") == [(None,)]
+        assert session.query("SELECT to_regclass('shop_seat') IS NOT NULL") == [(True,)]
+        pids += _pids(further)
+        further.close()
+        session.close()
+        assert all(map(_is_open, pids))
+    until(lambda: not any(map(_is_open, pids)), "the server to end the sessions")
+
+
+def test_one_that_the_server_has_ended_meanwhile_is_replaced() -> None:
+    with kept_sessions():
+        session = ControlSession("default")
+        (pid, second) = _pids(session)
+        session.close()
+        query("SELECT pg_terminate_backend(%s, 10000)", pid)
+
+        session = ControlSession("default")
+        assert not {pid, second} & set(_pids(session))
+        session.close()
+
+
+@pytest.mark.parametrize("statement", ["BEGIN", "BEGIN; SELECT 1 / 0"])
+def test_one_in_the_middle_of_a_transaction_is_not_kept(statement: str) -> None:
+    with kept_sessions():
+        session = ControlSession("default")
+        pids = _pids(session)
+        session.driver.pgconn.exec_(statement.encode())
+        session.close()
+        until(lambda: not any(map(_is_open, pids)), "the server to end the sessions")
+
+
+def test_one_that_leads_elsewhere_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    with kept_sessions():
+        session = ControlSession("default")
+        pids = _pids(session)
+        session.close()
+        options = {**connection.settings_dict["OPTIONS"], "application_name": "elsewhere"}
+        monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
+        session = ControlSession("default")
+        assert not set(_pids(session)) & set(pids)
+        session.close()
 
 
 # Putting back

@@ -13,9 +13,10 @@ from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.spec.permutations import escape_braces
 from django_lockstep.lab.explorer.spec.specs import write_spec
+from django_lockstep.lab.explorer.tables import control_session
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.isolationtester import disagreements, printed, seen, tables
-from tests.support.sessions import query, until
+from tests.support.sessions import query, sessions, until
 from tests.testapps.shop.models import OddSeat, Place, Seat, Ticket
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -166,13 +167,14 @@ def test_what_is_no_statement_is_refused_with_its_step(actor: stories.Actor, ste
         write_spec(alone(actor))
 
 
-def test_nothing_is_left_behind() -> None:
+def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_session, "_kept", [])
+    before = sessions()
     write_spec(NAIVE, "AABBAB")
 
     assert not Seat.objects.exists()
     assert not Place.objects.exists()
-    sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-    until(lambda: query(sessions) == 1, "the server to end the sessions")
+    until(lambda: sessions() == before, "the server to end the sessions")
 
 
 def test_the_command_writes_the_schedule_that_it_was_given(tmp_path: Path) -> None:
