@@ -11,6 +11,7 @@ from django.utils import translation
 from hypothesis import HealthCheck, settings
 
 from accounts.models import Account
+from django_lockstep.lab.explorer.tables import control_session
 from tests.support.emptying import Emptying
 from tests.support.factories import AccountFactory
 from tests.support.sessions import Session
@@ -56,6 +57,12 @@ def quick_flush() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _explorers_sessions(_race_sessions: None) -> None:
     """Keep the explorer's sessions for the next test, also where it is called without the fixture ``race``."""
+
+
+@pytest.fixture
+def no_kept_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have explorations of this test open sessions of their own, and end them."""
+    monkeypatch.setattr(control_session, "_kept", [])
 
 
 @pytest.fixture(autouse=True)

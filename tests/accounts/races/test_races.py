@@ -16,7 +16,7 @@ from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Exploration, explain, explore, replay
 from django_lockstep.lab.explorer.render.explanations import find_explanation
 from tests.django_lockstep.lab.explorer.programs import ends
-from tests.support.sessions import ADVISORY_LOCKS, query, until
+from tests.support.sessions import ADVISORY_LOCKS, query, sessions, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("first_keys")]
 
@@ -99,24 +99,24 @@ def seen_in(result: Exploration) -> tuple[object, ...]:
     return result.verdict, result.reason, result.schedules, result.deadlocks, *result.errors.items(), ends
 
 
-def nothing_is_left() -> bool:
+def nothing_is_left(before: int) -> bool:
     """Whether no row, connection, lock or thread is there; a server process takes a moment to end."""
-    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     return not (
         Account.objects.exists()
         or get_user_model().objects.exists()
-        or query(f"SELECT count(*) {others} AND backend_type = 'client backend'")
+        or sessions() > before
         or query(f"SELECT count(*) FROM {ADVISORY_LOCKS}")
         or any(thread.name.startswith("race") for thread in threading.enumerate())
     )
 
 
-def test_every_round_is_the_same_and_leaves_nothing_behind() -> None:
+def test_every_round_is_the_same_and_leaves_nothing_behind(no_kept_sessions: None) -> None:
+    before = sessions()
     for number in range(1, ROUNDS):
         for name in AGAIN:
             again = explore(RACES[name].scenario, max_schedules=3000)
             assert seen_in(again) == seen_in(explored(name)), f"{name} in round {number + 1}"
-        until(nothing_is_left, f"round {number + 1} to leave nothing behind")
+        until(lambda: nothing_is_left(before), f"round {number + 1} to leave nothing behind")
 
 
 # Directed searches of the ready-made races find each broken one, and nothing in the others

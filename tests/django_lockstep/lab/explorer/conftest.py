@@ -26,7 +26,7 @@ def exploring(transactional_db: None) -> Exploring:
 
 
 @pytest.fixture
-def nothing_stays(transactional_db: None) -> Iterator[None]:
+def nothing_stays(transactional_db: None, no_kept_sessions: None) -> Iterator[None]:
     """Requires that sessions, threads and hooks of an exploration are gone at the end."""
     before, threads = sessions(), set(threading.enumerate())
     yield

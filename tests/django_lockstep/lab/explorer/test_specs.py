@@ -13,7 +13,6 @@ from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.spec.permutations import escape_braces
 from django_lockstep.lab.explorer.spec.specs import write_spec
-from django_lockstep.lab.explorer.tables import control_session
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.isolationtester import disagreements, printed, seen, tables
 from tests.support.sessions import query, sessions, until
@@ -167,8 +166,7 @@ def test_what_is_no_statement_is_refused_with_its_step(actor: stories.Actor, ste
         write_spec(alone(actor))
 
 
-def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_session, "_kept", [])
+def test_nothing_is_left_behind(no_kept_sessions: None) -> None:
     before = sessions()
     write_spec(NAIVE, "AABBAB")
 

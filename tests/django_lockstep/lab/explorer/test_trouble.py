@@ -116,7 +116,9 @@ def goes_on_without_a_statement(pk: int) -> None:
         (goes_on_without_a_statement, "in goes_on_without_a_statement: "),
     ],
 )
-def test_who_waits_for_something_else_is_reported_and_loses_its_session(actor: stories.Actor, line: str) -> None:
+def test_who_waits_for_something_else_is_reported_and_loses_its_session(
+    actor: stories.Actor, line: str, no_kept_sessions: None
+) -> None:
     before = sessions()
 
     result = explore(beside(actor), step_timeout=1.0)
