@@ -48,7 +48,8 @@ class Command(BaseCommand):
     help = (
         "Run the project's tests once and record what they do; then run those of them again that show what may race, "
         "and race it there. Exit status: 0; 1 if a race is confirmed that pyproject.toml does not accept; 2 for wrong "
-        "usage; 4 if nothing was looked at; 130 if it was interrupted. Projects with pytest use `pytest --find-races`."
+        "usage; 4 if nothing was looked at; 5 if not all was; 130 if it was interrupted. Projects with pytest use "
+        "`pytest --find-races`."
     )
     requires_system_checks = ()  # the test runner makes them
     _argv: Sequence[str] = ()
