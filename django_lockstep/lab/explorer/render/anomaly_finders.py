@@ -71,8 +71,9 @@ def _lost_update(run: Run) -> _Found:
 
 
 def _is_switch(before: str, mine: str, theirs: str | None) -> bool:
-    """Whether both set the column alike, from or to a value that nothing is computed from or to."""
-    return mine == theirs and not {before, mine}.isdisjoint(_CONSTANTS)
+    """Whether both set the column alike, or to times, from or to a value that nothing is computed from or to."""
+    are_alike = mine == theirs or (is_time(mine) and is_time(theirs))
+    return are_alike and not {before, mine}.isdisjoint(_CONSTANTS)
 
 
 def _is_wrong(run: Run, column: str) -> bool:
@@ -149,7 +150,9 @@ def _vain_write(run: Run) -> _Found:
         later = [step for step in run.steps if step.actor == write.actor and step.begun > write.ended]
         # An actor that reads again, or rolls back, has noticed.
         work = [step for step in later if step.sql.partition(" ")[0] not in {"SAVEPOINT", "RELEASE", "COMMIT"}]
-        answers = f"{write.actor} returned "
+        # Of two that answer alike, the nearest serial order names one.
+        alike = [name for name, text in run.results.items() if text == run.results.get(write.actor)]
+        answers = tuple(f"{name} returned " for name in alike)
         if work and work[0] in writes(run):
             then = _("{actor} went on with {next} all the same", actor=write.actor, next=_verb_and_table(work[0]))
         elif any(text.startswith(answers) for text in run.differences) and not any(it in writes(run) for it in work):
@@ -176,7 +179,8 @@ def _stale_check(run: Run) -> _Found:
         run, updates, lambda *steps: bool(_row(*steps).keys() & summarize(steps[1]).sets)
     ):
         row, summary, theirs = _row(source, write), summarize(write), summarize(between).sets
-        for name in sorted(summary.sets.keys() & theirs.keys() & row.keys()):
+        both = summary.sets.keys() & theirs.keys() & row.keys()
+        for name in sorted(name for name in both if theirs[name] != row[name]):
             if name in summary.plain and not _is_switch(row[name], summary.sets[name], theirs[name]):
                 continue
             # A WHERE that names the column checks it again, on the row as it is.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.render.anomaly_finders import ANOMALIES, UNSURE, rows_of
@@ -54,10 +55,12 @@ def find_explanation(run: Run) -> Explanation:
         for step, sentence in find(run)
     )
     if (first := next(anomalies, None)) is not None:
-        # That of a table which differs, before what happened beside it, such as to a session that is not compared.
+        # That of a table which differs, or at least is changed, before what happened beside it, such as to a session
+        # that is not compared.
         tables = {difference.partition(":")[0].removesuffix(REMOVED) for difference in run.differences}
-        compared = itertools.chain([first], anomalies) if tables else ()
-        chosen = next((it for it in compared if it.step and summarize(it.step).table in tables), first)
+        changed = set() if isinstance(run.state, str) else {table.removesuffix(REMOVED) for table in run.state}
+        found, again = itertools.tee(itertools.chain([first], anomalies) if tables else ())
+        chosen = _about(tables, found) or _about(changed, again) or first
         return first if chosen.kind in UNSURE else chosen
     for deadlock in run.deadlocks:
         return _deadlock(run, deadlock)
@@ -79,6 +82,10 @@ def find_explanation(run: Run) -> Explanation:
         return Explanation(kind=_("constraint violation"), text=text, step=step)
     kind = "" if run.holds else _("unexplained")
     return Explanation(kind=kind, text=kind)
+
+
+def _about(tables: Container[str], found: Iterable[Explanation]) -> Explanation | None:
+    return next((it for it in found if it.step and summarize(it.step).table in tables), None)
 
 
 def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:

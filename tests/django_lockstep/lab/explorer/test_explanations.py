@@ -14,6 +14,7 @@ from django_lockstep.lab.explorer import Scenario, explain, explore, replay, tim
 from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.locking.transactions import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
+from tests.testapps.press.models import Author, City
 from tests.testapps.seeded_shop.racing.models import Decision, Expense
 from tests.testapps.shop.models import PlainSeat, Seat
 
@@ -273,3 +274,62 @@ def test_what_differs_is_explained_and_not_what_nobody_compares() -> None:
         tables.append(explanation.step.sql.split()[1])
 
     assert tables == ['"shop_plainseat"', '"shop_seat"']
+
+
+def test_where_only_answers_differ_tables_that_nobody_compares_come_last() -> None:
+    Seat.objects.create()
+    PlainSeat.objects.create()
+
+    def remove(fixture: Any) -> None:
+        seat, plain = Seat.objects.get(), PlainSeat.objects.get()
+        plain.delete()
+        Seat.objects.filter(pk=seat.pk).update(price=seat.price + 1)
+
+    scenario = Scenario(set_up=lambda: None, actors=[remove] * 2)
+    failure = explore(scenario, ignore=["shop_seat.*"], stop_on_first=True).failure
+    assert failure is not None
+    assert explain(replay(scenario, failure.schedule, ignore=["shop_seat.*"])).startswith("stale check: ")
+
+
+def test_a_stale_check_names_a_column_that_the_other_one_has_changed() -> None:
+    def set_up() -> int:
+        Author.objects.create(code=7)
+        return City.objects.create().pk
+
+    def settle(pk: int) -> None:
+        city = City.objects.get(pk=pk)
+        if city.poet_id is None:
+            city.poet_id = 7
+            city.save()
+
+    result = explain(replay(race(settle, settle, set_up=set_up), "ABBA"))
+
+    assert result.startswith("stale check: B read poet_id NULL, and A had changed it when B wrote poet_id = 7")
+
+
+def test_a_time_that_both_set_where_there_was_none_is_a_stale_check() -> None:
+    def log_in(pk: int) -> None:
+        user = User.objects.get(pk=pk)
+        user.last_login = datetime.now(UTC)
+        user.save()
+
+    result = explain(replay(race(log_in, log_in, set_up=one_user), "ABBA"))
+
+    assert result.startswith("stale check: A read last_login NULL, and B had changed it when A wrote last_login = 2")
+
+
+def test_a_write_that_found_nothing_is_told_where_its_actor_answers_as_if_it_had() -> None:
+    def book(pk: int) -> str:
+        seat = Seat.objects.filter(guest="").first()
+        if seat is None:
+            return "nothing is free"
+        Seat.objects.filter(pk=seat.pk, guest="").update(guest="Ada")
+        return "booked"
+
+    scenario = Scenario(set_up=stories.one_seat, actors=[book] * 2)
+    failure = explore(scenario).failure
+    assert failure is not None
+    result = explain(replay(scenario, failure.schedule))
+
+    assert result.startswith("stale check: ")
+    assert result.endswith("'s UPDATE found no row (steps 1 and 4); A answered as if it had")

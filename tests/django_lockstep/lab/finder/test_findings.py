@@ -244,6 +244,8 @@ PRICE = joined(["a", "price 1 instead of 2"], ": ")
         ("x", ["b: name x instead of y", PRICE], "box.A ends with price 1 instead of 2."),
         ("x", ["A returned 1 instead of 2", "a: one row more, x=1"], "There is one box.A too many (x=1)."),
         ("check-then-insert", ["other.a: one row more, x=1"], "There is one box.A too many (x=1)."),
+        ("check-then-insert", ["a: n 1 instead of 2", "a: one row more, x=1"], "There is one box.A too many (x=1)."),
+        ("check-then-insert", ["a: n 1 instead of 2", "log: one row more"], "box.A ends with n 1 instead of 2."),
         ("deleted-row-write", ["a: one row more, x=1"], "A deleted box.A comes back (x=1)."),
         ("deleted-row-write", ["log: one row more, x=1"], "There is one log too many (x=1)."),
         (
