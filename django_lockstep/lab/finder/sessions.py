@@ -86,7 +86,7 @@ class Progress:
         """Show what has changed, and then how far it has come."""
         for finding in changed:
             if finding.verdict == "confirmed":
-                self.write_line(in_a_line(finding))
+                self.write_line(in_a_line(finding, self.findings.models))
         if self.is_terminal:
             # A line as wide as the terminal wraps, and could not be erased by a carriage return.
             self.write(f"{_ERASE}{self._line()[: shutil.get_terminal_size().columns - 1]}")

@@ -118,7 +118,8 @@ def describe_leftovers() -> str:
     """Say what earlier runs have left in the process that no run puts back: keys in local caches, and mails."""
     keys = sum(len(cache) for cache in vars(locmem)["_caches"].values())
     mails = len(getattr(mail, "outbox", ()))
-    if not (keys or mails):
+    parts = [f"{counted(keys, 'key')} in locmem caches"] if keys else []
+    parts += [f"{counted(mails, 'mail')} in mail.outbox"] if mails else []
+    if not parts:
         return ""
-    parts = [f"{counted(keys, 'key')} in locmem caches", f"{counted(mails, 'mail')} in mail.outbox"]
     return f"When the run began there were {' and '.join(parts)}, which are not put back: clear them in set_up"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from django_lockstep.lab.finder.confirm.remedies import REMEDIES
 from django_lockstep.lab.finder.derive.candidates import Candidate
@@ -64,9 +64,9 @@ def as_text(report: Report) -> str:
     return "\n".join([*lines, *filter(None, [report.obstacle])])
 
 
-def in_a_line(finding: Finding) -> str:
-    """Return verdict, kind, unit, and what it does or why, in a line; models have the names of their tables."""
-    told = title_of(finding, {}) if finding.verdict == "confirmed" else finding.reason
+def in_a_line(finding: Finding, models: Mapping[str, str]) -> str:
+    """Return verdict, kind, unit, and what it does or why, in a line; ``models`` are by table."""
+    told = title_of(finding, models) if finding.verdict == "confirmed" else finding.reason
     return f"{finding.verdict}: {_named(finding.candidate)}: {told}"
 
 

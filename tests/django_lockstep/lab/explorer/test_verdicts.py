@@ -231,12 +231,16 @@ def test_a_failure_names_keys_and_mails_that_earlier_runs_have_left() -> None:
     def failure(set_up: Callable[[], int]) -> str:
         return explore(Scenario(set_up=set_up, actors=[remember] * 2)).reason
 
-    def cleared() -> int:
+    def without_keys() -> int:
         cache.clear()
-        mail.outbox.clear()
         return stories.one_seat()
 
+    def cleared() -> int:
+        mail.outbox.clear()
+        return without_keys()
+
     assert re.search(r"there were 1 key in locmem caches and \d+ mails in mail.outbox", failure(stories.one_seat))
+    assert re.search(r"there were \d+ mails in mail.outbox", failure(without_keys))
     assert "there were" not in failure(cleared)
 
 
