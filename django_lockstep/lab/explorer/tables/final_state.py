@@ -113,11 +113,17 @@ def describe_difference(state: FinalState, expected: FinalState) -> list[str]:
     return [
         joined([table, text], ": ")
         for table in sorted(state.keys() | expected.keys())
-        for text in _table_difference(state.get(table, ()), expected.get(table, ()))
+        for text in _table_difference(
+            state.get(table, ()),
+            expected.get(table, ()),
+            before=[*state.get(table + REMOVED, ()), *expected.get(table + REMOVED, ())],
+        )
     ]
 
 
-def _table_difference(rows: Sequence[StateRow], expected: Sequence[StateRow]) -> Iterator[str]:
+def _table_difference(
+    rows: Sequence[StateRow], expected: Sequence[StateRow], *, before: Sequence[StateRow]
+) -> Iterator[str]:
     surplus, missing = _only_in(rows, expected), _only_in(expected, rows)
     # Greedy: the two most similar rows are taken for one row that was changed. A guess, for the text only.
     while surplus and missing:
@@ -127,12 +133,15 @@ def _table_difference(rows: Sequence[StateRow], expected: Sequence[StateRow]) ->
         surplus.remove(ours)
         missing.remove(theirs)
         yield _row_difference(ours, theirs, alone=len(rows) == 1)
-    yield from (_("one row more, {row}", row=_filled(row)) for row in surplus)
-    yield from (_("one row less, {row}", row=_filled(row)) for row in missing)
+    yield from (_("one row more, {row}", row=_filled(row, before)) for row in surplus)
+    yield from (_("one row less, {row}", row=_filled(row, before)) for row in missing)
 
 
-def _filled(row: StateRow) -> str:
+def _filled(row: StateRow, before: Sequence[StateRow]) -> str:
+    """Return the columns that are filled; of a row that was there ``before`` what has changed comes first."""
+    changed = min((_unlike(row, was) for was in before), key=len, default=[])
     filled = {name: value for name, value in row.items() if value not in (None, "")} or row
+    filled = {**{name: row[name] for name in changed}, **filled}
     shown = dict(itertools.islice(filled.items(), _MOST_COLUMNS))
     return _row(shown) + (", ..." if len(shown) < len(filled) else "")
 

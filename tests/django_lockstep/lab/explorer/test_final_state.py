@@ -52,6 +52,14 @@ def test_removed_rows_have_the_columns_of_their_table() -> None:
             {"t": [dict.fromkeys("abcdefghijk", 1)]},
             ["t: one row less, a=1, b=1, c=1, d=1, e=1, f=1, g=1, h=1, ..."],
         ),
+        (  # a change that is lost
+            {},
+            {"t": [{**dict.fromkeys("abcdefgh", 1), "i": ""}], "t, removed": [dict.fromkeys("abcdefghi", 1)]},
+            [
+                "t: one row less, i='', a=1, b=1, c=1, d=1, e=1, f=1, g=1, ...",
+                "t, removed: one row less, a=1, b=1, c=1, d=1, e=1, f=1, g=1, h=1, ...",
+            ],
+        ),
     ],
 )
 def test_a_difference_names_the_columns(state: FinalState, expected: FinalState, words: list[str]) -> None:
