@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.explorer.tables.control_session import kept_sessions
 from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.confirmation import Confirmation
 from django_lockstep.lab.finder.confirm.witnesses import TestPlace
@@ -212,7 +211,6 @@ class ConfirmPlugin:
         self._confirmation = Confirmation(findings, budget=budget, values=config.getoption("--race-values"))
         self._report = partial(write_report, config, findings, suppressions)
         self._session = ExitStack()
-        self._sessions = ExitStack()
         self._close_copies: Callable[[], None] = lambda: None
 
     @pytest.hookimpl(trylast=True)  # after plugins that sort or shuffle
@@ -228,7 +226,6 @@ class ConfirmPlugin:
         before = signal.signal(signal.SIGINT, lambda number, frame: self._stop(session))
         self._session.callback(signal.signal, signal.SIGINT, before)
         # To the session's end: an interrupted test is torn down after the loop.
-        self._sessions.enter_context(kept_sessions())
         self._close_copies = self._session.enter_context(committed_tests())
         if session.testsfailed:
             return None  # pytest says what it could not collect
@@ -272,14 +269,13 @@ class ConfirmPlugin:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         """End with 1 if a race is confirmed that is not suppressed, whatever the tests did that were forked."""
+        self._close_copies()  # pytest-django drops the databases now
         if session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}:
             self._confirmation.close()
             session.exitstatus = self._report().exit_status
         else:
             self._confirmation.mark_running("")  # an interrupted test is not finished
-            self._close_copies()
             self._report()
-        self._sessions.close()  # pytest-django drops the databases now
         yield
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

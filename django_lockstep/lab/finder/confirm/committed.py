@@ -10,7 +10,7 @@ from unittest import mock
 from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
-from django_lockstep.lab.explorer.tables.control_session import ControlSession, catalog_of
+from django_lockstep.lab.explorer.tables.control_session import ControlSession, catalog_of, kept_sessions
 from django_lockstep.lab.explorer.tables.databases import is_forbidden, is_test_database, require_disposable
 from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
 
@@ -73,7 +73,8 @@ def committed_tests() -> Iterator[Callable[[], None]]:
     `TransactionTestCase` empties all tables: afterwards the rows are there that were there before. Within, setting up a
     test raises `NotExplorable` on a database that was not made for tests.
 
-    Yields what closes the copies of a test that was interrupted, for which nothing is torn down.
+    Yields what closes the copies of a test that was interrupted, for which nothing is torn down, and all sessions that
+    are kept: the test databases cannot be dropped before.
     """
     # For what is running: of a class and of a test, and of what was interrupted before it was torn down.
     copies: list[DatabaseCopy] = []
@@ -91,10 +92,13 @@ def committed_tests() -> Iterator[Callable[[], None]]:
             with suppress(ValueError):  # after an interrupt all are closed
                 copies.remove(copy)
 
+    sessions = ExitStack()
+    sessions.enter_context(kept_sessions())
+
     def close() -> None:
-        # The test databases cannot be dropped before.
         while copies:
             copies.pop().close()
+        sessions.close()
 
     def set_up(cls: Any) -> None:
         copy = enter(cls)

@@ -21,7 +21,6 @@ from django.core.management.base import BaseCommand, CommandError
 from django.test.runner import iter_test_cases  # type: ignore[attr-defined]
 from django.test.utils import get_runner
 
-from django_lockstep.lab.explorer.tables.control_session import kept_sessions
 from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.confirmation import Confirmation
 from django_lockstep.lab.finder.confirm.witnesses import TestPlace
@@ -220,7 +219,7 @@ def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: 
     @contextmanager
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
         chosen = confirmation.choose(iter_test_cases(suite), unittest.TestCase.id)
-        with kept_sessions(), committed_tests():
+        with committed_tests():
             rounds = chain.from_iterable(confirmation.rounds(chosen, unittest.TestCase.id))
             yield _Rounds(test for test in rounds if confirmation.is_wanted(test.id()))
         if not is_interrupted:
