@@ -47,9 +47,9 @@ class Explore:
         names = select_names(self.names(), options.only)
         empty_tables()  # of what another suite has left
         with kept_sessions():  # as in a session of pytest
-            return self._measure(names, options, say)
+            return self._measure(names, options, say=say)
 
-    def _measure(self, names: Collection[str], options: Options, say: Say) -> Section:
+    def _measure(self, names: Collection[str], options: Options, *, say: Say) -> Section:
         two = dict(_both_ways([TWO[name] for name in names if name in TWO], limit=_TWO * options.seconds, say=say))
         three = dict(
             _reduced([THREE[name] for name in names if name in THREE], limit=_THREE * options.seconds, say=say)

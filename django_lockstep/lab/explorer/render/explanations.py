@@ -59,8 +59,8 @@ def find_explanation(run: Run) -> Explanation:
         # that is not compared.
         tables = {difference.partition(":")[0].removesuffix(REMOVED) for difference in run.differences}
         changed = set() if isinstance(run.state, str) else {table.removesuffix(REMOVED) for table in run.state}
-        found, again = itertools.tee(itertools.chain([first], anomalies) if tables else ())
-        chosen = _about(tables, found) or _about(changed, again) or first
+        told, again = itertools.tee(itertools.chain([first], anomalies) if tables else ())
+        chosen = _about(tables, told) or _about(changed, again) or first
         return first if chosen.kind in UNSURE else chosen
     for deadlock in run.deadlocks:
         return _deadlock(run, deadlock)
@@ -84,8 +84,8 @@ def find_explanation(run: Run) -> Explanation:
     return Explanation(kind=kind, text=kind)
 
 
-def _about(tables: Container[str], found: Iterable[Explanation]) -> Explanation | None:
-    return next((it for it in found if it.step and summarize(it.step).table in tables), None)
+def _about(tables: Container[str], explanations: Iterable[Explanation]) -> Explanation | None:
+    return next((it for it in explanations if it.step and summarize(it.step).table in tables), None)
 
 
 def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:
