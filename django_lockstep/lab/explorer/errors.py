@@ -45,6 +45,13 @@ class Nondeterminism(ExplorerError):
     """The code under test did something else on the same schedule than before."""
 
 
+CAUSES = """\
+Usual causes, and what to do:
+- a cache that an earlier run filled: clear or fill it in set_up, which runs before every schedule
+- random values or the time: fix them in set_up, or pass them to the actors from there
+- state outside the database, such as variables of a module, files or another service: put it back in set_up"""
+
+
 class Overtaken(Nondeterminism):
     """The server let waiters go on in another order than they arrived; the schedule is to be run again."""
 

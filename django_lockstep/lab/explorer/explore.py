@@ -14,8 +14,15 @@ from django.db import DEFAULT_DB_ALIAS
 
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.audit import audit_search
-from django_lockstep.lab.explorer.driver.trace import CAUSES, MAX_STEPS, Trace
-from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, RestartSearch, ScheduleError, Stuck
+from django_lockstep.lab.explorer.driver.trace import MAX_STEPS, Trace
+from django_lockstep.lab.explorer.errors import (
+    CAUSES,
+    ExplorerError,
+    Nondeterminism,
+    RestartSearch,
+    ScheduleError,
+    Stuck,
+)
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, Errors, Options, Reduction
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, learn_differences, play_next, require_steered

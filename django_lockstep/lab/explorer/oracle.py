@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
+from django_lockstep.lab.explorer.errors import CAUSES, Nondeterminism
 from django_lockstep.lab.explorer.options import Errors
 from django_lockstep.lab.explorer.requests import Response
 from django_lockstep.lab.explorer.tables.final_state import (
@@ -74,11 +75,6 @@ class Comparable:
     def key(self) -> tuple[object, ...]:
         return tuple(self.errors.items()), tuple(self.results.items()), comparison_text(self.state)
 
-    def nearest(self, ends: Iterable[Comparable]) -> tuple[tuple[str, ...], FinalState]:
-        """Return in words how it differs from the end that it differs least from, and the state of that one."""
-        pairs = ((tuple(self.describe_difference(end)), end.state) for end in ends)
-        return min(pairs, key=lambda pair: len(pair[0]), default=((), ""))
-
     def describe_difference(self, expected: Comparable) -> list[str]:
         """Return in words what differs from the expected result."""
         names = sorted({*self.results, *expected.results, *self.errors, *expected.errors})
@@ -104,6 +100,12 @@ _ANSWERS = {
     ("returned", "raised"): gettext_noop("{actor} returned {answer} instead of raising {expected}"),
     ("returned", "returned"): gettext_noop("{actor} returned {answer} instead of {expected}"),
 }
+
+
+def nearest(pairs: Iterable[tuple[Comparable, Comparable]]) -> tuple[tuple[str, ...], FinalState]:
+    """Of pairs of an end and an expected one, return in words the least difference, and the expected state."""
+    described = ((tuple(end.describe_difference(expected)), expected.state) for end, expected in pairs)
+    return min(described, key=lambda pair: len(pair[0]), default=((), ""))
 
 
 class Oracle:
@@ -152,7 +154,7 @@ class Oracle:
         labelled = {name: label_text(text, end.labels) for name, text in results.items()}
         form = canonical_state(state, results, end.labels)
         shown_state, shown_results = self._shown.setdefault(form, (with_labels(state, end.labels), labelled))
-        errors = {name: error_name(error) for name, error in end.errors.items()}
+        errors = {name: error_label(error) for name, error in end.errors.items()}
         return Comparable(state=shown_state, results=shown_results, errors=errors)
 
     def learn(self, first: RunResult, second: RunResult) -> bool:
@@ -184,10 +186,22 @@ class Oracle:
     def learn_from_serial_runs(self) -> bool:
         """Run the serial orders that are known once more, and note what differs now; return whether that is new.
 
-        Between the two the clock may have gone on, and what it says have got into a text.
+        Between the two the clock may have gone on, and what it says have got into a text. Raises `Nondeterminism` where
+        more than values of columns differs, as where rows have become old enough to be deleted: then no end says
+        whether it is a serial order's.
         """
-        pairs = ((end, self._run_serially(order)) for order, end in self._serial_runs.items() if end is not None)
-        return any(again is not None and self.learn(end, again) for end, again in pairs)
+        for order, end in self._serial_runs.items():
+            again = None if end is None else self._run_serially(order)
+            if end is None or again is None:
+                continue
+            if self.learn(end, again):
+                return True
+            then, now = self.comparable(end), self.comparable(again)
+            if then.key != now.key:
+                names = ", ".join(self._names[index] for index in order)
+                text = f"{names}, one after the other, ended differently when they were repeated: "
+                raise Nondeterminism(f"{text}{'; '.join(now.describe_difference(then))}\n{CAUSES}")
+        return False
 
     def objection(self, end: RunResult) -> Objection:
         """Return what is wrong with the result."""
@@ -196,15 +210,15 @@ class Oracle:
         return Objection(self._scenario.objection(end.fixture, end.results, end.errors))
 
     def _serial_objection(self, end: RunResult) -> Objection:
-        mine = self.comparable(end)
-        succeeded = frozenset(self._names).difference(mine.errors)
-        candidates: list[Comparable] = []
+        mine, everyone = self.comparable(end), frozenset(self._names)
+        succeeded = everyone.difference(mine.errors)
+        candidates: list[tuple[Comparable, Comparable]] = []
         # Actors that raised have either done nothing, or what they do before they raise when they run alone.
-        for names, errors in ((succeeded, {}), (frozenset(self._names), mine.errors)):
-            for serial in (serial for serial in self._serial_ends(names) if serial.errors == errors):
+        for names, seen in ((succeeded, replace(mine, errors={})), (everyone, mine)):
+            for serial in (serial for serial in self._serial_ends(names) if serial.errors == seen.errors):
                 if (serial.state, serial.results) == (mine.state, mine.results):
                     return self._error_objection(end)
-                candidates.append(serial)
+                candidates.append((seen, serial))
         # Those that answered that another one was in the way have done nothing either, or not been refused for that.
         answers = [(name, answer) for name, answer in end.results.items() if isinstance(answer, Response)]
         refused = [name for name, answer in answers if answer.status in _IN_THE_WAY]
@@ -213,14 +227,22 @@ class Oracle:
             others = self.comparable(replace(end, results=results, errors={}))
             if any(serial == others for serial in self._serial_ends(succeeded.difference(absent))):
                 return self._error_objection(end)
-        who = ", ".join(name for name in self._names if name in succeeded) or gettext("no actor")
         if not candidates:
+            who = ", ".join(name for name in self._names if name in succeeded) or gettext("no actor")
             text = gettext("One after the other, the actors {actors} do not all succeed in any order", actors=who)
-            return Objection(text, *mine.nearest(self._serial_ends(frozenset(self._names))))
-        differences, expected = mine.nearest(candidates)
+            return Objection(text, *nearest((mine, serial) for serial in self._serial_ends(everyone)))
+        (differences, expected), error = nearest(candidates), self._error_objection(end)
+        differences += error.differences
+        template = gettext_noop("No order of {actors}, one after the other, ends like this: {differences}")
+        if mine.errors:
+            template = gettext_noop(
+                "No order of {actors}, one after the other, ends like this, with or without {failed}, which raised an "
+                "error: {differences}"
+            )
         text = gettext(
-            "No order of {actors}, one after the other, ends like this: {differences}",
-            actors=who,
+            template,
+            actors=", ".join(self._names),
+            failed=", ".join(mine.errors),
             differences=joined(differences, "; "),
         )
         return Objection(text, differences, expected)
@@ -232,7 +254,7 @@ class Oracle:
         that no serial order raises is a mistake that the race uncovers, even if the transaction left nothing behind.
         """
         errors = {
-            name: error_name(error)
+            name: error_label(error)
             for name, error in end.errors.items()
             if not (isinstance(error, self._raises) or is_conflict(error))
         }
@@ -246,9 +268,7 @@ class Oracle:
                     actor=name,
                     error=describe_error(end.errors[name]),
                 )
-                kind = type(end.errors[name]).__name__
-                short = kind if kind == error else f"{kind} ({error})"
-                return Objection(text, (gettext("{actor} raised {error}", actor=name, error=short),))
+                return Objection(text, (gettext("{actor} raised {error}", actor=name, error=error),))
         return Objection()
 
     def _serial_ends(self, names: frozenset[str]) -> Iterator[Comparable]:
@@ -298,3 +318,9 @@ def describe_error(error: BaseException) -> str:
 def error_name(error: BaseException) -> str:
     """Return the SQLSTATE, or the class of errors that have none."""
     return sqlstate_of(error) or type(error).__name__
+
+
+def error_label(error: BaseException) -> str:
+    """Return the error's class, and the SQLSTATE of one that has it in brackets."""
+    code, kind = sqlstate_of(error), type(error).__name__
+    return f"{kind} ({code})" if code else kind

@@ -80,10 +80,10 @@ def consequence_sentence(differences: Collection[str], *, kind: str, table: str,
     if deadlock:
         return joined([deadlock, ""], ".")
     is_elsewhere = table not in subjects_of(now)
-    # An error says more than what was written because of it, such as a row of a log.
-    errors = [text for text in now if is_elsewhere and _consequence(text) == "server errors"]
     # A second row says more than what was counted in each of the two.
     more = [text for text in now if kind == "check-then-insert" and _MORE in text and table in subjects_of([text])]
+    # An error says more than a row that was written before it, or because of it, such as one of a log.
+    errors = [text for text in now if (more or is_elsewhere) and _consequence(text) == "server errors"]
     worst = min(errors or more or now, key=lambda text: CONSEQUENCES.index(_consequence(text)))
     if _consequence(worst) in _IN_TABLES:
         return _table_sentence(worst, differences, kind="" if is_elsewhere else kind, models=models)

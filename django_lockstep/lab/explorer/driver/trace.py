@@ -8,16 +8,11 @@ from queue import Empty, SimpleQueue
 from typing import Literal
 
 from django_lockstep.lab.explorer.effects.operations import Operation, Origin, line_of
+from django_lockstep.lab.explorer.errors import CAUSES
 from django_lockstep.lab.explorer.search.branches import Move
 
 Pending = Mapping[int, tuple[str, Origin | None]]
 """The next statement of each actor, with the line that sends it."""
-
-CAUSES = """\
-Usual causes, and what to do:
-- a cache that an earlier run filled: clear or fill it in set_up, which runs before every schedule
-- random values or the time: fix them in set_up, or pass them to the actors from there
-- state outside the database, such as variables of a module, files or another service: put it back in set_up"""
 
 
 def describe_other_statements(names: Sequence[str], moves: int, before: Pending, now: Pending) -> str:

@@ -57,6 +57,24 @@ def test_so_is_a_constraint_that_the_race_alone_violates_unless_raises_names_it(
     assert explore(scenario, raises=IntegrityError).verdict == "holds"
 
 
+def test_what_an_actor_that_raises_has_left_is_compared_with_orders_without_it() -> None:
+    def rebook(pk: int) -> None:
+        Seat.objects.create(price=1)
+        seat = Seat.objects.get(pk=pk)
+        User.objects.create(username=seat.guest or "nobody")
+
+    def name_it(pk: int) -> None:
+        User.objects.get_or_create(username="nobody")
+        Seat.objects.filter(pk=pk).update(guest="ada")
+
+    result = explore(Scenario(set_up=stories.one_seat, actors=[rebook, name_it]))
+
+    assert result.reason.endswith(
+        "No order of A, B, one after the other, ends like this, with or without A, which raised an error: "
+        "shop_seat: one row more, row=A, price=1.00, wishes=[], version=1; A raised IntegrityError (23505)"
+    )
+
+
 def test_an_error_of_a_serial_order_is_none() -> None:
     def take_the_only_seat(pk: int) -> None:
         Seat.objects.select_for_update().get(pk=pk).delete()
