@@ -34,6 +34,7 @@ from django_lockstep.lab.wording import Sentence, listed
 from django_lockstep.lab.wording import gettext as _
 
 _Found = Iterator[tuple[Step, str]]
+_ANSWER = re.compile(r"(\w+) returned ")
 _CONSTANTS = {"NULL", "True", "False"}
 """Values that nothing is computed to, or from."""
 _MOST_SHOWN = 100
@@ -150,12 +151,13 @@ def _vain_write(run: Run) -> _Found:
         later = [step for step in run.steps if step.actor == write.actor and step.begun > write.ended]
         # An actor that reads again, or rolls back, has noticed.
         work = [step for step in later if step.sql.partition(" ")[0] not in {"SAVEPOINT", "RELEASE", "COMMIT"}]
-        # Of two that answer alike, the nearest serial order names one.
-        alike = [name for name, text in run.results.items() if text == run.results.get(write.actor)]
-        answers = tuple(f"{name} returned " for name in alike)
+        wrong = {answer[1] for answer in map(_ANSWER.match, run.differences) if answer}
+        # Of two that answer alike, the nearest serial order names one; where only answers differ, either.
+        alike = {name for name, text in run.results.items() if text == run.results.get(write.actor)}
+        is_answer = bool(wrong & alike) or 0 < len(wrong) == len(run.differences)
         if work and work[0] in writes(run):
             then = _("{actor} went on with {next} all the same", actor=write.actor, next=_verb_and_table(work[0]))
-        elif any(text.startswith(answers) for text in run.differences) and not any(it in writes(run) for it in work):
+        elif is_answer and not any(it in writes(run) for it in work):
             then = _("{actor} answered as if it had", actor=write.actor)
         else:
             continue

@@ -76,7 +76,9 @@ def overtaken(run: Run, steps: list[Step], relevant: Callable[[Step, Step], bool
         # What was read last counts: an earlier attempt may have read, failed, and begun again.
         for source in [look for look in near if relevant(look, step)][-1:]:
             for change in changes_between(run, source, step.ended):
-                if summarize(change).same_row(summarize(step)):
+                # A row that is found no more may be one of many that were deleted.
+                is_gone = step.rows == 0 and summarize(change).verb == "DELETE"
+                if (summarize(change).may_touch if is_gone else summarize(change).same_row)(summarize(step)):
                     yield source, change, step
 
 

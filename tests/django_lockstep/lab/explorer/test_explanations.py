@@ -333,3 +333,24 @@ def test_a_write_that_found_nothing_is_told_where_its_actor_answers_as_if_it_had
 
     assert result.startswith("stale check: ")
     assert result.endswith("'s UPDATE found no row (steps 1 and 4); A answered as if it had")
+
+
+def test_so_is_one_whose_row_was_deleted_among_others() -> None:
+    def drop_two(pk: int) -> int:
+        seats = list(Seat.objects.order_by("pk")[:2])
+        for seat in seats:
+            Seat.objects.filter(pk=seat.pk)._raw_delete("default")
+        return len(seats)
+
+    def drop_the_free(pk: int) -> int:
+        dropped: int = Seat.objects.filter(guest="")._raw_delete("default")
+        return dropped
+
+    def set_up() -> int:
+        stories.one_seat()
+        return stories.one_seat()
+
+    result = explain(replay(Scenario(set_up=set_up, actors=[drop_two, drop_the_free]), "AABA"))
+
+    assert result.startswith("stale check: A read shop_seat")
+    assert result.endswith("and B had deleted it when A's DELETE found no row (steps 1 and 4); A answered as if it had")
