@@ -16,6 +16,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from django_lockstep.lab.explorer.effects.operations import shown_path
 from django_lockstep.lab.races import Race
 
 _FORMATTER = HtmlFormatter(nowrap=True, classprefix="k-")
@@ -124,7 +125,7 @@ def source_lines(function: Callable[..., Any]) -> tuple[CodeLine, ...]:
     path = Path(inspect.getfile(function))
     if not path.is_file():  # Python 3.13 takes the source of `python -c` for that of all code without a file
         raise OSError(f"{function.__qualname__} is in no file")
-    place = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    place = shown_path(str(path))
     if function.__name__ == "<lambda>":
         body = [(number, f"{line}\n") for number, line in enumerate(_lambda_source(function, path))]
         first = function.__code__.co_firstlineno

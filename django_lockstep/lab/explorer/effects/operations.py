@@ -187,7 +187,8 @@ Origin = tuple[CodeType, int]
 _LIBRARY = Path(__file__).parents[3]
 _OURS = tuple(f"{path}/" for path in (_LIBRARY, *(Path(package.__path__[0]) for package in (django, psycopg, asgiref))))
 _PYTHON = sysconfig.get_paths()["stdlib"] + "/"
-_INSTALLED = tuple(f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "platlib"))
+INSTALLED = tuple({f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "platlib")})
+"""The folders of installed packages."""
 
 
 def is_users(code: CodeType) -> bool:
@@ -198,7 +199,7 @@ def is_users(code: CodeType) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _is_users_file(filename: str) -> bool:
     """Whether the file belongs neither to Django, the driver, this library nor Python itself."""
-    of_python = filename.startswith(_PYTHON) and not filename.startswith(_INSTALLED)
+    of_python = filename.startswith(_PYTHON) and not filename.startswith(INSTALLED)
     return not (of_python or filename.startswith(_OURS) or filename.startswith("<"))
 
 
@@ -284,14 +285,16 @@ def raised_at(error: BaseException) -> Origin | None:
 
 
 def line_of(origin: Origin | None) -> str:
-    """Return the line as ``shows/booking.py:12``, relative to the current folder if it is below that."""
+    """Return the line as ``shows/booking.py:12``, relative to the current folder or to that of installed packages."""
     if origin is None:
         return ""
     code, line = origin
-    return f"{_shown(code.co_filename)}:{line}"
+    return f"{shown_path(code.co_filename)}:{line}"
 
 
 @functools.lru_cache(maxsize=4096)
-def _shown(filename: str) -> str:
-    path = Path(filename)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename
+def shown_path(filename: str) -> str:
+    """Return the path relative to the folder of installed packages, or to the current one."""
+    # The current folder comes last: a virtual environment may be inside of it.
+    folders = (folder for folder in (*INSTALLED, f"{Path.cwd()}/") if filename.startswith(folder))
+    return filename.removeprefix(next(folders, ""))

@@ -7,7 +7,6 @@ first; an app's count where none of the project's is there, as in the tests of a
 from __future__ import annotations
 
 import re
-import sysconfig
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +15,11 @@ from typing import Literal
 
 from django.apps import apps
 
-from django_lockstep.lab.explorer.effects.operations import is_override
+from django_lockstep.lab.explorer.effects.operations import INSTALLED, is_override
 from django_lockstep.lab.finder.record.recording import Site
 
 _LAB = Path(__file__).parents[2]
 _LIBRARY = _LAB.parent
-_INSTALLED = tuple({f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "platlib")})
 _TEST_FOLDER = re.compile(r"(?i)tests?|testing|test_.*|.*_tests?")
 _TEST_MODULE = re.compile(r"(?i)tests?|test_.*|.*_tests?|conftest|(.*_)?(factory|factories|fixtures)|testing")
 
@@ -79,7 +77,7 @@ class CodeMap:
 
     def _relative(self, filename: str) -> str:
         # The root comes last: a virtual environment may be inside of it.
-        for folder in (*_INSTALLED, f"{self._root}/"):
+        for folder in (*INSTALLED, f"{self._root}/"):
             if filename.startswith(folder):
                 return filename.removeprefix(folder)
         return filename
@@ -91,7 +89,7 @@ class CodeMap:
 
     def _classify(self, filename: str) -> _Kind:
         path = Path(filename)
-        is_installed = filename.startswith(_INSTALLED)
+        is_installed = filename.startswith(INSTALLED)
         if not path.is_absolute() or path.is_relative_to(_LAB):
             return "other"
         if path.is_relative_to(_LIBRARY):  # in its own checkout it is tested

@@ -5,17 +5,24 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import rich
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, Model
 from rich.cells import cell_len
 
 from django_lockstep.lab.explorer import Run, Scenario, Step, explore, replay, svg, timeline
+from django_lockstep.lab.explorer.effects.operations import shown_path
 from django_lockstep.lab.explorer.render.timelines import fitting_width
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import PlainSeat, Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_line_of_an_installed_package_begins_with_the_package() -> None:
+    assert shown_path(rich.__file__) == "rich/__init__.py"
+    assert shown_path(__file__).startswith("tests/")
 
 
 def test_a_lost_update_is_drawn_and_named() -> None:
