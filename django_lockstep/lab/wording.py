@@ -13,6 +13,8 @@ from typing import Any, Self
 from django.utils import translation
 from django.utils.html import escape
 
+from django_lockstep.errors import sqlstate_of
+
 _Template = str | tuple[str, str]
 """A text with names in braces, or two, of which ``number`` chooses: the singular and the plural."""
 
@@ -107,6 +109,12 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
 
 
 # Kept in files as JSON, where a sentence would be read again as its English text.
+
+
+def error_label(error: BaseException) -> str:
+    """Return the error's class, and the SQLSTATE of one that has it in brackets."""
+    code, kind = sqlstate_of(error), type(error).__name__
+    return f"{kind} ({code})" if code else kind
 
 
 def as_data(value: Any) -> Any:

@@ -24,7 +24,7 @@ from django_lockstep.lab.explorer.tables.final_state import (
     without_columns,
 )
 from django_lockstep.lab.scenario import Scenario
-from django_lockstep.lab.wording import gettext, gettext_noop, joined
+from django_lockstep.lab.wording import error_label, gettext, gettext_noop, joined
 
 _PLAIN = (bool, int, float, Decimal, str, Response)
 _IN_THE_WAY = frozenset({409, 423, 425, 429, 503})
@@ -191,8 +191,7 @@ class Oracle:
         whether it is a serial order's.
         """
         for order, end in self._serial_runs.items():
-            again = None if end is None else self._run_serially(order)
-            if end is None or again is None:
+            if end is None or (again := self._run_serially(order)) is None:
                 continue
             if self.learn(end, again):
                 return True
@@ -318,9 +317,3 @@ def describe_error(error: BaseException) -> str:
 def error_name(error: BaseException) -> str:
     """Return the SQLSTATE, or the class of errors that have none."""
     return sqlstate_of(error) or type(error).__name__
-
-
-def error_label(error: BaseException) -> str:
-    """Return the error's class, and the SQLSTATE of one that has it in brackets."""
-    code, kind = sqlstate_of(error), type(error).__name__
-    return f"{kind} ({code})" if code else kind

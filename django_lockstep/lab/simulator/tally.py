@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from django_lockstep.errors import sqlstate_of
+from django_lockstep.lab.wording import error_label
 
 _DEADLOCK = "40P01"
 _LONGEST = 200
@@ -162,12 +163,11 @@ class Tally:
 
     def fail(self, error: Exception) -> None:
         """Count an error under its class, with the SQLSTATE if it has one; keep the first message of each kind."""
-        sqlstate = sqlstate_of(error)
-        kind = type(error).__name__ + (f" ({sqlstate})" if sqlstate else "")
+        kind = error_label(error)
         self.errors[kind] += 1
         # The first line only: the others quote values of rows.
         self.examples.setdefault(kind, str(error).partition("\n")[0][:_LONGEST])
-        self.failed_deadlocks += sqlstate == _DEADLOCK
+        self.failed_deadlocks += sqlstate_of(error) == _DEADLOCK
 
     @classmethod
     def merge(cls, tallies: Iterable[Tally | None]) -> Tally:

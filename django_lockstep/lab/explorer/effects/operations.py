@@ -293,8 +293,8 @@ def line_of(origin: Origin | None) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def shown_path(filename: str) -> str:
-    """Return the path relative to the folder of installed packages, or to the current one."""
-    # The current folder comes last: a virtual environment may be inside of it.
-    folders = (folder for folder in (*INSTALLED, f"{Path.cwd()}/") if filename.startswith(folder))
+def shown_path(filename: str, root: Path | None = None) -> str:
+    """Return the path relative to the folder of installed packages, or to this one, by default the current one."""
+    # The root comes last: a virtual environment may be inside of it.
+    folders = (folder for folder in (*INSTALLED, f"{root or Path.cwd()}/") if filename.startswith(folder))
     return filename.removeprefix(next(folders, ""))

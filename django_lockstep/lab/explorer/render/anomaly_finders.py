@@ -34,7 +34,6 @@ from django_lockstep.lab.wording import Sentence, listed
 from django_lockstep.lab.wording import gettext as _
 
 _Found = Iterator[tuple[Step, str]]
-_ANSWER = re.compile(r"(\w+) returned ")
 _CONSTANTS = {"NULL", "True", "False"}
 """Values that nothing is computed to, or from."""
 _MOST_SHOWN = 100
@@ -151,10 +150,11 @@ def _vain_write(run: Run) -> _Found:
         later = [step for step in run.steps if step.actor == write.actor and step.begun > write.ended]
         # An actor that reads again, or rolls back, has noticed.
         work = [step for step in later if step.sql.partition(" ")[0] not in {"SAVEPOINT", "RELEASE", "COMMIT"}]
-        wrong = {answer[1] for answer in map(_ANSWER.match, run.differences) if answer}
+        actors = {step.actor for step in run.steps}
+        wrong = [name for name in actors for text in run.differences if text.startswith(f"{name} returned ")]
         # Of two that answer alike, the nearest serial order names one; where only answers differ, either.
         alike = {name for name, text in run.results.items() if text == run.results.get(write.actor)}
-        is_answer = bool(wrong & alike) or 0 < len(wrong) == len(run.differences)
+        is_answer = not alike.isdisjoint(wrong) or 0 < len(wrong) == len(run.differences)
         if work and work[0] in writes(run):
             then = _("{actor} went on with {next} all the same", actor=write.actor, next=_verb_and_table(work[0]))
         elif is_answer and not any(it in writes(run) for it in work):

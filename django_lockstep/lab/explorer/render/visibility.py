@@ -77,8 +77,9 @@ def overtaken(run: Run, steps: list[Step], relevant: Callable[[Step, Step], bool
         for source in [look for look in near if relevant(look, step)][-1:]:
             for change in changes_between(run, source, step.ended):
                 # A row that is found no more may be one of many that were deleted.
-                is_gone = step.rows == 0 and summarize(change).verb == "DELETE"
-                if (summarize(change).may_touch if is_gone else summarize(change).same_row)(summarize(step)):
+                mine, theirs = summarize(step), summarize(change)
+                is_gone = step.rows == 0 and theirs.verb == "DELETE"
+                if theirs.same_row(mine) or (is_gone and theirs.may_touch(mine)):
                     yield source, change, step
 
 

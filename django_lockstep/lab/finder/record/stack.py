@@ -15,7 +15,7 @@ from typing import Literal
 
 from django.apps import apps
 
-from django_lockstep.lab.explorer.effects.operations import INSTALLED, is_override
+from django_lockstep.lab.explorer.effects.operations import INSTALLED, is_override, shown_path
 from django_lockstep.lab.finder.record.recording import Site
 
 _LAB = Path(__file__).parents[2]
@@ -67,20 +67,13 @@ class CodeMap:
     def definition(self, frame: FrameType) -> Site:
         """Return the first line of the frame's function."""
         code = frame.f_code
-        return Site(path=self._relative(code.co_filename), line=code.co_firstlineno, function=code.co_qualname)
+        return Site(path=shown_path(code.co_filename, self._root), line=code.co_firstlineno, function=code.co_qualname)
 
     def _site(self, frame: FrameType) -> Site:
         key = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
         if key not in self._sites:
             self._sites[key] = replace(self.definition(frame), line=frame.f_lineno)
         return self._sites[key]
-
-    def _relative(self, filename: str) -> str:
-        # The root comes last: a virtual environment may be inside of it.
-        for folder in (*INSTALLED, f"{self._root}/"):
-            if filename.startswith(folder):
-                return filename.removeprefix(folder)
-        return filename
 
     def _kind(self, filename: str) -> _Kind:
         if filename not in self._kinds:

@@ -61,10 +61,10 @@ def test_what_an_actor_that_raises_has_left_is_compared_with_orders_without_it()
     def rebook(pk: int) -> None:
         Seat.objects.create(price=1)
         seat = Seat.objects.get(pk=pk)
-        User.objects.create(username=seat.guest or "nobody")
+        User.objects.create(username=seat.guest or "guest")
 
     def name_it(pk: int) -> None:
-        User.objects.get_or_create(username="nobody")
+        User.objects.get_or_create(username="guest")
         Seat.objects.filter(pk=pk).update(guest="ada")
 
     result = explore(Scenario(set_up=stories.one_seat, actors=[rebook, name_it]))
