@@ -63,6 +63,7 @@ class ExplorationSession:
         self.caches: RowCaches
         self.marks_keys = True
         """Whether keys of new rows are like no other number; not where a run is to be told with its numbers."""
+        self._identity = _identity(connections[options.database])
         self._servers: dict[tuple[str, ...], Server] = {}
         self._by_alias: dict[str, Server] = {}
         self._detailed = False
@@ -79,7 +80,8 @@ class ExplorationSession:
         self._actors = {actor.thread: actor for actor in self.controller.actors}
         self._thread = threading.current_thread()
         self._known = frozenset(threading.enumerate())
-        self._foreign_connections: list[str] = []
+        self._refused: list[ExplorerError] = []
+        """Why sessions that were opened keep the race from being explored."""
 
     def connected(self, sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
         """Install hooks on a connection that was just opened; note one whose statements cannot be scheduled."""
@@ -92,15 +94,26 @@ class ExplorationSession:
         # Code can also open connections of its own, by `connections[alias].copy()` for one, which then are not steered.
         own = connections[connection.alias] is connection
         if thread in self._actors and own:
+            try:
+                self._require_disposable(connection)
+            except NotExplorable as error:
+                connection.close()
+                self._refused.append(error)  # the code under test may catch it
+                raise
             self._actors[thread].connected(connection)
         # A thread that the code under test has started, or a second connection of an actor: its statements pass no
         # gate.
         elif thread not in self._known or thread in self._actors:
-            self._foreign_connections.append(
-                f"Thread {thread.name!r} opened its own connection to {connection.alias!r}"
-            )
+            opened = f"Thread {thread.name!r} opened its own connection to {connection.alias!r}"
+            self._refused.append(Nondeterminism(f"{opened}, so that its statements are not scheduled"))
         elif thread is self._thread and own and hasattr(self, "monitor"):
             self.monitor.connected(connection)
+
+    def _require_disposable(self, connection: BaseDatabaseWrapper) -> None:
+        """Raise `NotExplorable` for a database whose rows may be needed: what is confirmed is one database."""
+        is_confirmed = self.options.database_is_mine and _identity(connection) == self._identity
+        if not is_confirmed:
+            require_disposable(connection)
 
     def server(self, alias: str) -> Server:
         """Return the explorer's `Server` for the alias; aliases of one database share it."""
@@ -135,8 +148,8 @@ class ExplorationSession:
                 raise RestartSearch from None
             raise
         trace.learned_facts = learned
-        if self._foreign_connections:
-            raise Nondeterminism(f"{self._foreign_connections[0]}, so that its statements are not scheduled")
+        if self._refused:
+            raise self._refused[0]
         for actor in self.controller.actors:
             if isinstance(actor.error, NotExplorable):
                 raise actor.error
@@ -355,7 +368,7 @@ def exploration_session(scenario: Scenario, options: Options) -> Iterator[Explor
     database = options.database
     require_committed_data(connections[database])
     if not options.database_is_mine:
-        require_disposable(database)
+        require_disposable(connections[database])
     require_connections(connections[database], actors=len(scenario.actors))
     if scenario.prepare is not None:
         scenario.prepare()
@@ -373,7 +386,9 @@ def exploration_session(scenario: Scenario, options: Options) -> Iterator[Explor
         # The server's own sessions are opened while the actors connect.
         await_actors = session.controller.connect(database)
         session.server(database)
-        session.monitor = SetupMonitor(session.server, lock_timeout=options.step_timeout)
+        session.monitor = SetupMonitor(
+            session.server, require_disposable=session._require_disposable, lock_timeout=options.step_timeout
+        )
         stack.callback(session.monitor.close)
         await_actors()
         # From here on every session that Django did not open counts as untracked.

@@ -24,11 +24,19 @@ class SetupMonitor(Gate):
     """Copies tables before this thread writes them, and lets its commits not wait for the disk, until `close`.
 
     A gate of this thread's connections, which stops nothing. The thread waits ``lock_timeout`` seconds for a lock of
-    another session: all actors stand, and would release none.
+    another session: all actors stand, and would release none. What it writes to a database whose rows may be needed
+    ``require_disposable`` refuses.
     """
 
-    def __init__(self, server: Callable[[str], Server], *, lock_timeout: float) -> None:
+    def __init__(
+        self,
+        server: Callable[[str], Server],
+        *,
+        require_disposable: Callable[[BaseDatabaseWrapper], None],
+        lock_timeout: float,
+    ) -> None:
         self._server = server
+        self._require_disposable = require_disposable
         self._settings = {"synchronous_commit": "off", "lock_timeout": f"{lock_timeout * 1000:.0f}"}
         self.before_actors = False
         """Whether what the thread does comes before the actors, so that it sees nothing of them."""
@@ -65,7 +73,9 @@ class SetupMonitor(Gate):
         statement = parse_cached(operation, server.catalog)
         if not self.before_actors:
             server.catalog.note("read", statement.tables_read)
-        server.tables.save_for(statement)
+        if statement.writes or statement.hidden or statement.kind == "UNKNOWN":
+            self._require_disposable(connections[operation.alias])
+            server.tables.save_for(statement)
 
 
 def _set(settings: Mapping[str, str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 
@@ -54,9 +53,9 @@ def is_forbidden(connection: BaseDatabaseWrapper) -> bool:
     return hasattr(connection.connect, "wrapped")
 
 
-def require_disposable(alias: str) -> None:
-    """Raise `NotExplorable` unless it is known that the rows of the alias's database are not needed."""
-    connection = connections[alias]
+def require_disposable(connection: BaseDatabaseWrapper) -> None:
+    """Raise `NotExplorable` unless it is known that the rows of the connection's database are not needed."""
+    alias = connection.alias
     if alias in conf.disposable_databases() or is_scratch(connection) or is_test_database(connection):
         return
     raise NotExplorable(

@@ -27,7 +27,7 @@ class DatabaseCopy:
         # Also left on an interrupt: open sessions would keep the test database from being dropped.
         with ExitStack() as sessions:
             for alias in aliases:
-                require_disposable(alias)
+                require_disposable(connections[alias])
                 session = ControlSession(alias)
                 sessions.callback(session.close)
                 self._tables.append(SavedTables(session, catalog_of(session), steady=False))

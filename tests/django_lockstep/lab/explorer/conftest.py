@@ -55,15 +55,31 @@ def beside(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 @pytest.fixture
 def allowed(beside: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A second alias for the same database."""
+    _allow(beside, monkeypatch)
+    return beside
+
+
+@pytest.fixture
+def own(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The alias of a database that was not made for tests."""
+    monkeypatch.setitem(
+        connections.databases, "own", {**connections[DEFAULT_DB_ALIAS].settings_dict, "NAME": "postgres"}
+    )
+    _allow("own", monkeypatch)
+    yield "own"
+    connections["own"].close()
+    del connections["own"]
+
+
+def _allow(alias: str, monkeypatch: pytest.MonkeyPatch) -> None:
     guarded = BaseDatabaseWrapper.ensure_connection
 
     def ensure_connection(self: BaseDatabaseWrapper) -> None:
-        if self.alias == beside and self.connection is None:
+        if self.alias == alias and self.connection is None:
             self.connect()
         guarded(self)
 
     monkeypatch.setattr(BaseDatabaseWrapper, "ensure_connection", ensure_connection)
-    return beside
 
 
 @pytest.fixture

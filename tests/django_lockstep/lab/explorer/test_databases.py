@@ -1,9 +1,11 @@
 """Which databases are raced on, by whom, and what is said where they could not be put back."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Scenario, explore, replay, write_spec
 from django_lockstep.lab.explorer.tables.control_session import ControlSession, kept_sessions
@@ -50,6 +52,41 @@ def test_test_databases_are_known_by_the_name_that_django_gives(
     monkeypatch.setitem(connection.settings_dict, "NAME", name)
     monkeypatch.setitem(connection.settings_dict["TEST"], "NAME", test_name)
     assert is_test_database(connection) is made_for_tests
+
+
+def asks_beside(alias: str) -> Callable[[int], None]:
+    def actor(pk: int) -> None:
+        with suppress(Exception), connections[alias].cursor() as cursor:  # code that goes on without an answer
+            cursor.execute("SELECT 1")
+        stories.locked(pk)
+
+    return actor
+
+
+@pytest.mark.parametrize("is_mine", [False, True])
+def test_actors_may_use_no_other_database_whose_rows_may_be_needed(own: str, settings: Any, is_mine: bool) -> None:
+    race = Scenario(set_up=stories.one_seat, actors=[asks_beside(own)] * 2)
+    with pytest.raises(NotExplorable, match=r"'own' \(postgres\) is neither a test database"):
+        explore(race, database_is_mine=is_mine)
+    settings.LOCKSTEP_LAB_DISPOSABLE_DATABASES = [own]
+    assert explore(race).verdict == "holds"
+
+
+def test_a_set_up_may_read_such_a_database_and_not_write_it(own: str) -> None:
+    def sent(sql: str) -> Scenario:
+        def set_up() -> int:
+            with connections[own].cursor() as cursor:
+                cursor.execute(sql)
+            return stories.one_seat()
+
+        return Scenario(set_up=set_up, actors=[stories.locked] * 2)
+
+    assert explore(sent("SELECT 1")).verdict == "holds"
+    with pytest.raises(NotExplorable, match=r"'own' \(postgres\) is neither a test database"):
+        explore(sent("CREATE TABLE written (id int)"))
+    with connections[own].cursor() as cursor:
+        cursor.execute("SELECT to_regclass('written')")
+        assert cursor.fetchone() == (None,)
 
 
 # One at a time
