@@ -189,7 +189,7 @@ def _instead(value: str, expected: str) -> str:
 # numbers are not mistaken for keys, because sequences begin every run at numbers that nothing else is likely to have.
 
 FIRST_KEY = 700_000
-"""Sequences begin every run above this number."""
+"""Sequences begin every run above this number, or above what they had reached."""
 Makers = Mapping[int, Mapping[str, str]]
 """The actor that made a row, by the table's OID and the key as text."""
 Labels = Mapping[str, str]
@@ -197,15 +197,15 @@ Labels = Mapping[str, str]
 _INTEGER = re.compile(r"(?<!\d)(?<!\d\.)(\d{6,})(?!\d|\.\d)")
 
 
-def label_keys(keys: Iterable[int], makers: Mapping[str, str]) -> dict[str, str]:
+def label_keys(keys: Iterable[int], makers: Mapping[str, str], *, first: int) -> dict[str, str]:
     """Return a label such as ``A#1``, or ``#1``, for each of a table's new keys.
 
     ``keys`` are those of rows that are still there, ``makers`` who got which key by an INSERT; of rows that a trigger
-    made it is not known. Numbers of the set-up are the same in every run, and stay.
+    made it is not known. Numbers of the set-up, up to ``first``, are the same in every run, and stay.
     """
     ordered = list(map(str, sorted(keys)))
     counts: Counter[str] = Counter()
-    labels = {key: f"{maker}#gone" for key, maker in makers.items() if key.isdigit() and int(key) > FIRST_KEY}
+    labels = {key: f"{maker}#gone" for key, maker in makers.items() if key.isdigit() and int(key) > first}
     for key in ordered:
         maker = makers.get(key, "") if len(ordered) > 1 else ""
         counts[maker] += 1

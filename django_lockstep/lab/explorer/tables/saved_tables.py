@@ -89,6 +89,8 @@ class SavedTables:
         self._mark_sql = ""
         self._marks = False
         """Whether `mark_keys` counts."""
+        self._first_keys: dict[str, int] = {}
+        """Above which number keys of new rows begin then, by table."""
         self._empty_sql = ""
         self._fill_sql = ""
         # Rows of transactions from this one on may belong to the exploration.
@@ -200,9 +202,13 @@ class SavedTables:
             # Sequences are not transactional: nextval() of a run stays, whatever its transaction did.
             self._fill_sql += f"SELECT setval({quote_literal(name)}, {last}, {str(called).lower()}); "
             self._sequences.add(name)
-            first = FIRST_KEY + len(self._sequences) * _KEYS
-            if name in numbered and self._storage is not None and last < first < most - _KEYS:
+            # Above what it has given, perhaps in a run that was killed, or gives in the set-up; each elsewhere.
+            first = max(FIRST_KEY, (last + MOST_ROWS) // _KEYS * _KEYS) + _KEYS
+            while first in self._first_keys.values():
+                first += _KEYS
+            if name in numbered and self._storage is not None and first < most - _KEYS:
                 table = numbered[name]
+                self._first_keys[table.name] = first
                 # A sequence that is behind its table has to meet its rows.
                 mark_sql += (
                     f"SELECT setval({quote_literal(name)}, {first}) FROM {name} WHERE last_value + is_called::int > "
@@ -293,14 +299,18 @@ class SavedTables:
         """
         if not self.copies:
             return {}, {}
-        parts = [part for name in sorted(self.copies) for part in self.copies[name].difference_queries()]
+        parts = [
+            part
+            for name in sorted(self.copies)
+            for part in self.copies[name].difference_queries(self._first_keys.get(name))
+        ]
         # Django has the driver return jsonb as text.
         pairs = self._driver.cursor().execute(" UNION ALL ".join(parts).encode(), prepare=True).fetchall()
         rows = {name: json.loads(text, parse_float=str) for name, text in sorted(pairs) if text != "[]"}
         labels: dict[str, str] = {}
-        for copy in (copy for copy in self.copies.values() if copy.numbered):
-            keys = [row[KEY] for row in rows.get(copy.name, ()) if KEY in row]
-            labels |= label_keys(keys, makers.get(copy.layout.oid, {}))
-            if keys and (removed := copy.name + REMOVED) in rows:
-                rows[copy.name], rows[removed] = without_kept(rows[copy.name], rows[removed])
+        for name, first in self._first_keys.items():
+            keys = [row[KEY] for row in rows.get(name, ()) if KEY in row]
+            labels |= label_keys(keys, makers.get(self.copies[name].layout.oid, {}), first=first)
+            if keys and (removed := name + REMOVED) in rows:
+                rows[name], rows[removed] = without_kept(rows[name], rows[removed])
         return {name: held for name, held in rows.items() if held}, labels

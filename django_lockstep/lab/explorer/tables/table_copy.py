@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.effects.catalog import TableLayout, quote_literal, quote_name
-from django_lockstep.lab.explorer.tables.final_state import FIRST_KEY, KEY, REMOVED
+from django_lockstep.lab.explorer.tables.final_state import KEY, REMOVED
 
 LARGE = 20
 """From this number of rows on, only those written are put back."""
@@ -57,12 +57,14 @@ class TableCopy:
             f"WHERE (SELECT count(*) FROM ONLY {self._table}) < {self.rows}{gone}; "
         )
 
-    def difference_queries(self) -> Iterator[str]:
+    def difference_queries(self, first_key: int | None) -> Iterator[str]:
         """Yield queries for the table's name and the rows that are new, and for those that are gone.
 
-        The rows are JSON arrays, without generated keys, times and UUIDs; those of new rows are under `KEY`.
+        The rows are JSON arrays, without generated keys, times and UUIDs; those of new rows are under `KEY`, if they
+        are above ``first_key``.
         """
-        now = self._listed(self._table, own=self._own_key) + (f" WHERE {self._written}" if self.partial else "")
+        own = "" if first_key is None else self._own_key(first_key)
+        now = self._listed(self._table, own=own) + (f" WHERE {self._written}" if self.partial else "")
         if not self.rows:
             yield _aggregated(self.name, now)
             return
@@ -139,13 +141,10 @@ class TableCopy:
         key = quote_name(self.pk or "")
         return f"NOT EXISTS (SELECT FROM {self._copy} AS c WHERE c.{key} = t.{key})" if self.rows else "true"
 
-    @property
-    def _own_key(self) -> str:
-        """What adds the key of a new row to its columns."""
-        if not self.numbered:
-            return ""
+    def _own_key(self, first: int) -> str:
+        """Return what adds the key of a new row to its columns."""
         key = quote_name(self.pk or "")
-        is_new = f"t.{key} > {FIRST_KEY} AND {self._is_new}"
+        is_new = f"t.{key} > {first} AND {self._is_new}"
         return f" || CASE WHEN {is_new} THEN jsonb_build_object('{KEY}', t.{key}) ELSE '{{}}' END"
 
     def _listed(self, table: str, *, alias: str = "t", own: str = "") -> str:

@@ -9,6 +9,7 @@ from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Scenario, explore
 from django_lockstep.lab.explorer.tables.final_state import label_text
+from tests.support.sessions import query
 from tests.testapps.press.models import Article, Author, Comment, Country
 from tests.testapps.shop.models import Seat, Turnstile
 
@@ -94,8 +95,15 @@ def test_rows_that_were_rolled_back_are_not_counted() -> None:
     assert result.verdict == "nothing found", result.reason
 
 
-def test_rows_of_the_set_up_keep_their_keys() -> None:
+SET_NUMBER = "SELECT setval(pg_get_serial_sequence(%s, 'id'), %s)"
+
+
+# As many rows were there before, or a run was killed in their midst.
+@pytest.mark.parametrize("last", [1, 739_000, 30_000_000])
+def test_rows_of_the_set_up_keep_their_keys(last: int) -> None:
     keys: list[int] = []
+    for table in ("press_author", "press_article"):
+        query(SET_NUMBER, table, last)
 
     def author() -> int:
         keys.append(Author.objects.create().pk)
@@ -106,6 +114,8 @@ def test_rows_of_the_set_up_keep_their_keys() -> None:
     (outcome,) = result.outcomes
     end: Any = outcome.state
     assert [article["author_id"] for article in end["press_article"]] == keys[-1:]
+    for table in ("press_author", "press_article"):
+        query(SET_NUMBER, table, 1)
 
 
 def test_nor_does_it_in_a_table_of_which_only_written_rows_are_put_back() -> None:
