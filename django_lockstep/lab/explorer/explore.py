@@ -163,8 +163,12 @@ def runs_to_draw(scenario: Scenario, exploration: Exploration, *, most: int = 4,
     """
     if exploration.failure is not None:
         yield exploration.failure
+    # By their schedules too: secrets may have other numbers in each run.
     others = [
-        out for out in exploration.outcomes if exploration.failure is None or out.state != exploration.failure.state
+        out
+        for out in exploration.outcomes
+        if exploration.failure is None
+        or (out.state != exploration.failure.state and out.schedule != exploration.failure.schedule)
     ]
     for outcome in others[: max(0, most - (exploration.failure is not None))]:
         try:

@@ -106,7 +106,7 @@ def _touched(statement: Statement | None) -> Footprint | None:
 
 # Secrets: values of columns named like passwords and tokens are masked before anything is reported.
 
-MASK = "***"
+_MASK = "***"
 _SECRET = re.compile(r"passw|pwd|secret|token|(?:api|auth|access|private|session|signing)_?key", re.IGNORECASE)
 _FEW_DIGITS = re.compile(r"-?\d{0,5}")
 """A counter, such as the fencing token of a lease, is not a secret; nor is the empty string."""
@@ -117,11 +117,15 @@ _LONG = 6
 
 
 class Masker:
-    """Masks the secrets of one run: values of secret columns, and the same values everywhere else."""
+    """Masks the secrets of one run: values of secret columns, and the same values everywhere else.
+
+    Each has a number: what is told of a run rests on which values are equal.
+    """
 
     def __init__(self) -> None:
         self._own = tuple(conf.secrets())
-        self._known: set[str] = set()
+        self._known: dict[str, str] = {}
+        """What stands for each."""
 
     def note(self, column: str, values: Iterable[Any]) -> None:
         """Remember these values of a column if they are secret."""
@@ -131,21 +135,22 @@ class Masker:
             if isinstance(value, str)
             and not (_FEW_DIGITS.fullmatch(value) or value in {"NULL", "DEFAULT", "True", "False"})
         ]
-        if column in self._own or _SECRET.search(column):
-            self._known.update(texts)
-        elif column == "key":  # of an API token, or of something with a short name
-            self._known.update(text for text in texts if len(text) >= _TOKEN)
+        is_secret = column in self._own or _SECRET.search(column)
+        for text in texts:
+            # Of an API token, or of something with a short name.
+            if is_secret or (column == "key" and len(text) >= _TOKEN):
+                self._known.setdefault(text, f"{_MASK}{len(self._known) + 1}")
 
     def mask(self, text: str) -> str:
         """Return the text with its secrets masked."""
         if isinstance(text, Sentence):
             return text.with_values(self.mask)
         if text in self._known:
-            return MASK
+            return self._known[text]
         # Longer ones first: a secret may contain another one.
         for secret in sorted(self._known, key=len, reverse=True):
             if len(secret) >= _LONG:
-                text = text.replace(secret, MASK)
+                text = text.replace(secret, self._known[secret])
         return text
 
     def mask_row(self, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models import F
 
@@ -354,3 +355,40 @@ def test_so_is_one_whose_row_was_deleted_among_others() -> None:
 
     assert result.startswith("stale check: A read shop_seat")
     assert result.endswith("and B had deleted it when A's DELETE found no row (steps 1 and 4); A answered as if it had")
+
+
+# Secrets
+
+
+def test_a_secret_that_both_set_has_its_values_by_numbers() -> None:
+    def change_password(password: str) -> Any:
+        def actor(pk: int) -> None:
+            user = User.objects.get(pk=pk)
+            user.password = password
+            user.save()
+
+        return actor
+
+    def set_up() -> int:
+        return User.objects.create(username="ada", password="the first").pk
+
+    run = replay(race(change_password("the second"), change_password("the third"), set_up=set_up), "ABBA")
+    assert explain(run) == (
+        "lost update: A wrote password ***3 computed from ***1, which B had changed to ***2 in between (steps 1 and 4)"
+    )
+
+
+def test_rows_with_secret_keys_are_told_apart() -> None:
+    def extend(key: str) -> Any:
+        def actor(fixture: None) -> None:
+            session = Session.objects.get(pk=key)
+            session.session_data += "more"
+            session.save()
+
+        return actor
+
+    def set_up() -> None:
+        for key in "xy":
+            Session.objects.create(pk=key * 32, session_data=key, expire_date=datetime(2020, 1, 1, tzinfo=UTC))
+
+    assert explain(replay(race(extend("x" * 32), extend("y" * 32), set_up=set_up), "ABBA")) == "unexplained"

@@ -161,7 +161,7 @@ def test_secrets_that_an_end_lacks_are_masked() -> None:
     result = explore(Scenario(set_up=lambda: None, actors=[sign_up_next] * 2))
 
     assert result.failure is not None
-    assert "auth_user: password *** instead of ***" in str(result.failure.differences)
+    assert "auth_user: password ***1 instead of ***2" in str(result.failure.differences)
 
 
 def strange_run(sql: str) -> Run:
