@@ -256,14 +256,16 @@ def _single(step: Step) -> bool:
 def _duplicate_insert(run: Run) -> _Found:
     """Find two actors that searched for the same row, found none, and both inserted it."""
     inserts = writes(run, "INSERT")
-    # An UPDATE that unsets the current row looks for it, and may find an older one.
-    searches = {insert.begun: looks_before(run, insert, summarize(insert).table)[-1:] for insert in inserts}
+    # The last ones first; an UPDATE that unsets the current row looks for it, too, and may find an older one.
+    searches = {insert.begun: looks_before(run, insert, summarize(insert).table)[::-1] for insert in inserts}
     for earlier, later in pairs(inserts):
-        for first, search in zip(searches[earlier.begun], searches[later.begun], strict=False):
+        for search in searches[later.begun]:
             keys = {name: value for name, (value, *more) in _sorted_keys(summarize(search)) if not more}
+            alike = (look for look in searches[earlier.begun] if summarize(look).keys == summarize(search).keys)
+            first = next(alike, search)
             twice = keys and all(summarize(insert).sets.items() >= keys.items() for insert in (earlier, later))
             blind = all(_found_none(step) for step in (first, search) if summarize(step).verb == "SELECT")
-            if twice and blind and misses(run, search, earlier):
+            if first is not search and twice and blind and misses(run, search, earlier):
                 row = ", ".join(f"{name}={_value(value)}" for name, value in keys.items())
                 actor, other = sorted([earlier.actor, later.actor])
                 sentence = _(

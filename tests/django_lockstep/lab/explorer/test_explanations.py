@@ -357,6 +357,18 @@ def test_so_is_one_whose_row_was_deleted_among_others() -> None:
     assert result.endswith("and B had deleted it when A's DELETE found no row (steps 1 and 4); A answered as if it had")
 
 
+def test_a_row_that_both_had_looked_for_before_a_look_without_a_value_was_inserted_twice() -> None:
+    def add(pk: int) -> None:
+        if not Seat.objects.filter(row="Z").exists():
+            Seat.objects.filter(row="Z").exclude(guest="Ada").update(guest="")
+            Seat.objects.create(row="Z")
+
+    assert explain(replay(race(add, add), "AABBBA")) == (
+        "duplicate insert: A and B both looked for a row of shop_seat with row=Z, found none, and inserted it "
+        "(steps 1 and 6)"
+    )
+
+
 # Secrets
 
 
