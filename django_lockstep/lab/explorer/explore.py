@@ -163,13 +163,8 @@ def runs_to_draw(scenario: Scenario, exploration: Exploration, *, most: int = 4,
     """
     if exploration.failure is not None:
         yield exploration.failure
-    # By their schedules too: secrets may have other numbers in each run.
-    others = [
-        out
-        for out in exploration.outcomes
-        if exploration.failure is None
-        or (out.state != exploration.failure.state and out.schedule != exploration.failure.schedule)
-    ]
+    failed = None if exploration.failure is None else exploration.failure.schedule
+    others = [outcome for outcome in exploration.outcomes if outcome.schedule != failed]
     for outcome in others[: max(0, most - (exploration.failure is not None))]:
         try:
             yield replay(scenario, outcome.schedule, **options)
