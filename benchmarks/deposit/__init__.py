@@ -24,13 +24,13 @@ _UNSAFE = ("strategy:naive", "strategy:naive_atomic")
 """Contenders that are expected to be wrong."""
 
 _SUMMARY = """\
-Every operation is one deposit of 1.00 with its ledger entry (pgbench:update and psycopg:update: without), on the \
-real tables with their triggers, into an account drawn evenly; `account:` runs the compiled engine. `ratio` is \
-operations a second by those of pgbench:one-statement in the same round, `lowest` and `highest` its extremes over the \
-rounds; everything else is the median of the rounds. Fairness is Jain's index over the workers; CPU is of all \
-clients, and of all the server's processes. In `batch` one statement has 100 deposits: operations count deposits, \
-latencies whole batches. account:try_deposit reads the account before each attempt; in-hand has read it long before \
-and never meets a conflict. The verdict compares balances, versions and entries with what was reported to have \
+Every operation is one deposit of 1.00 with its ledger entry (pgbench:update and psycopg:update: without), on the real \
+tables with their triggers, into an account drawn evenly; `account:` runs the compiled engine, deposit-plain none. \
+`ratio` is operations a second by those of pgbench:one-statement in the same round, `lowest` and `highest` its \
+extremes over the rounds; everything else is the median of the rounds. Fairness is Jain's index over the workers; CPU \
+is of all clients, and of all the server's processes. In `batch` one statement has 100 deposits: operations count \
+deposits, latencies whole batches. account:try_deposit reads the account before each attempt; in-hand has read it long \
+before and never meets a conflict. The verdict compares balances, versions and entries with what was reported to have \
 succeeded.\
 """
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from accounts.engine import use_engine
 from accounts.models import Account
 from accounts.strategies import STRATEGIES
 from benchmarks.deposit.methods import Deposit, DepositMethod, DepositWorker, stateless
@@ -17,6 +18,13 @@ from django_lockstep.locking.retry import retrying
 def deposit_with(method: Callable[[Any, Any], object]) -> Deposit:
     """Return the function that calls the method with an account and the amount."""
     return lambda account: method(account, AMOUNT)
+
+
+@contextmanager
+def plain(state: DepositWorker) -> Iterator[Deposit]:
+    """Call ``deposit`` as it stands in the showcase, without the compiled engine."""
+    with use_engine("plain"):
+        yield deposit_with(Account.deposit)
 
 
 @contextmanager
@@ -77,6 +85,7 @@ METHODS = {
     method.name: method
     for method in (
         DepositMethod(name="account:deposit", open=stateless(deposit_with(Account.deposit))),
+        DepositMethod(name="account:deposit-plain", open=plain),
         DepositMethod(name="account:apply_many", open=stateless(apply_many), size=BATCH_SIZE),
         DepositMethod(name="account:try_deposit", open=optimistic),
         DepositMethod(name="account:try_deposit-in-hand", open=optimistic_in_hand, own_rows=True),
