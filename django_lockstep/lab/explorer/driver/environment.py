@@ -73,7 +73,7 @@ class SetupMonitor(Gate):
         statement = parse_cached(operation, server.catalog)
         if not self.before_actors:
             server.catalog.note("read", statement.tables_read)
-        if statement.writes or statement.hidden or statement.kind == "UNKNOWN":
+        if statement.may_write_any or statement.writes:
             self._require_disposable(connections[operation.alias])
             server.tables.save_for(statement)
 

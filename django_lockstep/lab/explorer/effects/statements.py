@@ -144,6 +144,11 @@ class Statement:
         """Whether it writes or locks, or may do so because it is not understood."""
         return self.kind == "UNKNOWN" or bool(self.writes or self.locks)
 
+    @property
+    def may_write_any(self) -> bool:
+        """Whether it may write tables that it does not name."""
+        return self.kind == "UNKNOWN" or self.hidden
+
     @cached_property
     def locks_only_rows(self) -> bool:
         """Whether it locks nothing but `row_locks`, and those rows that these refer to."""

@@ -109,7 +109,7 @@ class Transaction:
     def begin(self, operation: Operation) -> None:
         """Note what a step is about to read; a step that waits has read it, too."""
         statement = self.statement(operation)
-        runs_code = statement.kind == "UNKNOWN" or statement.hidden or statement.runs_code
+        runs_code = statement.may_write_any or statement.runs_code
         operation.may_catch = self._catalog.functions.catch and runs_code
         if self._is_first(statement):
             self._since = len(self._commits.written)

@@ -261,11 +261,13 @@ def _duplicate_insert(run: Run) -> _Found:
     for earlier, later in pairs(inserts):
         for search in searches[later.begun]:
             keys = {name: value for name, (value, *more) in _sorted_keys(summarize(search)) if not more}
+            if not keys or any(not summarize(insert).sets.items() >= keys.items() for insert in (earlier, later)):
+                continue
             alike = (look for look in searches[earlier.begun] if summarize(look).keys == summarize(search).keys)
-            first = next(alike, search)
-            twice = keys and all(summarize(insert).sets.items() >= keys.items() for insert in (earlier, later))
+            if (first := next(alike, None)) is None:
+                continue
             blind = all(_found_none(step) for step in (first, search) if summarize(step).verb == "SELECT")
-            if first is not search and twice and blind and misses(run, search, earlier):
+            if blind and misses(run, search, earlier):
                 row = ", ".join(f"{name}={_value(value)}" for name, value in keys.items())
                 actor, other = sorted([earlier.actor, later.actor])
                 sentence = _(

@@ -188,8 +188,6 @@ def _instead(value: str, expected: str) -> str:
 # what this actor made in the table and is still there. If a table has only one new row, its label names no actor. Other
 # numbers are not mistaken for keys, because sequences begin every run at numbers that nothing else is likely to have.
 
-FIRST_KEY = 700_000
-"""Sequences begin every run above this number, or above what they had reached."""
 Makers = Mapping[int, Mapping[str, str]]
 """The actor that made a row, by the table's OID and the key as text."""
 Labels = Mapping[str, str]

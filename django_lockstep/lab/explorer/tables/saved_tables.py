@@ -20,7 +20,6 @@ from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.tables.control_session import ControlSession
 from django_lockstep.lab.explorer.tables.final_state import (
-    FIRST_KEY,
     KEY,
     REMOVED,
     Labels,
@@ -32,6 +31,8 @@ from django_lockstep.lab.explorer.tables.final_state import (
 from django_lockstep.lab.explorer.tables.storage import Storage
 from django_lockstep.lab.explorer.tables.table_copy import TableCopy
 
+_FIRST_KEY = 700_000
+"""Sequences begin every run above this number, or above what they had reached."""
 _KEYS = 1_000
 """Keys that each sequence has for a run, so that no two number alike."""
 _SEQUENCE = """
@@ -114,7 +115,7 @@ class SavedTables:
 
     def save_for(self, statement: Statement) -> None:
         """Copy the tables that the statement is about to write: all, where that is not known."""
-        if statement.kind == "UNKNOWN" or statement.hidden:
+        if statement.may_write_any:
             self.save_all()
         else:
             self.save(table for table, _ in statement.writes)
@@ -203,7 +204,7 @@ class SavedTables:
             self._fill_sql += f"SELECT setval({quote_literal(name)}, {last}, {str(called).lower()}); "
             self._sequences.add(name)
             # Above what it has given, perhaps in a run that was killed, or gives in the set-up; each elsewhere.
-            first = max(FIRST_KEY, (last + MOST_ROWS) // _KEYS * _KEYS) + _KEYS
+            first = max(_FIRST_KEY, (last + MOST_ROWS) // _KEYS * _KEYS) + len(self._sequences) * _KEYS
             while first in self._first_keys.values():
                 first += _KEYS
             if name in numbered and self._storage is not None and first < most - _KEYS:
