@@ -10,7 +10,7 @@ from typing import Any
 
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
-from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, dependent
+from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, dependent, lock, touch
 from django_lockstep.lab.explorer.effects.operations import Operation, line_of, raised_at
 from django_lockstep.lab.explorer.effects.statement_text import columns_of
 from django_lockstep.lab.explorer.effects.statements import Statement
@@ -101,7 +101,7 @@ def _touched(statement: Statement | None) -> Footprint | None:
     """Return what a statement touches by itself; None for ends of transactions, and for what is not understood."""
     if statement is None or statement.kind in {"UNKNOWN", "COMMIT", "ROLLBACK", "ROLLBACK TO"}:
         return None
-    return Footprint(reads=statement.reads, locks=statement.locks, publishes=statement.writes)
+    return touch("read", statement.reads) | lock("lock", statement.locks) | touch("publish", statement.writes)
 
 
 # Secrets: values of columns named like passwords and tokens are masked before anything is reported.

@@ -19,8 +19,9 @@ from django_lockstep.lab.explorer.driver.trace import (
     next_event,
 )
 from django_lockstep.lab.explorer.driver.wait_monitor import OTHERS_LOSE, DeadlockPolicy, RunState, WaitMonitor
-from django_lockstep.lab.explorer.effects.footprints import Commits
+from django_lockstep.lab.explorer.effects.footprints import lock, only
 from django_lockstep.lab.explorer.effects.operations import Operation, line_of
+from django_lockstep.lab.explorer.effects.serializable import Commits
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, TooManySteps
 from django_lockstep.lab.explorer.search.branches import Move, Schedule
@@ -188,12 +189,8 @@ class Controller:
         self.monitor.wait_until_settled()
         move, contest = self._builder.build(chosen, was_waiting=waiting)
         touched = move.footprint if contest is None else move.footprint | contest.turn.footprint
-        self._trace.yields += self._fairness.note(
-            chosen,
-            operation,
-            locks=statement.locks,
-            released=None if touched.opaque else touched.releases,
-        )
+        wanted, released = lock("try", statement.locks), only({"release", "anything"}, touched)
+        self._trace.yields += self._fairness.note(chosen, operation, wanted=wanted, released=released)
         return move, contest
 
     def _repeats(self, expected: Trace, chosen: int) -> bool:

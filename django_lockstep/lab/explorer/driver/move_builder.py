@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.driver.wait_monitor import RunState
-from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, FootprintKey, Mode, dependent
+from django_lockstep.lab.explorer.effects.footprints import Event, Footprint, FootprintKey, Mode, dependent, only
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.errors import Overtaken
@@ -53,7 +53,7 @@ class MoveBuilder:
             del parts[contest.turn.actor]
         return Move(
             actor=chosen,
-            footprint=_union(parts),
+            footprint=frozenset().union(*parts.values()),
             writes=statement.may_change,
             # But for those that an inserted row refers to.
             tables=frozenset(table for (table, _), mode in statement.locks if mode is not Mode.KEY_SHARE).union(
@@ -124,7 +124,7 @@ class MoveBuilder:
         got = [i for i in parts if i in was_waiting and self.state.current[i].operation.error is None]
         for winner in got:
             row = rows[winner]
-            if row not in parts[chosen].publishes or [rows[i] for i in got].count(row) > 1:
+            if not _publishes(parts[chosen], row) or [rows[i] for i in got].count(row) > 1:
                 continue
             same = {i for i in self.state.waiting.keys() & was_waiting.keys() if rows[i] == row}
             # If a third transaction holds the row too, the loser could not have got it. The chosen one has committed.
@@ -141,7 +141,7 @@ class MoveBuilder:
         """
         sent = {i: self.state.current[i].operation for i in losers}
         return any(
-            self._row_wanted(i) in commit.publishes and self.transaction(i, operation).at_one_snapshot(operation)
+            _publishes(commit, self._row_wanted(i)) and self.transaction(i, operation).at_one_snapshot(operation)
             for i, operation in sent.items()
         )
 
@@ -185,11 +185,8 @@ class MoveBuilder:
         self.trace.cycles.append((cycle | {victim}, victim, detail))
 
 
-def _union(parts: Mapping[int, Footprint]) -> Footprint:
-    touched: Footprint = LOCAL
-    for part in parts.values():
-        touched = touched | part
-    return touched
+def _publishes(commit: Footprint, row: FootprintKey | None) -> bool:
+    return row is not None and Event("publish", row) in commit
 
 
 def _refuses_by_chance(ending: Footprint, woken: Collection[Footprint]) -> bool:
@@ -199,8 +196,8 @@ def _refuses_by_chance(ending: Footprint, woken: Collection[Footprint]) -> bool:
     nothing. A quick waiter may still count it as one of the transactions that make the waiter a pivot, of which a
     third one has committed.
     """
-    ends_without_writing = ending.accesses and ending.releases and not ending.publishes
-    return bool(ends_without_writing) and any(access.dangerous for waiter in woken for access in waiter.accesses)
+    ends_without_writing = only({"ssi step"}, ending) and only({"release"}, ending) and not only({"publish"}, ending)
+    return bool(ends_without_writing) and any(only({"ssi danger"}, waiter) for waiter in woken)
 
 
 def _does_nothing(woken: Operation) -> bool:

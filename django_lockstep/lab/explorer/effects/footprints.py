@@ -1,4 +1,4 @@
-"""What a step reads, locks and writes, and which steps depend on each other: the relation that the reduction rests on.
+"""What a step does to which objects, and which steps depend on each other: the relation that the reduction rests on.
 
 Two steps are independent when they commute: neither enables, delays nor changes the other (A. Mazurkiewicz, "Trace
 Theory", 1987). On PostgreSQL at READ COMMITTED a read never depends on an uncommitted write but on
@@ -8,15 +8,18 @@ the commit; writes and locks depend on each other through the row locks (Postgre
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 FootprintKey = tuple[str, int | None]
 """A table and the primary key of a row in it; None for any row."""
 ADVISORY = "advisory lock"
 """The name of a table that stands for all advisory locks, as its rows."""
+_ALL = "*"
+ANY: FootprintKey = _ALL, None
+"""Any row of any table."""
 
 
 class Mode(IntEnum):
@@ -56,195 +59,159 @@ MODE_CONFLICTS = {
 """The modes whose locks of one row, key or table conflict."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SerializableAccess:
-    """What a step of a SERIALIZABLE transaction reads and writes, as far as other ones may be refused for it.
-
-    The server refuses a transaction N (40001) as the pivot of two read-write conflicts, F -> N -> Z, whose Z was the
-    first to commit: N has read what Z wrote, and F what N wrote (D. Ports, K. Grittner, "Serializable Snapshot
-    Isolation in PostgreSQL", VLDB 2012). A conflict on a single row is noted in both orders. A row without a key stands
-    for more of its table than that: for what the server locks by pages or as a whole, and for what adds entries to
-    indexes, which meet the locks of earlier reads alone.
-    """
-
-    read: frozenset[FootprintKey]
-    written: frozenset[FootprintKey]
-    read_set: frozenset[FootprintKey]
-    """What the transaction has read by then, if it has written: without a write it is no pivot."""
-    committed: frozenset[FootprintKey]
-    """What the transaction has written by then, if the step commits it, or would if it did not fail."""
-    ends: bool
-    """Whether the step ends the transaction, which counts no more as F then if it is rolled back."""
-    dangerous: bool
-    """Whether the transaction may be refused from here on, because a Z has committed; or it is READ ONLY, and asks
-    whether others have ended."""
-
-    def may_conflict_with(self, writer: SerializableAccess) -> bool:
-        """Whether a read-write conflict between this reader and that writer depends on their order."""
-        return any(read[0] == row[0] and None in (read[1], row[1]) for row in writer.written for read in self.read)
-
-    def meets_commit_of(self, ending: SerializableAccess) -> bool:
-        """Whether the other step commits something that this transaction may have read, or before this one ends."""
-        return bool(ending.committed) and (self.ends or any_same_row(ending.committed, self.read_set))
+Action = Literal[
+    "read", "take snapshot", "publish", "lock", "try", "release", "anything",
+    "ssi read", "ssi write", "ssi has read", "ssi commit", "ssi danger", "ssi step",
+]  # fmt: skip
+"""What a step does to a row. It reads a row as last committed; takes the snapshot that all later statements of its
+transaction see; has others see its change from now on; locks it, as it says or as a write implies; tries to, is refused
+at once and has taken none, so that two that are refused commute; and releases it. Not understood, it may do anything.
+What steps do at SERIALIZABLE is told of in `effects.serializable`.
+"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Footprint:
-    """What one step touches."""
+class Event(NamedTuple):
+    """One thing that a step does."""
 
-    reads: frozenset[FootprintKey] = frozenset()
-    """Rows read as last committed."""
-    locks: frozenset[LockedKey] = frozenset()
-    """Row locks taken, whether asked for or implied by a write."""
-    tried: frozenset[LockedKey] = frozenset()
-    """Row locks asked for and refused at once, of which it has taken none: two that are refused commute."""
-    publishes: frozenset[FootprintKey] = frozenset()
-    """Rows whose changes others see from this step on."""
-    releases: frozenset[LockedKey] = frozenset()
-    """Row locks released."""
-    snapshot: bool = False
-    """Whether it takes the snapshot that all later statements of its transaction see."""
-    accesses: frozenset[SerializableAccess] = frozenset()
-    """Those of SERIALIZABLE transactions, which have one for each step."""
-    opaque: bool = False
-    """Whether it is not understood, so that it depends on everything."""
-
-    def __or__(self, more: Footprint) -> Footprint:
-        """Return the union of both."""
-        if self is LOCAL or more is LOCAL:
-            return more if self is LOCAL else self
-        return Footprint(
-            reads=self.reads | more.reads,
-            locks=self.locks | more.locks,
-            tried=self.tried | more.tried,
-            publishes=self.publishes | more.publishes,
-            releases=self.releases | more.releases,
-            snapshot=self.snapshot or more.snapshot,
-            accesses=self.accesses | more.accesses,
-            opaque=self.opaque or more.opaque,
-        )
-
-    @property
-    def of_any_keys(self) -> Footprint:
-        """It with any unique key and any advisory lock for those that it names: their values may differ in each run."""
-        locks, tried, releases = (
-            frozenset(
-                ((table, None if mode is Mode.UNIQUE or table == ADVISORY else key), mode)
-                for (table, key), mode in keys
-            )
-            for keys in (self.locks, self.tried, self.releases)
-        )
-        return replace(self, locks=locks, tried=tried, releases=releases)
+    action: Action
+    row: FootprintKey
+    mode: Mode | None = None
+    """Of a lock."""
 
 
-@dataclass(slots=True)
-class Commits:
-    """The COMMITs of a run at SERIALIZABLE."""
-
-    written: list[frozenset[FootprintKey]] = field(default_factory=list)
-    """What each transaction has written, in the order of the COMMITs."""
-    may_be_any: bool = False
-    """Whether a step was not understood, which may have committed anything."""
-
-
-LOCAL = Footprint()
+Footprint = frozenset[Event]
+"""All that one step does."""
+LOCAL: Footprint = frozenset()
 """Touches nothing that other actors could notice."""
-OPAQUE = Footprint(opaque=True)
+EVERYTHING = Event("anything", ANY)
+OPAQUE: Footprint = frozenset({EVERYTHING})
 """Not understood."""
+
+
+def touch(action: Action, rows: Iterable[FootprintKey]) -> Footprint:
+    """Return that a step does this to these rows."""
+    return frozenset(Event(action, row) for row in rows)
+
+
+def lock(action: Action, locks: Iterable[LockedKey]) -> Footprint:
+    """Return that a step does this to these locks."""
+    return frozenset(Event(action, row, mode) for row, mode in locks)
+
+
+def only(actions: Collection[Action], footprint: Footprint) -> Footprint:
+    """Return what of it is one of these actions."""
+    return frozenset(event for event in footprint if event.action in actions)
+
+
+def of_any_keys(footprint: Footprint) -> Footprint:
+    """Return it with any unique key and any advisory lock for those it names: their values may differ in each run."""
+    return frozenset(
+        event._replace(row=(event.row[0], None)) if event.mode is Mode.UNIQUE or event.row[0] == ADVISORY else event
+        for event in footprint
+    )
+
+
+def same_row(row: FootprintKey, key: FootprintKey) -> bool:
+    """Whether the keys may be those of one row."""
+    if _ALL in (row[0], key[0]):
+        return True
+    return row[0] == key[0] and (row[1] == key[1] or row[1] is None or key[1] is None)
+
+
+def _rows_meet(one: Event, other: Event) -> bool:
+    return same_row(one.row, other.row)
+
+
+def _locks_meet(one: Event, other: Event) -> bool:
+    modes = one.mode, other.mode
+    return (modes in MODE_CONFLICTS or modes[::-1] in MODE_CONFLICTS) and same_row(one.row, other.row)
+
+
+def _ranges_meet(one: Event, other: Event) -> bool:
+    return one.row[0] == other.row[0] and None in (one.row[1], other.row[1])
+
+
+Meet = Callable[[Event, Event], bool]
 
 
 class Dependency(NamedTuple):
     """A row of the table of what two steps do, and when their order may matter."""
 
-    first: str
-    second: str
-    when: str
-    holds: Callable[[Footprint, Footprint], bool]
-    """Whether it is so of these two steps, in this order."""
-
-
-def _of_transactions(holds: Callable[[SerializableAccess, SerializableAccess], bool]) -> Any:
-    return lambda first, second: any(holds(mine, theirs) for mine in first.accesses for theirs in second.accesses)
+    words: str
+    """The row as the manual prints it."""
+    actions: Collection[Action]
+    others: Collection[Action]
+    meet: Meet = _rows_meet
+    """Whether it is so of these two events."""
 
 
 DEPENDENCIES = (
+    Dependency("a COMMIT | a read | if it publishes a change of what is read", {"publish"}, {"read"}),
     Dependency(
-        "a COMMIT",
-        "a read",
-        "if it publishes a change of what is read",
-        lambda first, second: any_same_row(first.publishes, second.reads),
+        "a COMMIT | the first statement at REPEATABLE READ or SERIALIZABLE | if it publishes any change",
+        {"publish"},
+        {"take snapshot"},
+    ),
+    Dependency("a lock | a lock | if they conflict", {"lock"}, {"lock"}, _locks_meet),
+    Dependency(
+        "the end of a transaction | a lock | if it releases a lock that conflicts", {"release"}, {"lock"}, _locks_meet
     ),
     Dependency(
-        "a COMMIT",
-        "the first statement at REPEATABLE READ or SERIALIZABLE",
-        "if it publishes any change",
-        # A snapshot is taken of the whole database, not only of the tables that the statement names.
-        lambda first, second: second.snapshot and bool(first.publishes),
-    ),
-    Dependency("a lock", "a lock", "if they conflict", lambda first, second: collide(first.locks, second.locks)),
-    Dependency(
-        "the end of a transaction",
-        "a lock",
-        "if it releases a lock that conflicts",
-        lambda first, second: collide(first.releases, second.locks),
+        "a lock, or the end of a transaction | a lock refused at once | if they conflict",
+        {"lock", "release"},
+        {"try"},
+        _locks_meet,
     ),
     Dependency(
-        "a lock, or the end of a transaction",
-        "a lock refused at once",
-        "if they conflict",
-        lambda first, second: collide(first.releases | first.locks, second.tried),
+        "a write at SERIALIZABLE | a read at SERIALIZABLE | if either covers more of the table than single rows",
+        {"ssi write"},
+        {"ssi read"},
+        _ranges_meet,
     ),
     Dependency(
-        "a write at SERIALIZABLE",
-        "a read at SERIALIZABLE",
-        "if either covers more of the table than single rows",
-        _of_transactions(lambda writer, reader: reader.may_conflict_with(writer)),
-    ),
-    Dependency(
-        "a COMMIT at SERIALIZABLE",
-        "a step of a SERIALIZABLE transaction",
+        "a COMMIT at SERIALIZABLE | a step of a SERIALIZABLE transaction | "
         "if that transaction has read what the COMMIT publishes, and has written or ends here",
-        _of_transactions(lambda ending, mine: mine.meets_commit_of(ending)),
+        {"ssi commit"},
+        {"ssi has read"},
     ),
     Dependency(
-        "a step of a SERIALIZABLE transaction that has written, and has read what was committed meanwhile",
-        "a step at SERIALIZABLE",
-        "always",
-        _of_transactions(lambda mine, theirs: mine.dangerous),
+        "a step of a SERIALIZABLE transaction that has written, and has read what was committed meanwhile | "
+        "a step at SERIALIZABLE | always",
+        {"ssi danger"},
+        {"ssi step"},
     ),
-    Dependency(
-        "a statement that depends on everything",
-        "a statement",
-        "always",
-        lambda first, second: first.opaque,
-    ),
+    Dependency("a statement that depends on everything | a statement | always", {"anything"}, {*get_args(Action)}),
 )
 """When the order of two steps may matter: all that the reduction knows. A row of the manual's table each."""
+
+
+def conflicts_of(rows: Iterable[Dependency]) -> Mapping[tuple[Action, Action], Meet]:
+    """Return when two events conflict, by their actions in either order."""
+    pairs = [(row, pair) for row in rows for pair in itertools.product(row.actions, row.others)]
+    return {either: row.meet for row, pair in pairs for either in (pair, pair[::-1])}
+
+
+CONFLICTS = conflicts_of(DEPENDENCIES)
 
 
 # Called for every pair of moves of every run, and nearly all runs have the same few footprints.
 @functools.lru_cache(maxsize=65536)
 def dependent(first: Footprint, second: Footprint) -> bool:
     """Whether the order of the two steps may matter. Symmetric; True wherever that is not certain."""
-    if LOCAL in (first, second):
-        return False
-    return any(row.holds(first, second) or row.holds(second, first) for row in DEPENDENCIES)
+    by_table = _by_table(second)
+    for event in first:
+        table = event.row[0]
+        near = second if table == _ALL else (*by_table.get(table, ()), *by_table.get(_ALL, ()))
+        for other in near:
+            meet = CONFLICTS.get((event.action, other.action))
+            if meet is not None and meet(event, other):
+                return True
+    return False
 
 
-def collide(some: frozenset[LockedKey], others: frozenset[LockedKey]) -> bool:
-    """Whether one of the first locks conflicts with one of the others."""
-    return any(
-        ((taken, mode) in MODE_CONFLICTS or (mode, taken) in MODE_CONFLICTS) and same_row(key, row)
-        for row, taken in some
-        for key, mode in others
-    )
-
-
-def any_same_row(some: Iterable[FootprintKey], others: Iterable[FootprintKey]) -> bool:
-    """Whether one of the first may be one of the others."""
-    return any(same_row(row, key) for row in some for key in others)
-
-
-def same_row(row: FootprintKey, key: FootprintKey) -> bool:
-    """Whether the keys may be those of one row."""
-    return row[0] == key[0] and (row[1] == key[1] or row[1] is None or key[1] is None)
+@functools.lru_cache(maxsize=4096)
+def _by_table(footprint: Footprint) -> Mapping[str, list[Event]]:
+    events: dict[str, list[Event]] = {}
+    for event in footprint:
+        events.setdefault(event.row[0], []).append(event)
+    return events

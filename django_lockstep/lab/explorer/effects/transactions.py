@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.effects.catalog import Catalog
 from django_lockstep.lab.explorer.effects.counted import facts_beyond
 from django_lockstep.lab.explorer.effects.footprints import (
+    ANY,
     LOCAL,
     OPAQUE,
-    Commits,
+    Event,
     Footprint,
     FootprintKey,
     LockedKey,
     Mode,
-    SerializableAccess,
-    any_same_row,
+    lock,
+    touch,
 )
 from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.serializable import Commits, PredicateLocks
 from django_lockstep.lab.explorer.effects.sql import parse_cached
 from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement
 from django_lockstep.lab.explorer.errors import NotExplorable
@@ -49,23 +50,6 @@ def _commits(statement: Statement, operation: Operation) -> bool:
     return statement.kind == "COMMIT" or (operation.autocommit and not operation.in_transaction)
 
 
-def _parents(locks: frozenset[LockedKey]) -> Iterator[FootprintKey]:
-    # The server checks a foreign key with a SELECT ... FOR KEY SHARE of its own, which reads the parent too.
-    return (key for key, mode in locks if mode is Mode.KEY_SHARE)
-
-
-def _rows_read(statement: Statement) -> frozenset[FootprintKey]:
-    """Return what the server comes across when it looks for the statement's rows, and for those they refer to."""
-    return frozenset((table, None if table in statement.scanned else key) for table, key in statement.reads).union(
-        _parents(statement.locks)
-    )
-
-
-def _with_entries(statement: Statement) -> frozenset[FootprintKey]:
-    """Return what the statement writes, of a table without a key if it adds entries to its indexes."""
-    return frozenset((table, None if table in statement.entered else key) for table, key in statement.writes)
-
-
 def _without_effect(statement: Statement) -> Statement:
     """Return the statement as one that has locked and written no row."""
     return replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
@@ -85,15 +69,11 @@ class Transaction:
 
     def _reset(self) -> None:
         self._locks: frozenset[LockedKey] = frozenset()
-        self._deferred = LOCAL
+        self._deferred_reads: frozenset[FootprintKey] = frozenset()
+        self._deferred_locks: frozenset[LockedKey] = frozenset()
         self._locked_rows: frozenset[FootprintKey] = frozenset()
         self._writes: frozenset[FootprintKey] = frozenset()
-        self._entered: frozenset[FootprintKey] = frozenset()
-        """What it has written, as in `SerializableAccess`."""
-        self._named: frozenset[FootprintKey] = frozenset()
-        """What it has read, before the server locks pages instead of rows."""
-        self._since = 0
-        """How many COMMITs there were when its snapshot was taken."""
+        self._predicate_locks = PredicateLocks(self._commits, most_row_locks=self._catalog.most_row_locks)
         self._row_locks: dict[FootprintKey, Mode] = {}
         """Rows that are locked until the transaction ends, with the strength."""
         self._opaque = False
@@ -111,10 +91,7 @@ class Transaction:
         statement = self.statement(operation)
         runs_code = statement.may_write_any or statement.runs_code
         operation.may_catch = self._catalog.functions.catch and runs_code
-        if self._is_first(statement):
-            self._since = len(self._commits.written)
-        self._named |= _rows_read(statement)
-        self._commits.may_be_any |= statement.kind == "UNKNOWN"
+        self._predicate_locks.begin(statement, is_first=self._is_first(statement))
         self._catalog.note("read", statement.tables_read)
 
     def _is_first(self, statement: Statement) -> bool:
@@ -132,11 +109,11 @@ class Transaction:
     def waiting(self, operation: Operation) -> Footprint:
         """Return the footprint of a step that has begun and now waits."""
         statement = self._with_keys(operation)
-        touched = self._own(statement, operation) | Footprint(locks=statement.key_conflicts)
+        touched = self._own(statement, operation) | lock("lock", statement.key_conflicts)
         # Before the others it would not have waited, but have published at once: its order with readers matters, and
         # the search asks for that order by the footprint that it sees here. The same is true of one that fails.
-        if _commits(statement, operation) and not touched.opaque:
-            touched = touched | Footprint(publishes=self._writes | statement.writes)
+        if _commits(statement, operation):
+            touched |= touch("publish", self._writes | statement.writes)
         return touched
 
     def footprint(self, operation: Operation, *, waited: bool = False) -> Footprint:
@@ -161,7 +138,7 @@ class Transaction:
         self._note(statement, operation)
         ended = operation.ends_idle or statement.kind == "ROLLBACK TO" or operation.error is not None
         if ended and not self._failed:
-            touched = touched | self._end(statement, operation)
+            touched |= self._end(statement, operation)
         # Without savepoints a failed statement has ended the transaction; the later ROLLBACK releases nothing.
         self._failed = self._failed or (operation.error is not None and not self._nested)
         if operation.ends_idle:
@@ -216,23 +193,20 @@ class Transaction:
         touched = self._own(statement, operation)
         # The statement found the key of another transaction, which must have been committed before.
         if operation.error is not None and sqlstate_of(operation.error) in _KEY_EXISTS:
-            touched = touched | Footprint(locks=statement.key_conflicts)
+            touched |= lock("lock", statement.key_conflicts)
             # A sequence has given a number that was there already: who gets which number matters.
             if statement.keys and operation.constraint not in {index.name for index, _ in statement.keys.parts}:
                 self._catalog.note("read", {statement.keys.table})
         if operation.refused and not waited:
             # The end of its transaction releases only what was taken before.
-            return replace(touched, tried=touched.locks, locks=frozenset()), replace(statement, locks=frozenset())
+            tried = (event._replace(action="try") if event.action == "lock" else event for event in touched)
+            return frozenset(tried), replace(statement, locks=frozenset())
         alone = not (self._has_written or self._nested or _commits(statement, operation))
         if operation.found_row_changed and alone and statement.only_row is not None:
             # Refused the one row that it wanted because of what was committed before: at one snapshot it is so in every
             # order, and it has no part in any conflict.
-            row = {statement.only_row}
-            access = self._access(operation)
-            access = replace(access, read_set=frozenset(), dangerous=self._is_in_danger(self._named - row))
-            accesses = frozenset({access} if touched.accesses else ())
-            touched = replace(touched, locks=touched.locks - statement.row_locks, accesses=accesses)
-            return touched, _without_effect(statement)
+            touched = self._own(statement, operation, found_changed=frozenset({statement.only_row}))
+            return touched - lock("lock", statement.row_locks), _without_effect(statement)
         return touched, statement
 
     def _with_keys(self, operation: Operation) -> Statement:
@@ -249,51 +223,40 @@ class Transaction:
         any_key = (keys.table, None), Mode.UNIQUE
         return replace(statement, locks=statement.locks - {any_key} | unique_locks)
 
-    def _own(self, statement: Statement, operation: Operation) -> Footprint:
+    def _own(
+        self, statement: Statement, operation: Operation, *, found_changed: frozenset[FootprintKey] = frozenset()
+    ) -> Footprint:
         if statement.kind == "LOCAL":
             return LOCAL
         if statement.kind == "UNKNOWN" or (statement.kind == "COMMIT" and self._opaque):
             return OPAQUE
-        deferred = self._deferred if statement.kind == "COMMIT" else LOCAL
-        serializable = self._is_serializable(operation)
+        reads, locks, checked = statement.reads, statement.locks, frozenset[LockedKey]()
+        if statement.kind == "COMMIT":
+            checked = self._deferred_locks
+            reads, locks = reads | self._deferred_reads, locks | checked
         # The order in which it places rows, of tables in which that is seen.
         placed = {table for table, _ in statement.writes if statement.kind != "DELETE"}
         order = (((table, None), Mode.ORDER) for table in placed & self._catalog.noted("unordered"))
-        return Footprint(
-            reads=statement.reads | deferred.reads,
-            locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)).union(order),
-            snapshot=self._is_first(statement) and self.at_one_snapshot(operation),
-            accesses=frozenset({self._access(operation)}) if serializable else frozenset(),
-        )
-
-    def _access(self, operation: Operation) -> SerializableAccess:
+        touched = touch("read", reads) | lock("lock", [*filter(self._is_new, locks), *order])
+        if self._is_first(statement) and self.at_one_snapshot(operation):
+            touched |= {Event("take snapshot", ANY)}
+        if not self._is_serializable(operation):
+            return touched
         # As a whole, even if it found nothing or failed: elsewhere among the others it might not.
-        statement = self.statement(operation)
-        checked = self._deferred.locks if statement.kind == "COMMIT" else frozenset()
-        written, commits = _with_entries(statement), _commits(statement, operation)
-        has_written = self._has_written or statement.may_change
-        return SerializableAccess(
-            read=self._locked(_rows_read(statement).union(_parents(checked))),
-            written=written,
-            read_set=self._locked(self._named) if has_written else frozenset(),
-            committed=self._entered | written if commits else frozenset(),
+        whole, commits = self.statement(operation), _commits(statement, operation)
+        return touched | self._predicate_locks.events(
+            whole,
+            checked=checked,
+            has_written=self._has_written or whole.may_change,
+            commits=commits,
             ends=commits or statement.kind == "ROLLBACK" or operation.error is not None,
-            dangerous=(has_written and self._is_in_danger(self._named))
-            or (self._opaque or self._read_only or operation.read_only),
+            exposed=self._opaque or self._read_only or operation.read_only,
+            found_changed=found_changed,
         )
-
-    def _is_in_danger(self, read: frozenset[FootprintKey]) -> bool:
-        rows, commits = self._locked(read), self._commits
-        return commits.may_be_any or any(any_same_row(written, rows) for written in commits.written[self._since :])
 
     @property
     def _has_written(self) -> bool:
         return bool(self._locks or self._writes or self._opaque)
-
-    def _locked(self, rows: frozenset[FootprintKey]) -> frozenset[FootprintKey]:
-        """Return the rows as the server locks them: a page, or more, in place of more than so many rows of it."""
-        counts = Counter(table for table, _ in self._named)
-        return frozenset((table, key if counts[table] <= self._catalog.most_row_locks else None) for table, key in rows)
 
     def _is_new(self, lock: LockedKey) -> bool:
         """Whether the transaction may not hold the lock yet: nobody can notice that it takes it once more."""
@@ -301,22 +264,21 @@ class Transaction:
         # What is not understood may have ended the transaction, and begun another one.
         return self._opaque or mode in (Mode.INSERT, Mode.UNIQUE) or mode > self._row_locks.get(key, -1)
 
-    def _deferred_checks(self, statement: Statement) -> Footprint:
-        """Return what deferred constraints read and lock at COMMIT, which the statement lists as well."""
+    def _note_deferred(self, statement: Statement) -> None:
+        """Note what deferred constraints read and lock at COMMIT, which the statement lists as well."""
         # Django declares foreign keys DEFERRABLE INITIALLY DEFERRED: the server checks them, and waits for the parents'
         # rows, at COMMIT.
-        if not (statement.locks or statement.deferred):
-            return LOCAL
-        keys = {lock for lock in statement.locks if lock[1] is Mode.KEY_SHARE}
+        keys = {key: (key, mode) for key, mode in statement.locks if mode is Mode.KEY_SHARE}
+        self._deferred_locks |= statement.deferred.union(keys.values())
         # Whether rows are left that refer to a removed one is also a matter of what is visible.
-        looked_for = {key for key, _ in keys} & statement.reads if statement.kind in {"UPDATE", "DELETE"} else set()
-        return Footprint(reads=frozenset(looked_for), locks=statement.deferred | keys)
+        if statement.kind in {"UPDATE", "DELETE"}:
+            self._deferred_reads |= keys.keys() & statement.reads
 
     def _note(self, statement: Statement, operation: Operation) -> None:
         self._locks |= statement.locks
         self._writes |= statement.writes
-        self._entered |= _with_entries(statement)
-        self._deferred = self._deferred | self._deferred_checks(statement)
+        self._predicate_locks.note(statement)
+        self._note_deferred(statement)
         self._session_changed = self._session_changed or statement.changes_session
         self._opaque = self._opaque or statement.kind == "UNKNOWN"
         # ROLLBACK TO SAVEPOINT may release what was locked since.
@@ -339,7 +301,7 @@ class Transaction:
         # One that has failed would have published before the others; see `waiting`.
         publishes = self._writes if committed or _commits(statement, operation) else frozenset()
         if committed and publishes and self._is_serializable(operation):
-            self._commits.written.append(self._entered)
+            self._predicate_locks.commit()
         # ROLLBACK TO SAVEPOINT releases only what was locked since the savepoint, which is not told apart here. A
         # dependence too many costs a schedule, one too few a verdict.
-        return Footprint(publishes=publishes, releases=self._locks)
+        return touch("publish", publishes) | lock("release", self._locks)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from django_lockstep.lab.explorer.effects.footprints import dependent
+from django_lockstep.lab.explorer.effects.footprints import EVERYTHING, dependent
 from django_lockstep.lab.explorer.search.branches import Move, related
 from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.search.schedules import SinglePreemption
@@ -81,7 +81,7 @@ class DirectedSearch:
             writes = [
                 number
                 for number in writes
-                if moves[number].footprint.opaque or not self._tables.isdisjoint(moves[number].tables)
+                if EVERYTHING in moves[number].footprint or not self._tables.isdisjoint(moves[number].tables)
             ]
         cuts = {_postponed(number + after, concerning) for number in writes for after in (0, 1)}
         # At its beginning or its end the actor is not interrupted: these are the serial orders.

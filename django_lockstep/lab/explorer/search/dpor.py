@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from django_lockstep.lab.explorer.effects.footprints import OPAQUE
+from django_lockstep.lab.explorer.effects.footprints import OPAQUE, of_any_keys
 from django_lockstep.lab.explorer.search.branches import Branch, Move, State, related
 
 _NOBODY = -1
@@ -101,7 +101,7 @@ class Search:
                 before = [State(enabled=earlier.enabled, chosen=after.previous) for earlier, after in path]
                 # Branches that were taken earlier sleep in this one, until a move that they depend on wakes them.
                 asleep = {
-                    other: replace(move, footprint=move.footprint.of_any_keys) for other, move in node.done.items()
+                    other: replace(move, footprint=of_any_keys(move.footprint)) for other, move in node.done.items()
                 }
                 fork = State(enabled=node.enabled, chosen=actor, sleep={**node.sleep, **asleep})
                 return self._run_from(node, [*before, fork])

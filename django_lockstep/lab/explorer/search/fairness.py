@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from django_lockstep.lab.explorer.effects.footprints import LockedKey, collide
+from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, dependent
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.errors import RestartSearch
 
@@ -39,12 +39,12 @@ class FairScheduler:
     def __init__(self, polling: set[str] | None = None, *, actors: int = 2) -> None:
         self._polling = set() if polling is None else polling
         self._most = _REFUSALS if actors == 2 else 1
-        self._refused: dict[tuple[int, Question], tuple[frozenset[LockedKey], int]] = {}
+        self._refused: dict[tuple[int, Question], tuple[Footprint, int]] = {}
         """The locks that an actor was refused, and how often since one of them was released."""
         self._asked: dict[int, Counter[Question]] = {}
         self._yielding: set[int] = set()
-        self._refusals: Counter[tuple[int, frozenset[LockedKey]]] = Counter()
-        self._parked: dict[int, frozenset[LockedKey]] = {}
+        self._refusals: Counter[tuple[int, Footprint]] = Counter()
+        self._parked: dict[int, Footprint] = {}
         """The locks that actors were refused too often."""
 
     def enabled(self, ready: Mapping[int, Operation]) -> set[int]:
@@ -53,37 +53,30 @@ class FairScheduler:
         resting = self._yielding | {i for i in able if self._would_be_refused(i, ready[i])}
         return (able - resting) or set(able)
 
-    def note(
-        self,
-        actor: int,
-        operation: Operation,
-        *,
-        locks: frozenset[LockedKey] = frozenset(),
-        released: frozenset[LockedKey] | None = frozenset(),
-    ) -> bool:
+    def note(self, actor: int, operation: Operation, *, wanted: Footprint = LOCAL, released: Footprint = LOCAL) -> bool:
         """Note what the actor did, and return whether it must yield until another one does what it waits for.
 
-        ``locks`` are those that its statement takes, ``released`` those that its move has released, None where it
-        may be any. Raises `RestartSearch` when a loop is found to poll, or to try again without end.
+        ``wanted``: that its statement tries to take locks; ``released``: that its move has released some, or anything.
+        Raises `RestartSearch` when a loop is found to poll, or to try again without end.
         """
         # The move changed nothing for the others: refused a lock, or rolled back where no lock was held.
         rolled_back = operation.statement is not None and operation.statement.kind == "ROLLBACK"
-        in_vain = released == frozenset() and (operation.refused or rolled_back)
-        self._park(actor, locks=locks if operation.refused else frozenset(), released=released)
+        in_vain = not released and (operation.refused or rolled_back)
+        self._park(actor, wanted=wanted if operation.refused else LOCAL, released=released)
         # Another actor has moved: one that yielded to it may now get another answer. Not if that one was only refused a
         # lock itself: two that need the lock of a third one would wake each other for ever.
         if not in_vain:
             self._yielding &= {actor}
             self._asked = {actor: self._asked.get(actor, Counter())}
         for (index, question), (refused, _) in [*self._refused.items()]:
-            if index != actor and (_may_release(released, refused) if refused else not in_vain):
+            if index != actor and (dependent(released, refused) if refused else not in_vain):
                 del self._refused[index, question]
         if operation.refused:
             self._asked.pop(actor, None)
             # NOWAIT and lock_timeout: it is refused as long as the lock is held.
             key = actor, _question(operation)
-            locks, times = self._refused.get(key, (locks, 0))
-            self._refused[key] = locks, times + 1
+            wanted, times = self._refused.get(key, (wanted, 0))
+            self._refused[key] = wanted, times + 1
             self._find_loop(operation.template, times + 1)
             return self._would_be_refused(actor, operation)
         again = self._polls(actor, operation)
@@ -91,18 +84,18 @@ class FairScheduler:
             self._yielding.add(actor)
         return again
 
-    def _park(self, actor: int, *, locks: frozenset[LockedKey], released: frozenset[LockedKey] | None) -> None:
+    def _park(self, actor: int, *, wanted: Footprint, released: Footprint) -> None:
         for index, refused in [*self._parked.items()]:
-            if _may_release(released, refused):
+            if dependent(released, refused):
                 del self._parked[index]
                 self._refusals[index, refused] = 0
-        if locks:
-            self._refusals[actor, locks] += 1
-            if self._refusals[actor, locks] >= _MOST_REFUSALS:
-                self._parked[actor] = locks
+        if wanted:
+            self._refusals[actor, wanted] += 1
+            if self._refusals[actor, wanted] >= _MOST_REFUSALS:
+                self._parked[actor] = wanted
 
     def _would_be_refused(self, actor: int, operation: Operation) -> bool:
-        _, times = self._refused.get((actor, _question(operation)), (frozenset(), 0))
+        _, times = self._refused.get((actor, _question(operation)), (LOCAL, 0))
         return times >= self._most and operation.template in self._polling
 
     def _find_loop(self, template: str, times: int) -> None:
@@ -126,7 +119,3 @@ class FairScheduler:
 
 def _question(operation: Operation) -> Question:
     return operation.template, operation.arguments
-
-
-def _may_release(released: frozenset[LockedKey] | None, locks: frozenset[LockedKey]) -> bool:
-    return released is None or collide(released, locks)

@@ -10,7 +10,7 @@ from django.db import IntegrityError, connection, transaction
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
 from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
-from django_lockstep.lab.explorer.effects.footprints import Footprint, Mode
+from django_lockstep.lab.explorer.effects.footprints import Footprint, Mode, lock, touch
 from django_lockstep.lab.explorer.errors import Overtaken
 from django_lockstep.lab.explorer.render.moves import moves_of
 from django_lockstep.lab.explorer.search.branches import Move
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 A, B, C, D = range(4)
 ROW = ("shop_seat", 1)
-LOCKS = Footprint(locks=frozenset({(ROW, Mode.UPDATE)}))
-PUBLISHES = Footprint(publishes=frozenset({ROW}), releases=frozenset({(ROW, Mode.UPDATE)}))
+LOCKS = lock("lock", {(ROW, Mode.UPDATE)})
+PUBLISHES = touch("publish", {ROW}) | lock("release", {(ROW, Mode.UPDATE)})
 
 
 def returned(pk: int) -> int:

@@ -10,14 +10,17 @@ from django.db import DatabaseError, transaction
 from django_lockstep.lab.explorer import Exploration, explore
 from django_lockstep.lab.explorer.effects import footprints
 from django_lockstep.lab.explorer.effects.footprints import (
+    ANY,
     DEPENDENCIES,
     LOCAL,
     MODE_CONFLICTS,
     OPAQUE,
     Footprint,
-    LockedKey,
     Mode,
+    conflicts_of,
     dependent,
+    lock,
+    touch,
 )
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.django_lockstep.lab.explorer.schemas import made, program, race_on, run
@@ -68,35 +71,35 @@ def tells_when_it_is_refused(fixture: object) -> None:
 
 
 PROGRAMS: dict[str, tuple[Program | Callable[[Any], None], ...]] = {
-    "a COMMIT / a read": ((reads(1),), (adds(5, 1),)),
-    "a COMMIT / the first statement at REPEATABLE READ or SERIALIZABLE": (
+    "a COMMIT | a read": ((reads(1),), (adds(5, 1),)),
+    "a COMMIT | the first statement at REPEATABLE READ or SERIALIZABLE": (
         at("REPEATABLE READ", reads(2), reads(1)),
         (adds(5, 1),),
     ),
-    "a lock / a lock": crossing("UPDATE", "UPDATE"),
-    "the end of a transaction / a lock": ((f"{locks(1, 'UPDATE')} NOWAIT",), (locks(1, "UPDATE"),)),
-    "a lock, or the end of a transaction / a lock refused at once": (
+    "a lock | a lock": crossing("UPDATE", "UPDATE"),
+    "the end of a transaction | a lock": ((f"{locks(1, 'UPDATE')} NOWAIT",), (locks(1, "UPDATE"),)),
+    "a lock, or the end of a transaction | a lock refused at once": (
         (f"{locks(1, 'UPDATE')} NOWAIT",),
         (locks(1, "UPDATE"), "SELECT 1"),
     ),
     # The key of a new row is on the index page that a read of another row has locked.
-    "a write at SERIALIZABLE / a read at SERIALIZABLE": (
+    "a write at SERIALIZABLE | a read at SERIALIZABLE": (
         at("SERIALIZABLE", "INSERT INTO made_b VALUES (1, 1)", "INSERT INTO made_a VALUES (5, 5, 5)"),
         at("SERIALIZABLE", adds(5, 1)),
     ),
-    "a COMMIT at SERIALIZABLE / a step of a SERIALIZABLE transaction": (
+    "a COMMIT at SERIALIZABLE | a step of a SERIALIZABLE transaction": (
         at("SERIALIZABLE", reads(1), adds(5, 2)),
         at("SERIALIZABLE", reads(2), adds(5, 1)),
     ),
     # Of two in danger, who is refused depends on when the third one has read, and has ended.
     # A read of what the pivot has written has it refused at its next statement.
     "a step of a SERIALIZABLE transaction that has written, and has read what was committed meanwhile"
-    " / a step at SERIALIZABLE": (
+    " | a step at SERIALIZABLE": (
         tells_when_it_is_refused,
         at("SERIALIZABLE", adds(5, 2)),
         at("SERIALIZABLE", reads(2), reads(1)),
     ),
-    "a statement that depends on everything / a statement": (
+    "a statement that depends on everything | a statement": (
         ("LOCK TABLE made_a IN EXCLUSIVE MODE NOWAIT",),
         (adds(5, 1),),
     ),
@@ -120,10 +123,6 @@ PAIRS: dict[tuple[Mode, Mode], tuple[Program, ...]] = {
 SPARE_PAIRS = {(Mode.UPDATE, Mode.INSERT), (Mode.UPDATE, Mode.UNIQUE), (Mode.INSERT, Mode.UNIQUE)}
 
 
-def name(row: footprints.Dependency) -> str:
-    return f"{row.first} / {row.second}"
-
-
 def searched(programs: tuple[Program | Callable[[Any], None], ...]) -> tuple[Any, bool]:
     """Return the ends of a search, and whether there was a deadlock in it."""
     footprints.dependent.cache_clear()
@@ -134,25 +133,25 @@ def searched(programs: tuple[Program | Callable[[Any], None], ...]) -> tuple[Any
 
 
 def test_the_manual_prints_the_table() -> None:
-    printed = [f"| {row.first} | {row.second} | {row.when} |" for row in DEPENDENCIES]
+    printed = [f"| {row.words} |" for row in DEPENDENCIES]
 
     assert "\n".join(printed) in MANUAL.read_text()
 
 
 def test_each_row_is_tried() -> None:
-    assert {name(row) for row in DEPENDENCIES} == PROGRAMS.keys()
+    assert {row.words.rpartition(" | ")[0] for row in DEPENDENCIES} == PROGRAMS.keys()
     assert {*PAIRS, *SPARE_PAIRS} == MODE_CONFLICTS
 
 
 def taken(key: int | None, mode: Mode) -> Footprint:
-    lock: LockedKey = (("seat", key), mode)
-    return Footprint(locks=frozenset({lock}))
+    return lock("lock", {(("seat", key), mode)})
 
 
-SEEN = Footprint(reads=frozenset({("seat", 1)}))
-COMMIT = Footprint(publishes=frozenset({("seat", 1)}), releases=frozenset({(("seat", 1), Mode.NO_KEY_UPDATE)}))
+SEEN, SNAPSHOT = touch("read", {("seat", 1)}), touch("take snapshot", {ANY})
 WRITE = taken(1, Mode.NO_KEY_UPDATE)
-REFUSED = Footprint(reads=SEEN.reads, tried=WRITE.locks)
+UNLOCK = lock("release", {(("seat", 1), Mode.NO_KEY_UPDATE)})
+COMMIT = touch("publish", {("seat", 1)}) | UNLOCK
+REFUSED = SEEN | lock("try", {(("seat", 1), Mode.NO_KEY_UPDATE)})
 
 
 @pytest.mark.parametrize(
@@ -171,10 +170,10 @@ REFUSED = Footprint(reads=SEEN.reads, tried=WRITE.locks)
         (REFUSED, REFUSED, False),
         (REFUSED, WRITE, True),
         (REFUSED, COMMIT, True),
-        (REFUSED, Footprint(releases=WRITE.locks), True),
+        (REFUSED, UNLOCK, True),
         (REFUSED, taken(2, Mode.UPDATE), False),
-        (Footprint(snapshot=True), COMMIT, True),
-        (Footprint(snapshot=True), WRITE, False),
+        (SNAPSHOT, COMMIT, True),
+        (SNAPSHOT, WRITE, False),
         (OPAQUE, SEEN, True),
         (OPAQUE, LOCAL, False),
     ],
@@ -189,7 +188,8 @@ def test_what_depends_on_what(first: Footprint, second: Footprint, depends: bool
 def test_without_a_row_of_the_table_the_search_misses_an_end(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with made(*SCHEMA):
         whole = searched(PROGRAMS[left_out])
-        monkeypatch.setattr(footprints, "DEPENDENCIES", [row for row in DEPENDENCIES if name(row) != left_out])
+        rows = [row for row in DEPENDENCIES if not row.words.startswith(f"{left_out} | ")]
+        monkeypatch.setattr(footprints, "CONFLICTS", conflicts_of(rows))
         assert searched(PROGRAMS[left_out]) != whole
 
 

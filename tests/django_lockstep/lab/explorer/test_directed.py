@@ -9,7 +9,7 @@ from django.core.cache import cache
 from django.db import transaction
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
-from django_lockstep.lab.explorer.effects.footprints import Footprint, Mode
+from django_lockstep.lab.explorer.effects.footprints import Mode, lock, touch
 from django_lockstep.lab.explorer.search.branches import Move
 from django_lockstep.lab.explorer.search.directed import DirectedSearch
 from django_lockstep.lab.explorer.search.schedules import SinglePreemption
@@ -29,9 +29,9 @@ def move(actor: int, step: str) -> Move:
     kind, row = step[0], step[1]
     keys = frozenset({(row, 1)})
     if kind == "r":
-        return Move(actor=actor, footprint=Footprint(reads=keys))
-    locks = frozenset({((row, 1), Mode.UPDATE)})
-    footprint = Footprint(locks=locks, publishes=keys, releases=locks)
+        return Move(actor=actor, footprint=touch("read", keys))
+    locks = [((row, 1), Mode.UPDATE)]
+    footprint = lock("lock", locks) | touch("publish", keys) | lock("release", locks)
     return Move(actor=actor, footprint=footprint, writes=True, tables=frozenset({row}))
 
 

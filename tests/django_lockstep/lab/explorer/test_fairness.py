@@ -9,7 +9,7 @@ from django.db import OperationalError, transaction
 from psycopg.errors import LockNotAvailable
 
 from django_lockstep.lab.explorer import Exploration, Scenario, explore
-from django_lockstep.lab.explorer.effects.footprints import LockedKey, Mode
+from django_lockstep.lab.explorer.effects.footprints import OPAQUE, Mode, lock
 from django_lockstep.lab.explorer.effects.operations import Operation
 from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.search.fairness import _MOST_REFUSALS, FairScheduler
@@ -18,8 +18,8 @@ from tests.django_lockstep.lab.explorer.programs import ends
 from tests.testapps.shop.models import Seat
 
 A, B, C = 0, 1, 2
-WANTED: frozenset[LockedKey] = frozenset({(("seat", 1), Mode.UPDATE)})
-OTHER: frozenset[LockedKey] = frozenset({(("seat", 2), Mode.UPDATE)})
+WANTED, OTHER = (lock("try", {(("seat", row), Mode.UPDATE)}) for row in (1, 2))
+UNLOCKED, OTHER_UNLOCKED = (lock("release", {(("seat", row), Mode.UPDATE)}) for row in (1, 2))
 
 
 def sent(sql: str = "SELECT 1", *, refused: bool = False) -> Operation:
@@ -38,8 +38,8 @@ def rolled_back() -> Operation:
 def refuse_in_turn(scheduler: FairScheduler, times: int) -> None:
     """A and B are refused, one after the other, each a lock of its own."""
     for _ in range(times):
-        scheduler.note(A, sent("LOCK A", refused=True), locks=WANTED, released=OTHER)
-        scheduler.note(B, sent("LOCK B", refused=True), locks=OTHER)
+        scheduler.note(A, sent("LOCK A", refused=True), wanted=WANTED, released=OTHER_UNLOCKED)
+        scheduler.note(B, sent("LOCK B", refused=True), wanted=OTHER)
 
 
 LOOP = "SELECT ... NOWAIT"
@@ -47,8 +47,8 @@ LOOP = "SELECT ... NOWAIT"
 
 def test_what_is_not_understood_may_release_any_lock() -> None:
     scheduler = FairScheduler({LOOP})
-    assert [scheduler.note(A, sent(LOOP, refused=True), locks=WANTED) for _ in range(2)] == [False, True]
-    scheduler.note(B, sent("CALL unknown()"), released=None)
+    assert [scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED) for _ in range(2)] == [False, True]
+    scheduler.note(B, sent("CALL unknown()"), released=OPAQUE)
     assert able(scheduler, A, B, sql=LOOP) == {A, B}
 
 
@@ -59,7 +59,7 @@ def test_one_that_is_refused_very_often_waits_for_the_lock_to_be_released() -> N
     refuse_in_turn(scheduler, 1)
     assert able(scheduler, A, B, C) == {C}
 
-    scheduler.note(C, sent("COMMIT"), released=WANTED)
+    scheduler.note(C, sent("COMMIT"), released=UNLOCKED)
     assert able(scheduler, A, B, C) == {A, C}
     refuse_in_turn(scheduler, 2)
     scheduler.note(C, sent())
@@ -70,32 +70,32 @@ def test_two_that_need_the_lock_of_a_third_one_wait_for_its_unlock() -> None:
     scheduler = FairScheduler({LOOP})
     for _ in range(2):
         for actor in (A, B):
-            scheduler.note(actor, sent(LOOP, refused=True), locks=WANTED)
+            scheduler.note(actor, sent(LOOP, refused=True), wanted=WANTED)
             scheduler.note(actor, rolled_back())
     assert able(scheduler, A, B, C, sql=LOOP) == {C}
 
-    scheduler.note(C, rolled_back(), released=WANTED)
+    scheduler.note(C, rolled_back(), released=UNLOCKED)
     assert able(scheduler, A, B, sql=LOOP) == {A, B}
 
 
 def test_a_loop_that_is_refused_twice_does_not_ask_again_before_an_unlock() -> None:
     scheduler = FairScheduler({LOOP})
-    assert [scheduler.note(A, sent(LOOP, refused=True), locks=WANTED) for _ in range(2)] == [False, True]
+    assert [scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED) for _ in range(2)] == [False, True]
     assert able(scheduler, A, B, sql=LOOP) == {B}
     scheduler.note(B, sent("UPDATE"))
-    scheduler.note(A, sent("COMMIT"), released=WANTED)
-    scheduler.note(B, sent("COMMIT"), released=OTHER)
+    scheduler.note(A, sent("COMMIT"), released=UNLOCKED)
+    scheduler.note(B, sent("COMMIT"), released=OTHER_UNLOCKED)
     assert able(scheduler, A, B, sql=LOOP) == {B}
 
-    scheduler.note(B, sent("COMMIT"), released=WANTED)
+    scheduler.note(B, sent("COMMIT"), released=UNLOCKED)
     assert able(scheduler, A, B, sql=LOOP) == {A, B}
 
 
 def test_a_loop_over_several_locks_is_refused_each_of_them() -> None:
     scheduler = FairScheduler({LOOP})
-    for lock in (WANTED, OTHER, WANTED):
-        scheduler.note(A, replace(sent(LOOP, refused=True), params=[str(lock)]), locks=lock)
-    asking = [replace(sent(LOOP), params=[str(lock)]) for lock in (WANTED, OTHER)]
+    for wanted in (WANTED, OTHER, WANTED):
+        scheduler.note(A, replace(sent(LOOP, refused=True), params=[str(wanted)]), wanted=wanted)
+    asking = [replace(sent(LOOP), params=[str(wanted)]) for wanted in (WANTED, OTHER)]
     assert [scheduler.enabled({A: operation, B: sent()}) for operation in asking] == [{B}, {A, B}]
 
 
@@ -106,7 +106,7 @@ def test_who_polls_is_not_woken_by_one_that_is_refused() -> None:
         False,
         True,
     ]
-    scheduler.note(B, sent(LOOP, refused=True), locks=WANTED)
+    scheduler.note(B, sent(LOOP, refused=True), wanted=WANTED)
     scheduler.note(B, rolled_back())
     assert able(scheduler, A, B) == {B}
     scheduler.note(B, sent("UPDATE"))

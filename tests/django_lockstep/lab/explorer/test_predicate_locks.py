@@ -9,8 +9,9 @@ from django.db import DatabaseError, connection, transaction
 from django_lockstep.lab.explorer import explore
 from django_lockstep.lab.explorer.driver.controller import ONE_PLAN
 from django_lockstep.lab.explorer.effects.catalog import Catalog
-from django_lockstep.lab.explorer.effects.footprints import Commits
+from django_lockstep.lab.explorer.effects.footprints import only
 from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.serializable import Commits
 from django_lockstep.lab.explorer.effects.transactions import Transaction
 from django_lockstep.lab.explorer.search.schedules import Follow
 from django_lockstep.locking.transactions import IsolationLevel, isolated_transaction
@@ -48,8 +49,8 @@ def seen_by_the_explorer(statements: list[str]) -> set[int | None]:
             alias="default", pid=1, sql=sql, in_transaction=number > 0, ends_idle=False, isolation="serializable"
         )
         reader.begin(operation)
-        accesses = reader.footprint(operation).accesses
-        keys |= {key for access in accesses for table, key in access.read if table == "made_a"}
+        reads = only({"ssi read"}, reader.footprint(operation))
+        keys |= {key for _, (table, key), _ in reads if table == "made_a"}
     return keys
 
 

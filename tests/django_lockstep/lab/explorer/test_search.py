@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from django_lockstep.lab.explorer.effects.footprints import Footprint, Mode
+from django_lockstep.lab.explorer.effects.footprints import Footprint, Mode, lock
 from django_lockstep.lab.explorer.errors import Nondeterminism
 from django_lockstep.lab.explorer.search.branches import Branch, Move
 from django_lockstep.lab.explorer.search.dpor import Search
@@ -17,7 +17,7 @@ Programs = list[list[str]]
 
 
 def writing(rows: str) -> Footprint:
-    return Footprint(locks=frozenset(((row, 1), Mode.UPDATE) for row in rows))
+    return lock("lock", [((row, 1), Mode.UPDATE) for row in rows])
 
 
 def run(branch: Branch, programs: Programs) -> str | None:
