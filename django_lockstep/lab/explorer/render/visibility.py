@@ -70,7 +70,8 @@ def overtaken(run: Run, steps: list[Step], relevant: Callable[[Step, Step], bool
     """Yield the last relevant read of each step's row, another actor's change of the row after it, and the step."""
     for step in steps:
         table = summarize(step).table
-        looks = [look for look in looks_before(run, step, table) if summarize(look).verb == "SELECT"]
+        # One that found nothing has read no row.
+        looks = [look for look in looks_before(run, step, table) if summarize(look).verb == "SELECT" and look.rows != 0]
         # Of a joined table the keys are not known, as where a model has rows in two tables.
         near = [look for look in looks if summarize(look).table != table or summarize(look).may_touch(summarize(step))]
         # What was read last counts: an earlier attempt may have read, failed, and begun again.

@@ -237,14 +237,20 @@ def _is_same(left: Actor, right: Actor) -> bool:
 
 
 def _with_keys(request: RequestActor, keys: _Keys) -> RequestActor:
-    environ = dict(request.environ)
+    route, environ = _route(request), dict(request.environ)
     environ["PATH_INFO"] = _path(environ["PATH_INFO"], keys)
     environ["QUERY_STRING"] = _form(environ.get("QUERY_STRING", ""), keys)
     body = _body(request.body, str(environ.get("CONTENT_TYPE", "")), keys)
     moved = RequestActor({**environ, "CONTENT_LENGTH": str(len(body))}, body, request.call)
-    if moved.name != request.name:
-        raise CannotClone(_("its path would become one of {name}", name=moved.name or _("nothing")))
+    if _route(moved) != route:
+        raise CannotClone(_("its path would become one of {name}", name=moved.name))
     return moved
+
+
+def _route(request: RequestActor) -> str:
+    if not request.name:
+        raise CannotClone(_("its path leads to no view here"))
+    return request.name
 
 
 def _call_with_keys(call: Call, keys: _Keys) -> Call:

@@ -1,6 +1,7 @@
 """What went wrong in a run, in a sentence; each from a real run."""
 
 import pickle
+import re
 import uuid
 from datetime import UTC, datetime
 from typing import Any
@@ -334,6 +335,22 @@ def test_a_write_that_found_nothing_is_told_where_its_actor_answers_as_if_it_had
 
     assert result.startswith("stale check: ")
     assert result.endswith("'s UPDATE found no row (steps 1 and 4); A answered as if it had")
+
+
+def test_what_was_read_of_it_is_the_search_that_found_the_row() -> None:
+    def rename(pk: int) -> None:
+        user = User.objects.get(pk=pk)
+        if not User.objects.exclude(pk=pk).filter(username="grace"):
+            user.username = "grace"
+            user.save()
+
+    def remove(pk: int) -> None:
+        User.objects.filter(pk=pk)._raw_delete("default")
+
+    result = explain(replay(Scenario(set_up=one_user, actors=[rename, remove]), "AAB"))
+
+    assert re.match(r"stale check: A read auth_user id=\d+, and B had deleted it when A's UPDATE", result)
+    assert "(steps 1 and 4)" in result
 
 
 def test_so_is_one_whose_row_was_deleted_among_others() -> None:

@@ -205,6 +205,13 @@ def test_one_that_is_refused_here(here: RequestActor) -> None:
     assert Product.objects.get(pk=3).stock == 0
 
 
+def test_one_whose_path_leads_to_no_view_here(here: RequestActor) -> None:
+    captured = Captured.of(request("/products/7/sell/"))
+
+    with override_settings(ROOT_URLCONF="tests.testapps.seeded_club.urls"):
+        assert refused(captured, here) == "its path leads to no view here"
+
+
 # Users
 
 
