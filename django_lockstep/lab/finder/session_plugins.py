@@ -151,14 +151,13 @@ def _start_sessions(config: pytest.Config, recording: Path) -> Iterator[Session]
     """Start a session for each share: that of the session that recorded, with what makes it one that tries."""
     count = config.getoption("--race-processes")
     for share in (Share(number, count) for number in range(1, count + 1)):
-        # A cache of its own: what failed last is not what it has to run.
-        cache = f"cache_dir={recording.parent / f'cache-{share.number}'}"
-        own = (f"--race-confirm={recording}", f"--race-share={share}", "-o", cache)
-        command = [sys.executable, "-m", "pytest", *_arguments(config), *own]
+        arguments = _arguments(config, cache=recording.parent / f"cache-{share.number}")
+        own = (f"--race-confirm={recording}", f"--race-share={share}")
+        command = [sys.executable, "-m", "pytest", *arguments, *own]
         yield Session(command, recording, share=share, folder=config.invocation_params.dir)
 
 
-def _arguments(config: pytest.Config) -> Iterator[str]:
+def _arguments(config: pytest.Config, *, cache: Path) -> Iterator[str]:
     """Yield those of the first session, then its root folder, settings and plugins, and what changes the rest."""
     call = config.invocation_params
     yield from (word for word in map(str, call.args) if word not in _FLAGS)
@@ -171,7 +170,9 @@ def _arguments(config: pytest.Config) -> Iterator[str]:
     yield from (f"-p{name}" for name in names if isinstance(name, str))
     yield "--maxfail=0"
     # Not by the plugins' names: one that -p or PYTEST_PLUGINS names has another one.
-    yield from (option for name, option in _OPTIONS.items() if hasattr(config.option, name))
+    # A cache of its own: what failed last is not what it has to run.
+    options = {**_OPTIONS, "lf": f"--override-ini=cache_dir={cache}"}
+    yield from (option for name, option in options.items() if hasattr(config.option, name))
 
 
 def _recording_path(config: pytest.Config) -> Path:

@@ -26,7 +26,7 @@ def arguments(
         invocation_params=SimpleNamespace(args=words, dir=folder / "tests", plugins=modules or None),
         option=SimpleNamespace(**dict.fromkeys(options)),
     )
-    return list(_arguments(config))
+    return list(_arguments(config, cache=Path("races/cache-1")))
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,7 @@ def test_arguments_are_those_of_the_first_session(words: tuple[object, ...], kep
 def test_options_of_plugins_that_are_there_are_overruled() -> None:
     assert arguments(options={"numprocesses", "no_cov", "other"}) == [*ADDED, "-n0", "--no-cov"]
     assert arguments(options={"timeout", "xmlpath"}) == [*ADDED, "--timeout=0", "--junit-xml="]
+    assert arguments(options={"lf"}) == [*ADDED, "--override-ini=cache_dir=races/cache-1"]
 
 
 def test_plugins_and_settings_are_those_of_the_first_session() -> None:
