@@ -306,10 +306,12 @@ def _fail_on_refusal(run: Callable[[], _Result]) -> _Result:
 
 
 @pytest.fixture(scope="session")
-def _race_sessions(django_db_setup: None) -> Iterator[None]:
-    """Keep the explorer's sessions until the test databases are dropped."""
+def _race_sessions(request: pytest.FixtureRequest, django_db_setup: None) -> Iterator[None]:
+    """Keep the explorer's sessions until the test databases are dropped, and show paths from the root."""
+    from django_lockstep.lab.explorer.effects.operations import name_project_root
     from django_lockstep.lab.explorer.tables.control_session import kept_sessions
 
+    name_project_root(request.config.rootpath)
     with kept_sessions():
         yield
 

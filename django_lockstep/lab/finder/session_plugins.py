@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from django_lockstep.lab.explorer.effects.operations import name_project_root
 from django_lockstep.lab.finder.confirm.committed import committed_tests
 from django_lockstep.lab.finder.confirm.confirmation import Confirmation
 from django_lockstep.lab.finder.confirm.witnesses import TestPlace
@@ -61,7 +62,8 @@ class RecordPlugin:
         # Its tests cannot be collected: pytest says so, and an earlier recording stays.
         if self._has_workers or session.testsfailed:
             return (yield)
-        code = CodeMap(session.config.rootpath)
+        name_project_root(session.config.rootpath)
+        code = CodeMap()
         for item in session.items:
             code.add_test_file(item.path)
         self.is_recorded = True
@@ -201,6 +203,7 @@ class ConfirmPlugin:
     """Hooks of a session that only tries candidates; it replaces whatever else the session would run."""
 
     def __init__(self, config: pytest.Config, suppressions: Mapping[str, str]) -> None:
+        name_project_root(config.rootpath)
         findings = Findings.on(config.getoption("--race-confirm"))
         if text := config.getoption("--race-share"):
             share = Share.parse(text)

@@ -285,16 +285,30 @@ def raised_at(error: BaseException) -> Origin | None:
 
 
 def line_of(origin: Origin | None) -> str:
-    """Return the line as ``shows/booking.py:12``, relative to the current folder or to that of installed packages."""
+    """Return the line as ``shows/booking.py:12``, relative to the project's folder or to that of installed packages."""
     if origin is None:
         return ""
     code, line = origin
     return f"{shown_path(code.co_filename)}:{line}"
 
 
+_named_roots: list[Path] = []
+
+
+def name_project_root(folder: Path) -> None:
+    """Have paths shown relative to this folder, wherever in the project the process was started."""
+    _named_roots[:] = [folder]
+    shown_path.cache_clear()
+
+
+def project_root() -> Path:
+    """Return the project's folder: the current one, unless another one is named."""
+    return _named_roots[0] if _named_roots else Path.cwd()
+
+
 @functools.lru_cache(maxsize=4096)
-def shown_path(filename: str, root: Path | None = None) -> str:
-    """Return the path relative to the folder of installed packages, or to this one, by default the current one."""
+def shown_path(filename: str) -> str:
+    """Return the path relative to the folder of installed packages, or to the project's."""
     # The root comes last: a virtual environment may be inside of it.
-    folders = (folder for folder in (*INSTALLED, f"{root or Path.cwd()}/") if filename.startswith(folder))
+    folders = (folder for folder in (*INSTALLED, f"{project_root()}/") if filename.startswith(folder))
     return filename.removeprefix(next(folders, ""))

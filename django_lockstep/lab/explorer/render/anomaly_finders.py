@@ -55,7 +55,7 @@ def _lost_update(run: Run) -> _Found:
             basis = _("computed from {value}", value=_value(row[name]))
             if mine[name] == row[name]:
                 basis = _("as it had read it")
-            elif mine[name] in _CONSTANTS:
+            elif not {mine[name], row[name]}.isdisjoint(_CONSTANTS):
                 basis = _("in place of {value}", value=_value(row[name]))
             sentence = _(
                 "{actor} wrote {column} {value} {basis}, which {other} had changed {changed} in between{steps}",

@@ -27,6 +27,7 @@ from django.db import models, router, transaction
 from django.db.models import F
 
 from django_lockstep.lab.explorer import Exploration, Run, Step
+from django_lockstep.lab.explorer.effects.operations import project_root
 from django_lockstep.lab.explorer.results import RunEnding
 from django_lockstep.lab.finder.confirm.forks import Fork
 from django_lockstep.lab.finder.confirm.row_updates import Edit, edited, end_of, is_on, offset, row_update
@@ -250,7 +251,7 @@ def patches_for(candidate: Candidate, *, in_transaction: bool) -> Iterator[Patch
     read, write = candidate.read.site, candidate.write.site
     if read is None or write is None or (read.path, read.function) != (write.path, write.function):
         return
-    files = (folder / read.path for folder in (Path.cwd(), *map(Path, sys.path)))
+    files = (folder / read.path for folder in (project_root(), *map(Path, sys.path)))
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         return

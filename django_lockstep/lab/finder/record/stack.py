@@ -15,7 +15,7 @@ from typing import Literal
 
 from django.apps import apps
 
-from django_lockstep.lab.explorer.effects.operations import INSTALLED, is_override, shown_path
+from django_lockstep.lab.explorer.effects.operations import INSTALLED, is_override, project_root, shown_path
 from django_lockstep.lab.finder.record.recording import Site
 
 _LAB = Path(__file__).parents[2]
@@ -30,8 +30,8 @@ _Kind = Literal["project", "app", "test", "other"]
 class CodeMap:
     """Knows whose code a file holds."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self) -> None:
+        self._root = project_root()
         self._kinds: dict[str, _Kind] = {}
         self._sites: dict[tuple[str, int, str], Site] = {}
 
@@ -67,7 +67,7 @@ class CodeMap:
     def definition(self, frame: FrameType) -> Site:
         """Return the first line of the frame's function."""
         code = frame.f_code
-        return Site(path=shown_path(code.co_filename, self._root), line=code.co_firstlineno, function=code.co_qualname)
+        return Site(path=shown_path(code.co_filename), line=code.co_firstlineno, function=code.co_qualname)
 
     def _site(self, frame: FrameType) -> Site:
         key = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)

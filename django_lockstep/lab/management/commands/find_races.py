@@ -113,7 +113,7 @@ class Command(BaseCommand):
         if not options["confirm"]:
             key = None if options["values"] else os.urandom(16)
             findings_path(path).unlink(missing_ok=True)
-            record_tests(options["labels"], path, key=key, root=Path.cwd(), **self._for_runner(options))
+            record_tests(options["labels"], path, key=key, **self._for_runner(options))
             self.stdout.write(f"recording: {path}; --confirm tries its candidates")
         findings = Findings.on(path)
 
@@ -179,9 +179,9 @@ _Around = Callable[[unittest.TestSuite], AbstractContextManager[unittest.TestSui
 _Body = Callable[[unittest.TestCase], AbstractContextManager[None]]
 
 
-def record_tests(labels: Sequence[str], path: Path, *, key: bytes | None, root: Path, **options: Any) -> int:
+def record_tests(labels: Sequence[str], path: Path, *, key: bytes | None, **options: Any) -> int:
     """Run the tests with these labels and record what they do; return how many failed."""
-    code = CodeMap(root)
+    code = CodeMap()
     recorder = Recorder(RecordingWriter(path), code=code, fingerprints=Fingerprints(key))
 
     @contextmanager

@@ -67,6 +67,21 @@ def test_nothing_is_computed_to_null() -> None:
     )
 
 
+def test_nor_from_null() -> None:
+    def number(code: int) -> stories.Actor:
+        def actor(pk: int) -> None:
+            if Author.objects.get(pk=pk).code is None:
+                Author.objects.filter(pk=pk).update(code=code)
+
+        return actor
+
+    scenario = race(number(7), number(8), set_up=lambda: Author.objects.create().pk)
+
+    assert explain(replay(scenario, "ABBA")).removesuffix(" (steps 1 and 4)") == (
+        "lost update: A wrote code 7 in place of NULL, which B had changed to 8 in between"
+    )
+
+
 def test_a_lost_update_of_an_expression_says_the_expression() -> None:
     result = explain(replay(race(stories.naive, stories.computed), "ABBAA"))
 

@@ -311,6 +311,7 @@ def test_files_in_another_folder_change_neither_root_nor_settings(project: Proje
     printed = project.pytest("--find-races", "--race-record", record, "--race-report", report)
     assert "1 candidate: 1 confirmed" in printed
     assert f"rootdir: {folder}\n" in printed
+    assert set(re.findall(r"\S*\bservices\.py(?=:\d|: step)", printed)) == {"cinema/services.py"}
     if conftest:  # the session that tries candidates, which --race-confirm is, too, has found them
         return
     Path(f"{record}.findings").unlink()

@@ -22,7 +22,6 @@ from django_lockstep.lab.finder.record.recorder import Recorder
 from django_lockstep.lab.finder.record.recording import Recording, RecordingWriter, Unit, read_recording
 from django_lockstep.lab.finder.record.stack import CodeMap
 from tests.django_lockstep.lab.finder.builders import statements_tagged
-from tests.support.processes import ROOT
 from tests.testapps.shop import office
 from tests.testapps.shop.models import PlainSeat
 
@@ -40,7 +39,7 @@ class Tape:
 
     @contextmanager
     def __call__(self) -> Iterator["Tape"]:
-        recorder = Recorder(RecordingWriter(self._path), code=CodeMap(ROOT), fingerprints=PLAIN)
+        recorder = Recorder(RecordingWriter(self._path), code=CodeMap(), fingerprints=PLAIN)
         with recorder.installed():
             recorder.begin_test("test_it")
             try:
