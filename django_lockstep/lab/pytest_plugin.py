@@ -6,6 +6,7 @@ It has no effect in projects without Django: the lab is imported when the fixtur
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import logging
 import os
@@ -275,6 +276,8 @@ def _explore(scenario: Scenario, options: Mapping[str, Any]) -> Exploration:
     from django_lockstep.lab.explorer import explore
     from django_lockstep.lab.explorer.tables.scratch import scratch_databases
 
+    if unknown := sorted(options.keys() - inspect.signature(explore).parameters.keys()):
+        raise TypeError(f"race() has no argument {', '.join(unknown)}; beside its own it has those of explore()")
     alone = options.get("processes", 1) == 1 and options.get("cluster") is None
     # Each process has a database of its own, and a test database cannot be copied while the test is connected to it.
     with nullcontext() if alone else scratch_databases():

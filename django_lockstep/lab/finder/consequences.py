@@ -72,7 +72,8 @@ def consequence_sentence(differences: Collection[str], *, kind: str, table: str,
 
     ``kind`` and ``table`` are the candidate's, ``models`` by table; one that is missing is named by its table.
     """
-    now = of_now(differences)
+    # A value at the end of one may bring its own full stop along.
+    now = [text.removesuffix(".") if text.endswith(".") else text for text in of_now(differences)]
     if not now:
         return ""
     # What is missing at the end is what the transaction that was ended would have written.

@@ -157,6 +157,11 @@ def test_an_impossible_schedule_is_one_sentence() -> None:
     assert failed.value.__context__ is None
 
 
+def test_an_argument_that_there_is_not_is_named() -> None:
+    with pytest.raises(TypeError, match=r"race\(\) has no argument setup"):
+        RaceFixture()(stories.naive, stories.naive, setup=stories.one_seat)
+
+
 def test_the_numbers_of_a_race_are_recorded() -> None:
     recorded: dict[str, object] = {}
 

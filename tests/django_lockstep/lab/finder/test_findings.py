@@ -260,6 +260,7 @@ RAISED = "B raised E: an error that no order of the two, one after the other, en
         ),
         ("x", ["a, removed: one row more, x=1", "B returned 1"], "One box.A is deleted that should stay (x=1)."),
         ("x", ["B returned 1 instead of 2"], "B returned 1 instead of 2."),
+        ("x", ["a: name x instead of Sold out."], "box.A ends with name x instead of Sold out."),
         ("x", ["B returned status 204 instead of status 404"], "B returned status 204 instead of status 404."),
         *(
             ("x", [text], f"Both succeed, but one of the two must be refused: {text}.")
