@@ -132,7 +132,8 @@ def _table_difference(
         )
         surplus.remove(ours)
         missing.remove(theirs)
-        yield _row_difference(ours, theirs, alone=len(rows) == 1)
+        if _unlike(ours, theirs):
+            yield _row_difference(ours, theirs, alone=len(rows) == 1)
     yield from (_("one row more, {row}", row=_filled(row, before)) for row in surplus)
     yield from (_("one row less, {row}", row=_filled(row, before)) for row in missing)
 
@@ -163,7 +164,13 @@ def _only_in(rows: Sequence[StateRow], others: Sequence[StateRow]) -> list[State
 
 
 def _unlike(row: StateRow, second: StateRow) -> list[str]:
-    return [name for name in row if row[name] != second.get(name)]
+    return [name for name in row if not _is_alike(row[name], second.get(name))]
+
+
+def _is_alike(value: Any, other: Any) -> bool:
+    """Whether both are one value, or name one new row, which is the only one of its table in one of two ends."""
+    plain, both = _LABEL.sub("#", str(value)), _LABEL.sub("#", str(other))
+    return bool(value == other or (plain == both and plain in (value, other)))
 
 
 def _row_difference(ours: StateRow, theirs: StateRow, *, alone: bool) -> str:
@@ -192,6 +199,7 @@ Makers = Mapping[int, Mapping[str, str]]
 """The actor that made a row, by the table's OID and the key as text."""
 Labels = Mapping[str, str]
 """What stands for the key of a new row, by the key as text."""
+_LABEL = re.compile(r"\b\w+#(?=\d)")
 _INTEGER = re.compile(r"(?<!\d)(?<!\d\.)(\d{6,})(?!\d|\.\d)")
 
 

@@ -47,6 +47,19 @@ def test_removed_rows_have_the_columns_of_their_table() -> None:
         ({"seat": [ADA, BOB]}, {"seat": [ADA]}, ["seat: one row more, name=Bob, price=2, token=y"]),
         ({"seat": [ADA]}, {"seat": [ADA, BOB]}, ["seat: one row less, name=Bob, price=2, token=y"]),
         ({}, {"seat": [ADA]}, ["seat: one row less, name=Ada, price=1, token=x"]),
+        # The only new row of one end, and one of two of the other: there is another difference, where it is missing.
+        (
+            {"seat": [{"show": "A#1"}, ADA]},
+            {"seat": [{"show": "#1"}]},
+            ["seat: one row more, name=Ada, price=1, token=x"],
+        ),
+        (
+            {"seat": [{"show": "A#1", "price": 1}]},
+            {"seat": [{"show": "#1", "price": 2}]},
+            ["seat: price 1 instead of 2"],
+        ),
+        ({"seat": [{"show": "A#1"}]}, {"seat": [{"show": "B#1"}]}, ["seat: show A#1 instead of B#1"]),
+        ({"seat": [{"show": "A#1"}]}, {"seat": [{"show": "#2"}]}, ["seat: show A#1 instead of #2"]),
         (
             {},
             {"t": [dict.fromkeys("abcdefghijk", 1)]},
