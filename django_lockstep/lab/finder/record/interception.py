@@ -17,6 +17,7 @@ from unittest import mock
 
 from django.core.handlers.base import BaseHandler
 from django.core.handlers.wsgi import WSGIHandler
+from django.core.management.base import BaseCommand, OutputWrapper
 from django.http import HttpRequest
 from django.test.client import AsyncClientHandler, ClientHandler, FakePayload
 
@@ -53,6 +54,10 @@ class Call:
 
 
 def _copied(value: Any) -> Any:
+    if isinstance(value, BaseCommand):
+        # Where it has printed is its test's, and closed behind that.
+        value = copy.copy(value)
+        value.stdout, value.stderr = OutputWrapper(io.StringIO()), OutputWrapper(io.StringIO())
     # What cannot be copied, such as a client of another service, is shared.
     with suppress(Exception):
         return copy.deepcopy(value)

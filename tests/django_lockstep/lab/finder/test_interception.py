@@ -1,5 +1,6 @@
 """Interception of calls, with the arguments that they are called with, and of requests."""
 
+import io
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any, NoReturn
 from unittest.mock import MagicMock
 
 import pytest
+from django.core.management.base import BaseCommand
 
 from django_lockstep.lab.finder.record.interception import (
     Call,
@@ -111,6 +113,22 @@ def test_arguments_are_copied_and_what_cannot_be_is_shared() -> None:
     items.clear()
     assert (appended(None), appended(None), items) == ([0], [0], [])
     assert shared(None)[0] is lock
+
+
+class Command(BaseCommand):
+    def handle(self, *args: Any, **options: Any) -> str:
+        self.stdout.write("done")
+        return "done"
+
+
+def test_a_command_prints_nowhere_because_its_tests_output_may_be_closed() -> None:
+    output = io.StringIO()
+    with seen(Command.handle) as calls:
+        Command(stdout=output).handle()
+    output.close()
+
+    ((_, call),) = calls
+    assert call(None) == "done"
 
 
 @pytest.mark.django_db
