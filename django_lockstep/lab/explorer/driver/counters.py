@@ -54,12 +54,22 @@ class Counters:
 
     def __init__(self, driver: Connection[Any]) -> None:
         self._driver = driver
+        self._is_sent = False
+        """Whether the next transaction begins at 0, because a question has had sent what was counted before."""
         self._forget()
 
     def begin(self) -> None:
         """Have the next transaction begin at 0, whatever the session did before."""
         self._run(f"SELECT {_COMMON}")
+        self._is_sent = True
         self._forget()
+
+    def _begin_at_zero(self) -> None:
+        # Not in a pipeline, as an executemany() is one: nothing can be asked there.
+        if self._status is TransactionStatus.IDLE and not self._driver.pgconn.pipeline_status:
+            if not self._is_sent:
+                self.begin()
+            self._is_sent = False
 
     def skip(self) -> None:
         """Leave out what was counted since the last question: it was not the actor."""
@@ -70,6 +80,7 @@ class Counters:
 
         ``in_parts``: its answer comes in several steps, between which the session cannot be asked.
         """
+        self._begin_at_zero()
         if (
             self._status is TransactionStatus.IDLE
             and not in_parts
@@ -110,18 +121,20 @@ class Counters:
             operation.counts = self._end("COMMIT")
         else:
             operation.counts = self._ask(everything=operation.may_catch)
-            self._require(self._run("COMMIT"))
-            self._forget()
+            ended = self._run("COMMIT")
+            self._forget()  # also where a deferred constraint has refused it
+            self._require(ended)
         return result
 
     def _end(self, verb: str) -> Counts:
         """End the transaction, and return what was counted since the last question."""
         # In one message: between two of them the session may send what it has counted, and forget it.
         result = self._run(f"{verb}; {_OF_ALL}")
-        self._require(result)
-        counts = self._counts(result, after_failure=verb == "ROLLBACK")
-        self._forget()
-        return counts
+        try:
+            self._require(result)
+            return self._counts(result, after_failure=verb == "ROLLBACK")
+        finally:
+            self._forget()
 
     def _ask(self, *, everything: bool, after_failure: bool = False) -> Counts:
         return self._counts(self._run(_OF_ALL if everything else _OF_LOCKED), after_failure=after_failure)
@@ -143,6 +156,7 @@ class Counters:
         """Return the differences to what was counted before. Raises `NotExplorable` where the server does not say."""
         if result.status != ExecStatus.TUPLES_OK:
             raise NotExplorable(f"The server did not say what it has counted: {result.error_message.decode()}")
+        self._is_sent = True
         text, has_id = result.get_value(0, 0) or b"", result.get_value(0, 1) == b"t"
         answers = frozenset(text.split(b","))
         modes: dict[int, frozenset[str]] = {}

@@ -29,7 +29,7 @@ DO $$ DECLARE what text; BEGIN
             SELECT 'TABLE', oid::regclass::text, relname FROM pg_class WHERE relkind = 'r'
             UNION ALL SELECT 'SEQUENCE', oid::regclass::text, relname FROM pg_class WHERE relkind = 'S'
             UNION ALL SELECT 'DOMAIN', oid::regtype::text, typname FROM pg_type WHERE typtype = 'd'
-            UNION ALL SELECT 'FUNCTION', oid::regprocedure::text, proname FROM pg_proc
+            UNION ALL SELECT 'ROUTINE', oid::regprocedure::text, proname FROM pg_proc
         ) AS all_of_them (kind, name, plain) WHERE plain LIKE '{SCHEMA}\\_%' LIMIT 1;
         EXIT WHEN NOT FOUND;
         EXECUTE format('DROP %s CASCADE', what);

@@ -1,7 +1,10 @@
 """What the database does beyond the statements: reduced and full search come to the same ends all the same."""
 
+from contextlib import suppress
+from typing import Any
+
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from django_lockstep.lab.explorer import Exploration, explore
 from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey
@@ -79,3 +82,35 @@ def test_foreign_keys_are_read_with_their_columns(column: str, expected: Foreign
 
     assert table is not None
     assert table.foreign_keys == {expected}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        pytest.param("INSERT INTO made_b VALUES (1, 9)", id="refused at COMMIT"),
+        "CALL made_add()",
+        "COPY made_b FROM stdin",
+    ],
+)
+def test_the_next_statement_is_counted_from_zero(sql: str) -> None:
+    def act(fixture: Any) -> int:
+        with suppress(IntegrityError), connection.cursor() as cursor:
+            if sql.startswith("COPY"):
+                with cursor.copy(sql) as copy:
+                    copy.write_row([1, 8])
+            else:
+                cursor.execute(sql)
+        return len(run("SELECT id FROM made_b WHERE id = 1"))
+
+    with made(
+        "CREATE TABLE made_a (id int PRIMARY KEY)",
+        "CREATE TABLE made_b (id int PRIMARY KEY, a int REFERENCES made_a DEFERRABLE INITIALLY DEFERRED)",
+        "CREATE PROCEDURE made_add() LANGUAGE sql AS 'INSERT INTO made_b VALUES (1, 8)'",
+    ):
+        scenario = race_on(
+            ("made_a", "made_b"), ["INSERT INTO made_a VALUES (8)"], act, program("INSERT INTO made_a VALUES (9)")
+        )
+        reduced, full = explore(scenario), explore(scenario, reduction="none")
+
+    assert reduced.verdict == full.verdict == "holds", (reduced.reason, full.reason)
+    assert ends(reduced) == ends(full)
