@@ -17,7 +17,7 @@ from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.driver.hooks import Gate, Hooks
 from django_lockstep.lab.explorer.driver.trace import Event
-from django_lockstep.lab.explorer.effects.operations import Operation, is_users
+from django_lockstep.lab.explorer.effects.operations import Operation, is_users, shown_path
 from django_lockstep.lab.explorer.errors import Abandoned
 from django_lockstep.locking.conf import without_retry_waits
 
@@ -74,7 +74,7 @@ class Actor(Gate):
         frames = [frame for frame, _ in traceback.walk_stack(frame)] if frame else []
         innermost = next((frame for frame in frames if is_users(frame.f_code)), frame)
         summary = traceback.extract_stack(innermost)[-1:] if innermost else []
-        return "".join(f"{line.filename}:{line.lineno} in {line.name}: {line.line}" for line in summary)
+        return "".join(f"{shown_path(line.filename)}:{line.lineno} in {line.name}: {line.line}" for line in summary)
 
     # Called in the actor's thread
 

@@ -157,7 +157,7 @@ class WaitMonitor:
         self.state.contended = self.state.contended or len(self.state.waiting) > 1
 
     def _stuck_report(self, unsettled: Collection[int]) -> str:
-        lines = [f"A step took longer than {self.step_timeout:g} s without waiting for another actor:"]
+        actors = []
         for index in sorted(unsettled):
             step = self.state.current.get(index)
             doing = f"after {step.operation.template!r}" if step else "before its first statement"
@@ -165,8 +165,9 @@ class WaitMonitor:
                 server = self._server(step.operation.alias)
                 others = server.blocked([step.operation.pid]).get(step.operation.pid, [])
                 doing += "".join(f", waits for {self._owner(pid) or server.describe_session(pid)}" for pid in others)
-            lines.append(f"{self._actors[index].name} {doing}, at {self._actors[index].stack()}")
-        return "\n".join(lines)
+            actors.append(f"{self._actors[index].name} {doing}, at {self._actors[index].stack()}")
+        text = f"A step took longer than {self.step_timeout:g} s without waiting for another actor"
+        return f"{text}: {'; '.join(actors)}"
 
     def _owner(self, pid: int) -> str:
         """Return a description of the actor's connection; empty if it is not an actor's."""

@@ -254,7 +254,9 @@ def test_who_waits_for_a_session_outside_is_stuck_and_the_session_named(held: in
     result = explore(scenario, step_timeout=1.0)
 
     assert result.verdict == "stuck"
-    assert "A after 'SELECT" in result.reason
+    first = result.reason.partition("\n")[0]
+    assert first.startswith("A step took longer than 1 s without waiting for another actor: A after 'SELECT")
+    assert ", at tests/django_lockstep/lab/explorer/" in first
     assert f"waits for session {other.pid} (" in result.reason
     assert "idle in transaction" in result.reason
     with pytest.raises(Stuck, match=f"session {other.pid}"):
