@@ -16,6 +16,7 @@ from django_lockstep.lab.explorer.effects.statement_text import StatementText
 from django_lockstep.lab.explorer.render.summaries import is_time, relevant_columns, summarize
 from django_lockstep.lab.explorer.render.visibility import (
     changes_between,
+    differing,
     looks_at,
     looks_before,
     may_see,
@@ -148,16 +149,22 @@ def _vain_write(run: Run) -> _Found:
     vain = [step for step in run.steps if step.rows == 0 and summarize(step).verb in {"UPDATE", "DELETE"}]
     for source, between, write in overtaken(run, vain):
         later = [step for step in run.steps if step.actor == write.actor and step.begun > write.ended]
-        # An actor that reads again, or rolls back, has noticed.
-        work = [step for step in later if step.sql.partition(" ")[0] not in {"SAVEPOINT", "RELEASE", "COMMIT"}]
+        # An actor that looks for the row again, or rolls back, has noticed.
+        work = [step for step in later if step in writes(run) or _is_about(step, summarize(write).table)]
+        wrong_writes = [step for step in work if step in writes(run) and summarize(step).table in differing(run)]
         actors = {step.actor for step in run.steps}
         wrong = [name for name in actors for text in run.differences if text.startswith(f"{name} returned ")]
         # Of two that answer alike, the nearest serial order names one; where only answers differ, either.
         alike = {name for name, text in run.results.items() if text == run.results.get(write.actor)}
         is_answer = not alike.isdisjoint(wrong) or 0 < len(wrong) == len(run.differences)
-        if work and work[0] in writes(run):
-            then = _("{actor} went on with {next} all the same", actor=write.actor, next=_verb_and_table(work[0]))
-        elif is_answer and not any(it in writes(run) for it in work):
+        goes_on = work and work[0] in writes(run)
+        if goes_on and (wrong_writes or not is_answer):
+            then = _(
+                "{actor} went on with {next} all the same",
+                actor=write.actor,
+                next=_verb_and_table((wrong_writes or work)[0]),
+            )
+        elif is_answer and (goes_on or not any(it in writes(run) for it in work)):
             then = _("{actor} answered as if it had", actor=write.actor)
         else:
             continue
@@ -172,6 +179,10 @@ def _vain_write(run: Run) -> _Found:
             then=then,
         )
         yield write, sentence
+
+
+def _is_about(step: Step, table: str) -> bool:
+    return step.sql.startswith("ROLLBACK") or table in summarize(step).tables
 
 
 def _stale_check(run: Run) -> _Found:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.render.anomaly_finders import ANOMALIES, UNSURE, rows_of
 from django_lockstep.lab.explorer.render.summaries import summarize
+from django_lockstep.lab.explorer.render.visibility import differing, writes, wrong_answers
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
 from django_lockstep.lab.explorer.tables.final_state import REMOVED
 from django_lockstep.lab.wording import gettext as _
@@ -54,13 +55,18 @@ def find_explanation(run: Run) -> Explanation:
         for kind, find in (() if run.holds else ANOMALIES)
         for step, sentence in find(run)
     )
+    refused = None if run.holds else next((step for step in run.steps if step.constraint), None)
+    tables = differing(run)
+    # Where a constraint has kept the rows right, only the error is wrong.
+    if refused is not None and 0 < len(run.differences) == len(wrong_answers(run)):
+        return _violation(refused)
     if (first := next(anomalies, None)) is not None:
-        # That of a table which differs, or at least is changed, before what happened beside it, such as to a session
-        # that is not compared.
-        tables = {difference.partition(":")[0].removesuffix(REMOVED) for difference in run.differences}
+        # That of a table which differs, or before such a one was written, or which is at least changed, before what
+        # happened beside it, such as to a session that is not compared.
+        led = {step.begun: step.actor for step in writes(run) if summarize(step).table in tables}
         changed = set() if isinstance(run.state, str) else {table.removesuffix(REMOVED) for table in run.state}
-        told, again = itertools.tee(itertools.chain([first], anomalies) if tables else ())
-        chosen = _about(tables, told) or _about(changed, again) or first
+        told, before, again = itertools.tee(itertools.chain([first], anomalies) if run.differences else (), 3)
+        chosen = _about(tables, told) or _before(led, before) or _about(changed, again) or first
         return first if chosen.kind in UNSURE else chosen
     for deadlock in run.deadlocks:
         return _deadlock(run, deadlock)
@@ -71,17 +77,30 @@ def find_explanation(run: Run) -> Explanation:
             actors=", ".join(dict.fromkeys(step.actor for step in run.steps)),
         )
         return Explanation(kind=_("no race"), text=text)
-    for step in [] if run.holds else [step for step in run.steps if step.constraint]:
-        change = f"{summarize(step).verb} {summarize(step).table}".rstrip()
-        text = _(
-            "constraint violation: {constraint} refused {actor}'s {change}",
-            constraint=step.constraint,
-            actor=step.actor,
-            change=change,
-        )
-        return Explanation(kind=_("constraint violation"), text=text, step=step)
+    if refused is not None:
+        return _violation(refused)
     kind = "" if run.holds else _("unexplained")
     return Explanation(kind=kind, text=kind)
+
+
+def _violation(step: Step) -> Explanation:
+    change = f"{summarize(step).verb} {summarize(step).table}".rstrip()
+    text = _(
+        "constraint violation: {constraint} refused {actor}'s {change}",
+        constraint=step.constraint,
+        actor=step.actor,
+        change=change,
+    )
+    return Explanation(kind=_("constraint violation"), text=text, step=step)
+
+
+def _before(writes: Mapping[int, str], explanations: Iterable[Explanation]) -> Explanation | None:
+    """Return the first that is about a step before one of these writes of its actor, by their numbers."""
+
+    def leads(step: Step) -> bool:
+        return any(actor == step.actor and begun > step.begun for begun, actor in writes.items())
+
+    return next((it for it in explanations if it.step and leads(it.step)), None)
 
 
 def _about(tables: Container[str], explanations: Iterable[Explanation]) -> Explanation | None:

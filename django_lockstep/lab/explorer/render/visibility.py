@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from django_lockstep.lab.explorer.render.summaries import summarize
 from django_lockstep.lab.explorer.results import Run, Step
+from django_lockstep.lab.explorer.tables.final_state import REMOVED
 
 Triples = Iterator[tuple[Step, Step, Step]]
 _LOCKING = re.compile(r" FOR (?:NO KEY |KEY )?(?:UPDATE|SHARE)\b.*$", re.IGNORECASE)
@@ -114,6 +115,19 @@ def may_see(look: Step, change: Step) -> bool:
         return False
     names = {*re.findall(r"\w+", look.sql), *(name for row in look.values for name in row)}
     return changed.verb == "DELETE" or not names.isdisjoint(changed.sets)
+
+
+def wrong_answers(run: Run) -> list[str]:
+    """Return those differences to the nearest serial end that are in what actors returned or raised."""
+    actors = {step.actor for step in run.steps}
+    begins = tuple(f"{name} {verb} " for name in actors for verb in ("returned", "raised"))
+    return [text for text in run.differences if text.startswith(begins)]
+
+
+def differing(run: Run) -> set[str]:
+    """Return the tables whose rows are not those of the nearest serial end."""
+    others = set(run.differences).difference(wrong_answers(run))
+    return {text.partition(":")[0].removesuffix(REMOVED).rpartition(".")[2] for text in others}
 
 
 @functools.lru_cache(maxsize=4)

@@ -18,7 +18,7 @@ from django_lockstep.locking.transactions import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.press.models import Author, City
 from tests.testapps.seeded_shop.racing.models import Decision, Expense
-from tests.testapps.shop.models import PlainSeat, Seat
+from tests.testapps.shop.models import PlainSeat, Seat, Turnstile
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -350,6 +350,45 @@ def test_a_write_that_found_nothing_is_told_where_its_actor_answers_as_if_it_had
 
     assert result.startswith("stale check: ")
     assert result.endswith("'s UPDATE found no row (steps 1 and 4); A answered as if it had")
+
+
+def test_what_a_vain_write_has_led_to_comes_before_what_happened_beside_it() -> None:
+    def retract(pk: int) -> None:
+        viewer, seat = User.objects.get(), Seat.objects.get(pk=pk)
+        Seat.objects.filter(pk=seat.pk)._raw_delete("default")
+        if City.objects.count() == 0:
+            Author.objects.create(name="retracted")
+        viewer.last_name += "seen"
+        viewer.save(update_fields=["last_name"])
+
+    def set_up() -> int:
+        one_user()
+        return stories.one_seat()
+
+    scenario = Scenario(set_up=set_up, actors=[retract] * 2)
+    result = explain(replay(scenario, "AABBBBBBAAAA", ignore=["auth_user.*"]))
+
+    assert result.startswith("stale check: A read shop_seat id=")
+    assert result.endswith(
+        "B had deleted it when A's DELETE found no row (steps 2 and 9); A went on with INSERT press_author all the same"
+    )
+
+
+def test_where_a_constraint_has_kept_the_rows_right_it_is_the_constraint() -> None:
+    def number(pk: int) -> None:
+        Seat.objects.get(pk=pk)
+        if not Author.objects.filter(code=7).exists():
+            Turnstile.objects.count()
+            Author.objects.create(code=7)
+
+    def number_and_count(pk: int) -> None:
+        Seat.objects.filter(pk=pk).update(price=3)
+        Turnstile.objects.create()
+        Author.objects.get_or_create(code=7)
+
+    result = explain(replay(Scenario(set_up=stories.one_seat, actors=[number, number_and_count]), "AABBBBBBB"))
+
+    assert result == "constraint violation: press_author_code_key refused A's INSERT press_author"
 
 
 def test_what_was_read_of_it_is_the_search_that_found_the_row() -> None:
