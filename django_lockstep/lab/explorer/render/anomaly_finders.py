@@ -15,6 +15,7 @@ from textwrap import shorten
 from django_lockstep.lab.explorer.effects.statement_text import StatementText
 from django_lockstep.lab.explorer.render.summaries import is_time, relevant_columns, summarize
 from django_lockstep.lab.explorer.render.visibility import (
+    answers_wrong,
     changes_between,
     differing,
     looks_at,
@@ -152,18 +153,10 @@ def _vain_write(run: Run) -> _Found:
         # An actor that looks for the row again, or rolls back, has noticed.
         work = [step for step in later if step in writes(run) or _is_about(step, summarize(write).table)]
         wrong_writes = [step for step in work if step in writes(run) and summarize(step).table in differing(run)]
-        actors = {step.actor for step in run.steps}
-        wrong = [name for name in actors for text in run.differences if text.startswith(f"{name} returned ")]
-        # Of two that answer alike, the nearest serial order names one; where only answers differ, either.
-        alike = {name for name, text in run.results.items() if text == run.results.get(write.actor)}
-        is_answer = not alike.isdisjoint(wrong) or 0 < len(wrong) == len(run.differences)
-        goes_on = work and work[0] in writes(run)
+        is_answer, goes_on = answers_wrong(run, write.actor), work and work[0] in writes(run)
         if goes_on and (wrong_writes or not is_answer):
-            then = _(
-                "{actor} went on with {next} all the same",
-                actor=write.actor,
-                next=_verb_and_table((wrong_writes or work)[0]),
-            )
+            wrote = summarize((wrong_writes or work)[0])
+            then = _("{actor} went on with {next} all the same", actor=write.actor, next=f"{wrote.verb} {wrote.table}")
         elif is_answer and (goes_on or not any(it in writes(run) for it in work)):
             then = _("{actor} answered as if it had", actor=write.actor)
         else:
@@ -425,10 +418,6 @@ def _change(step: Step) -> str:
     sets = ", ".join(f"{name} = {value}" for name, value in summary.sets.items() if not is_time(value))
     shown = f" ({shorten(sets, _MOST_SHOWN, placeholder=' ...')})" if sets else ""
     return f"{step.actor} {summary.verb} {rows_of(step)}{shown}"
-
-
-def _verb_and_table(step: Step) -> str:
-    return f"{summarize(step).verb} {summarize(step).table}"
 
 
 def _value(value: str | None) -> str:

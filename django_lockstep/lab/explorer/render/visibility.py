@@ -124,6 +124,15 @@ def wrong_answers(run: Run) -> list[str]:
     return [text for text in run.differences if text.startswith(begins)]
 
 
+def answers_wrong(run: Run, actor: str) -> bool:
+    """Whether what is wrong may be that the actor returned what it did."""
+    actors = {step.actor for step in run.steps}
+    wrong = [name for name in actors for text in run.differences if text.startswith(f"{name} returned ")]
+    # Of two that answer alike, the nearest serial order names one; where only answers differ, either.
+    alike = {name for name, text in run.results.items() if text == run.results.get(actor)}
+    return not alike.isdisjoint(wrong) or 0 < len(wrong) == len(run.differences)
+
+
 def differing(run: Run) -> set[str]:
     """Return the tables whose rows are not those of the nearest serial end."""
     others = set(run.differences).difference(wrong_answers(run))
