@@ -94,11 +94,11 @@ def _violation(step: Step) -> Explanation:
     return Explanation(kind=_("constraint violation"), text=text, step=step)
 
 
-def _before(writes: Mapping[int, str], explanations: Iterable[Explanation]) -> Explanation | None:
-    """Return the first that is about a step before one of these writes of its actor, by their numbers."""
+def _before(wrong: Mapping[int, str], explanations: Iterable[Explanation]) -> Explanation | None:
+    """Return the first that is about a step before one of these writes of its actor."""
 
     def leads(step: Step) -> bool:
-        return any(actor == step.actor and begun > step.begun for begun, actor in writes.items())
+        return any(actor == step.actor and begun > step.begun for begun, actor in wrong.items())
 
     return next((it for it in explanations if it.step and leads(it.step)), None)
 
