@@ -189,8 +189,8 @@ class Controller:
         self.monitor.wait_until_settled()
         move, contest = self._builder.build(chosen, was_waiting=waiting)
         touched = move.footprint if contest is None else move.footprint | contest.turn.footprint
-        wanted, released = lock("try", statement.locks), only({"release", "anything"}, touched)
-        self._trace.yields += self._fairness.note(chosen, operation, wanted=wanted, released=released)
+        tried, released = lock("try", statement.locks), only({"release", "anything"}, touched)
+        self._trace.yields += self._fairness.note(chosen, operation, tried=tried, released=released)
         return move, contest
 
     def _repeats(self, expected: Trace, chosen: int) -> bool:

@@ -118,17 +118,17 @@ def same_row(row: FootprintKey, key: FootprintKey) -> bool:
     return row[0] == key[0] and (row[1] == key[1] or row[1] is None or key[1] is None)
 
 
-def _rows_meet(one: Event, other: Event) -> bool:
-    return same_row(one.row, other.row)
+def _rows_meet(event: Event, other: Event) -> bool:
+    return same_row(event.row, other.row)
 
 
-def _locks_meet(one: Event, other: Event) -> bool:
-    modes = one.mode, other.mode
-    return (modes in MODE_CONFLICTS or modes[::-1] in MODE_CONFLICTS) and same_row(one.row, other.row)
+def _locks_meet(event: Event, other: Event) -> bool:
+    modes = event.mode, other.mode
+    return (modes in MODE_CONFLICTS or modes[::-1] in MODE_CONFLICTS) and _rows_meet(event, other)
 
 
-def _ranges_meet(one: Event, other: Event) -> bool:
-    return one.row[0] == other.row[0] and None in (one.row[1], other.row[1])
+def _ranges_meet(event: Event, other: Event) -> bool:
+    return event.row[0] == other.row[0] and None in (event.row[1], other.row[1])
 
 
 Meet = Callable[[Event, Event], bool]

@@ -15,11 +15,11 @@ from textwrap import shorten
 from django_lockstep.lab.explorer.effects.statement_text import StatementText
 from django_lockstep.lab.explorer.render.summaries import is_time, relevant_columns, summarize
 from django_lockstep.lab.explorer.render.visibility import (
-    answers_wrong,
     changes_between,
     differing,
     looks_at,
     looks_before,
+    may_answer_wrong,
     may_see,
     misses,
     overtaken,
@@ -148,16 +148,17 @@ def _stale_lock(run: Run) -> _Found:
 def _vain_write(run: Run) -> _Found:
     """Find a write that matched no row any more, after which its actor went on as if it had."""
     vain = [step for step in run.steps if step.rows == 0 and summarize(step).verb in {"UPDATE", "DELETE"}]
+    written, wrong_tables = {step.begun for step in writes(run)}, differing(run)
     for source, between, write in overtaken(run, vain):
         later = [step for step in run.steps if step.actor == write.actor and step.begun > write.ended]
         # An actor that looks for the row again, or rolls back, has noticed.
-        work = [step for step in later if step in writes(run) or _is_about(step, summarize(write).table)]
-        wrong_writes = [step for step in work if step in writes(run) and summarize(step).table in differing(run)]
-        is_answer, goes_on = answers_wrong(run, write.actor), work and work[0] in writes(run)
+        work = [step for step in later if step.begun in written or _is_about(step, summarize(write).table)]
+        wrong_writes = [step for step in work if step.begun in written and summarize(step).table in wrong_tables]
+        is_answer, goes_on = may_answer_wrong(run, write.actor), work and work[0].begun in written
         if goes_on and (wrong_writes or not is_answer):
             wrote = summarize((wrong_writes or work)[0])
             then = _("{actor} went on with {next} all the same", actor=write.actor, next=f"{wrote.verb} {wrote.table}")
-        elif is_answer and (goes_on or not any(it in writes(run) for it in work)):
+        elif is_answer and (goes_on or not any(it.begun in written for it in work)):
             then = _("{actor} answered as if it had", actor=write.actor)
         else:
             continue

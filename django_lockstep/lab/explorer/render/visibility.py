@@ -117,25 +117,27 @@ def may_see(look: Step, change: Step) -> bool:
     return changed.verb == "DELETE" or not names.isdisjoint(changed.sets)
 
 
-def wrong_answers(run: Run) -> list[str]:
-    """Return those differences to the nearest serial end that are in what actors returned or raised."""
-    actors = {step.actor for step in run.steps}
-    begins = tuple(f"{name} {verb} " for name in actors for verb in ("returned", "raised"))
-    return [text for text in run.differences if text.startswith(begins)]
+def wrong_answers(run: Run, *verbs: str) -> Mapping[str, str]:
+    """Return those differences to the nearest serial end that are in what actors returned or raised, with the actor."""
+    answers = [
+        (name, f"{name} {verb} ")
+        for name in {step.actor for step in run.steps}
+        for verb in verbs or ("returned", "raised")
+    ]
+    return {text: name for name, begin in answers for text in run.differences if text.startswith(begin)}
 
 
-def answers_wrong(run: Run, actor: str) -> bool:
+def may_answer_wrong(run: Run, actor: str) -> bool:
     """Whether what is wrong may be that the actor returned what it did."""
-    actors = {step.actor for step in run.steps}
-    wrong = [name for name in actors for text in run.differences if text.startswith(f"{name} returned ")]
+    wrong = wrong_answers(run, "returned")
     # Of two that answer alike, the nearest serial order names one; where only answers differ, either.
     alike = {name for name, text in run.results.items() if text == run.results.get(actor)}
-    return not alike.isdisjoint(wrong) or 0 < len(wrong) == len(run.differences)
+    return not alike.isdisjoint(wrong.values()) or 0 < len(wrong) == len(run.differences)
 
 
 def differing(run: Run) -> set[str]:
     """Return the tables whose rows are not those of the nearest serial end."""
-    others = set(run.differences).difference(wrong_answers(run))
+    others = set(run.differences) - wrong_answers(run).keys()
     return {text.partition(":")[0].removesuffix(REMOVED).rpartition(".")[2] for text in others}
 
 

@@ -53,16 +53,16 @@ class FairScheduler:
         resting = self._yielding | {i for i in able if self._would_be_refused(i, ready[i])}
         return (able - resting) or set(able)
 
-    def note(self, actor: int, operation: Operation, *, wanted: Footprint = LOCAL, released: Footprint = LOCAL) -> bool:
+    def note(self, actor: int, operation: Operation, *, tried: Footprint = LOCAL, released: Footprint = LOCAL) -> bool:
         """Note what the actor did, and return whether it must yield until another one does what it waits for.
 
-        ``wanted``: that its statement tries to take locks; ``released``: that its move has released some, or anything.
+        ``tried``: that its statement tries to take locks; ``released``: that its move has released some, or anything.
         Raises `RestartSearch` when a loop is found to poll, or to try again without end.
         """
         # The move changed nothing for the others: refused a lock, or rolled back where no lock was held.
         rolled_back = operation.statement is not None and operation.statement.kind == "ROLLBACK"
         in_vain = not released and (operation.refused or rolled_back)
-        self._park(actor, wanted=wanted if operation.refused else LOCAL, released=released)
+        self._park(actor, tried=tried if operation.refused else LOCAL, released=released)
         # Another actor has moved: one that yielded to it may now get another answer. Not if that one was only refused a
         # lock itself: two that need the lock of a third one would wake each other for ever.
         if not in_vain:
@@ -75,8 +75,8 @@ class FairScheduler:
             self._asked.pop(actor, None)
             # NOWAIT and lock_timeout: it is refused as long as the lock is held.
             key = actor, _question(operation)
-            wanted, times = self._refused.get(key, (wanted, 0))
-            self._refused[key] = wanted, times + 1
+            tried, times = self._refused.get(key, (tried, 0))
+            self._refused[key] = tried, times + 1
             self._find_loop(operation.template, times + 1)
             return self._would_be_refused(actor, operation)
         again = self._polls(actor, operation)
@@ -84,15 +84,15 @@ class FairScheduler:
             self._yielding.add(actor)
         return again
 
-    def _park(self, actor: int, *, wanted: Footprint, released: Footprint) -> None:
+    def _park(self, actor: int, *, tried: Footprint, released: Footprint) -> None:
         for index, refused in [*self._parked.items()]:
             if dependent(released, refused):
                 del self._parked[index]
                 self._refusals[index, refused] = 0
-        if wanted:
-            self._refusals[actor, wanted] += 1
-            if self._refusals[actor, wanted] >= _MOST_REFUSALS:
-                self._parked[actor] = wanted
+        if tried:
+            self._refusals[actor, tried] += 1
+            if self._refusals[actor, tried] >= _MOST_REFUSALS:
+                self._parked[actor] = tried
 
     def _would_be_refused(self, actor: int, operation: Operation) -> bool:
         _, times = self._refused.get((actor, _question(operation)), (LOCAL, 0))

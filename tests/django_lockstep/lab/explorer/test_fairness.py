@@ -38,8 +38,8 @@ def rolled_back() -> Operation:
 def refuse_in_turn(scheduler: FairScheduler, times: int) -> None:
     """A and B are refused, one after the other, each a lock of its own."""
     for _ in range(times):
-        scheduler.note(A, sent("LOCK A", refused=True), wanted=WANTED, released=OTHER_UNLOCKED)
-        scheduler.note(B, sent("LOCK B", refused=True), wanted=OTHER)
+        scheduler.note(A, sent("LOCK A", refused=True), tried=WANTED, released=OTHER_UNLOCKED)
+        scheduler.note(B, sent("LOCK B", refused=True), tried=OTHER)
 
 
 LOOP = "SELECT ... NOWAIT"
@@ -47,7 +47,7 @@ LOOP = "SELECT ... NOWAIT"
 
 def test_what_is_not_understood_may_release_any_lock() -> None:
     scheduler = FairScheduler({LOOP})
-    assert [scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED) for _ in range(2)] == [False, True]
+    assert [scheduler.note(A, sent(LOOP, refused=True), tried=WANTED) for _ in range(2)] == [False, True]
     scheduler.note(B, sent("CALL unknown()"), released=OPAQUE)
     assert able(scheduler, A, B, sql=LOOP) == {A, B}
 
@@ -70,7 +70,7 @@ def test_two_that_need_the_lock_of_a_third_one_wait_for_its_unlock() -> None:
     scheduler = FairScheduler({LOOP})
     for _ in range(2):
         for actor in (A, B):
-            scheduler.note(actor, sent(LOOP, refused=True), wanted=WANTED)
+            scheduler.note(actor, sent(LOOP, refused=True), tried=WANTED)
             scheduler.note(actor, rolled_back())
     assert able(scheduler, A, B, C, sql=LOOP) == {C}
 
@@ -80,7 +80,7 @@ def test_two_that_need_the_lock_of_a_third_one_wait_for_its_unlock() -> None:
 
 def test_a_loop_that_is_refused_twice_does_not_ask_again_before_an_unlock() -> None:
     scheduler = FairScheduler({LOOP})
-    assert [scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED) for _ in range(2)] == [False, True]
+    assert [scheduler.note(A, sent(LOOP, refused=True), tried=WANTED) for _ in range(2)] == [False, True]
     assert able(scheduler, A, B, sql=LOOP) == {B}
     scheduler.note(B, sent("UPDATE"))
     scheduler.note(A, sent("COMMIT"), released=UNLOCKED)
@@ -94,7 +94,7 @@ def test_a_loop_that_is_refused_twice_does_not_ask_again_before_an_unlock() -> N
 def test_a_loop_over_several_locks_is_refused_each_of_them() -> None:
     scheduler = FairScheduler({LOOP})
     for wanted in (WANTED, OTHER, WANTED):
-        scheduler.note(A, replace(sent(LOOP, refused=True), params=[str(wanted)]), wanted=wanted)
+        scheduler.note(A, replace(sent(LOOP, refused=True), params=[str(wanted)]), tried=wanted)
     asking = [replace(sent(LOOP), params=[str(wanted)]) for wanted in (WANTED, OTHER)]
     assert [scheduler.enabled({A: operation, B: sent()}) for operation in asking] == [{B}, {A, B}]
 
@@ -106,7 +106,7 @@ def test_who_polls_is_not_woken_by_one_that_is_refused() -> None:
         False,
         True,
     ]
-    scheduler.note(B, sent(LOOP, refused=True), wanted=WANTED)
+    scheduler.note(B, sent(LOOP, refused=True), tried=WANTED)
     scheduler.note(B, rolled_back())
     assert able(scheduler, A, B) == {B}
     scheduler.note(B, sent("UPDATE"))
